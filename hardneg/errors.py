@@ -1,0 +1,83 @@
+"""Every exception that hardneg raises on purpose.
+
+HardnegError
+├── UsageError          the command or a call was given something it cannot take
+│   └── RecipeError     a recipe has mistakes; carries all of them
+├── PluginError         a plugin is unknown, claimed twice, broken, or was given bad options
+├── DataError           a file of the user's has a mistake; names file and line
+├── ArtifactError       the store holds something that cannot be read or written
+├── ModelError          a model cannot be found, loaded or saved
+├── MissingDependency   an optional package or a Java runtime is not there; says what to install
+└── TrainingError       training cannot go on (a loss that is not finite, say)
+
+Each message is one line: what is wrong, where, and what to do. The command line prints it without a traceback.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class HardnegError(Exception):
+    """The one exception to catch for anything hardneg reports."""
+
+    exit_code = 1
+
+
+class UsageError(HardnegError):
+    """A command or a call was given something it cannot take."""
+
+    exit_code = 2
+
+
+class RecipeError(UsageError):
+    """A recipe has mistakes; `problems` holds one line for each of them."""
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        super().__init__(f"{source}: {count}\n" + "\n".join(f"  {problem}" for problem in problems))
+
+
+class PluginError(HardnegError):
+    """A plugin is unknown, claimed by two packages, broken, or was given bad options."""
+
+    exit_code = 3
+
+
+class DataError(HardnegError):
+    """A data file has a mistake."""
+
+    exit_code = 4
+
+    @classmethod
+    def at(cls, path: Path | str, line: int, reason: str) -> "DataError":
+        """The error for one line (counted from 1) of one file."""
+        return cls(f"{path}:{line}: {reason}")
+
+
+class ArtifactError(HardnegError):
+    """The store holds something that cannot be read or written."""
+
+    exit_code = 5
+
+
+class ModelError(HardnegError):
+    """A model cannot be found, loaded or saved."""
+
+    exit_code = 6
+
+
+class MissingDependency(HardnegError):
+    """An optional package or a Java runtime is missing; the message says what to install."""
+
+    exit_code = 7
+
+
+class TrainingError(HardnegError):
+    """Training cannot go on."""
+
+    exit_code = 8
+
+
+class HardnegWarning(UserWarning):
+    """Something was left out or assumed that the user should know of."""

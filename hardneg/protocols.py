@@ -1,0 +1,90 @@
+"""The shapes a plugin may have. A plugin is a frozen dataclass with one verb; its fields are its options.
+
+Every plugin class has `version: ClassVar[int]`, raised whenever the same options and inputs give another result.
+No plugin needs to import or inherit from these protocols: they are for type checkers and readers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.types import Candidates, Collection, Hits, Negatives, ScoreBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class NegativeMiner(Protocol):
+    """Selects negatives from ranked lists (`hardneg.miners`)."""
+
+    version: ClassVar[int]
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """One `Negatives` for each `Candidates`, in the same order; never a positive.
+
+        A draw depends on (seed, query_id) only.
+        """
+        ...
+
+
+class Loss(Protocol):
+    """A pure function of a score matrix and masks (`hardneg.losses`)."""
+
+    version: ClassVar[int]
+
+    def __call__(self, batch: ScoreBatch) -> "Tensor":
+        """A scalar that is finite for scores of any size; zero with zero gradient where there is nothing to learn."""
+        ...
+
+
+class Searcher(Protocol):
+    """An opened index."""
+
+    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+        """The best k documents of each query: texts for a lexical index, float32 [Q, d] for a dense one.
+
+        A k larger than the corpus is allowed; what is missing is padded with -1.
+        """
+        ...
+
+
+class IndexBackend(Protocol):
+    """A kind of index (`hardneg.indexes`). `input` says what it is built from: `"texts"` or `"vectors"`."""
+
+    version: ClassVar[int]
+    input: ClassVar[str]
+
+    def open(self, path: Path) -> Searcher:
+        """The index in folder `path`, ready to search."""
+        ...
+
+
+class Reranker(Protocol):
+    """Scores the documents of one query (`hardneg.rerankers`)."""
+
+    version: ClassVar[int]
+
+    def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
+        """For each (query text, document texts): one score a document, in the order given."""
+        ...
+
+
+class DatasetLoader(Protocol):
+    """Reads a collection (`hardneg.datasets`)."""
+
+    version: ClassVar[int]
+
+    def load(self) -> Collection:
+        """The collection, opened for streaming."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A digest of the source's content: another one whenever any byte that is read may differ."""
+        ...
+
+    def size_hint(self) -> int:
+        """About how many documents there are, without reading them all; 0 where that cannot be told."""
+        ...

@@ -1,0 +1,149 @@
+"""The field's words as frozen records: what passes between datasets, indexes, miners, losses and stages.
+
+A plugin needs nothing of hardneg but this module.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Document(NamedTuple):
+    """One entry of a corpus. What is encoded and indexed is `contents`: the title, a space, the text."""
+
+    doc_id: str
+    text: str
+    title: str = ""
+
+    @property
+    def contents(self) -> str:
+        """Title and text in one string; the text alone where there is no title."""
+        return f"{self.title} {self.text}" if self.title else self.text
+
+
+class Query(NamedTuple):
+    """One query of one split."""
+
+    query_id: str
+    text: str
+
+
+class Judgement(NamedTuple):
+    """How relevant one document is to one query; 0 and below mean judged and not relevant."""
+
+    query_id: str
+    doc_id: str
+    relevance: int
+
+
+class Collection(Protocol):
+    """What a dataset loader gives: a corpus, and queries and judgements by split, each read as a stream.
+
+    Every call of a method starts a new pass over the source.
+    """
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the order that row numbers will follow."""
+        ...
+
+    def splits(self) -> Sequence[str]:
+        """The splits that have queries, such as `train`, `dev`, `test`."""
+        ...
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries of one split."""
+        ...
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of one split."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """After a full pass: one line for each kind of thing that was left out, with its count."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The best k documents of Q queries.
+
+    rows: int64 [Q, k], row numbers of the index, best first, ties in ascending row order; -1 pads short lists.
+    scores: float32 [Q, k], descending; -inf where rows is -1.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """One query's entries of one run, best first: doc_ids, and float32 scores [n], descending."""
+
+    doc_ids: Sequence[str]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """All a miner may look at for one query.
+
+    positives: every document judged relevant to the query, over all of its splits' judgements.
+    duplicates: documents whose contents are the same as a positive's, the positives themselves left out.
+    hits: ranked lists by the name of the run they came from; the first is the one to select from.
+    doc_ids: the whole corpus's ids by row; indexing is cheap, copying is not.
+    """
+
+    query_id: str
+    positives: Sequence[str]
+    hits: Mapping[str, RankedList]
+    doc_ids: Sequence[str]
+    duplicates: frozenset[str] = frozenset()
+
+    @property
+    def ranking(self) -> RankedList:
+        """The list to select from: the first of `hits`, or an empty one."""
+        empty = RankedList((), np.empty(0, np.float32))
+        return next(iter(self.hits.values()), empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Negatives:
+    """What a miner chose for one query; scores: float32 [n], those of the run, nan where there is none.
+
+    dropped counts the candidates that were left out, by reason (`positive`, `duplicate`, ...).
+    """
+
+    query_id: str
+    positives: Sequence[str]
+    negatives: Sequence[str]
+    scores: NDArray[np.float32]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBatch:
+    """All a loss may look at: B queries against the M documents in play.
+
+    scores: float [B, M], the model's own scores.
+    positive: bool [B, M], the document drawn as this row's positive (at least one a row).
+    own: bool [B, M], documents mined as negatives for this row's query.
+    valid: bool [B, M], false for padding and for a document that must not count as a negative of this row: another
+        known positive of the query, or a copy of one. A row's own positive is valid.
+    ranks: int64 [B, M] or None, rank of the document in the list it was retrieved from, counted from 1; 0 is unknown.
+    teacher: float [B, M] or None, a teacher's scores.
+    weights: float [B] or None, weight of each row.
+    """
+
+    scores: "Tensor"
+    positive: "Tensor"
+    own: "Tensor"
+    valid: "Tensor"
+    ranks: "Tensor | None" = None
+    teacher: "Tensor | None" = None
+    weights: "Tensor | None" = None

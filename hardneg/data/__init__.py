@@ -1,0 +1,1 @@
+"""Formats: corpora, queries, qrels, runs, vectors, negatives."""

@@ -1,0 +1,1 @@
+"""Built-in losses: pure functions of a score matrix and masks."""

@@ -1,0 +1,1 @@
+"""Encoders on sentence-transformers."""

@@ -1,0 +1,1 @@
+"""Recipes: read, planned, executed."""

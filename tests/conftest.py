@@ -1,0 +1,29 @@
+"""What every test shares: no network, a tiny encoder, and real collections where they are."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentenceTransformer folder with a random two-layer encoder of 32 dimensions; do not write into it."""
+    from tiny import tiny_encoder
+
+    return tiny_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of real collections; skips where there is none."""
+    folder = os.environ.get("HARDNEG_TEST_DATA")
+    if not folder:
+        pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
+    return Path(folder)

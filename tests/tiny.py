@@ -1,0 +1,94 @@
+"""A random BERT-like encoder of a few hundred kilobytes with a vocabulary of its own, for tests offline.
+
+Words share embeddings by their letter pairs, so texts with common words are close even before training.
+"""
+
+import json
+import string
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+HIDDEN = 32
+POSITIONS = 512
+Kind = Literal["sentence-transformers", "transformers"]
+
+
+def tiny_encoder(folder: Path, *, seed: int = 0, kind: Kind = "sentence-transformers") -> Path:
+    """Writes a two-layer encoder of 32 dimensions into `folder`; equal seeds give equal weights.
+
+    `sentence-transformers` has mean pooling and ends in a normalisation; `transformers` is the bare model.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_tokenizer(folder)
+    _write_model(folder, seed)
+    if kind == "sentence-transformers":
+        _write_modules(folder)
+    return folder
+
+
+def _vocabulary() -> dict[str, int]:
+    letters = string.ascii_lowercase + string.digits
+    starts = [*letters, *("".join(pair) for pair in product(string.ascii_lowercase, repeat=2))]
+    tokens = [*_SPECIAL, *string.punctuation, *starts, *(f"##{piece}" for piece in starts)]
+    return {token: row for row, token in enumerate(tokens)}
+
+
+def _write_tokenizer(folder: Path) -> None:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = _vocabulary()
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=POSITIONS,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    ).save_pretrained(folder)
+
+
+def _write_model(folder: Path, seed: int) -> None:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=len(_vocabulary()),
+        hidden_size=HIDDEN,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=POSITIONS,
+        initializer_range=0.05,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = BertModel(config)
+        torch.nn.init.normal_(model.embeddings.word_embeddings.weight, std=0.5)
+    model.save_pretrained(folder)
+
+
+def _write_modules(folder: Path) -> None:
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]
+    pooling = {"word_embedding_dimension": HIDDEN, "pooling_mode_mean_tokens": True}
+    for name in ("1_Pooling", "2_Normalize"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "modules.json").write_text(json.dumps(modules, indent=2))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=2))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 256}))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"similarity_fn_name": "cosine"}))

@@ -1,0 +1,194 @@
+"""Effectiveness of a run by query, equal to trec_eval's figures to the last digits.
+
+Names are `kind@cutoff` or, for the whole list, `kind`: see `KINDS`. Queries without a relevant document
+score 0 and count in the mean, as in trec_eval; queries that the run lacks score 0 too (trec_eval -c).
+"""
+
+import difflib
+import logging
+import math
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hardneg.errors import MissingDependency, UsageError
+
+if TYPE_CHECKING:
+    from hardneg.data.qrels import Qrels
+    from hardneg.data.runs import Run
+
+_log = logging.getLogger(__name__)
+
+KINDS: Mapping[str, str] = {
+    "ndcg": "ndcg",
+    "mrr": "reciprocal_rank",
+    "recall": "recall",
+    "map": "average_precision",
+    "precision": "precision",
+    "hit_rate": "hit_rate",
+}
+"""What can be measured, and the function of `ranx.metrics` that measures it."""
+
+Scores = dict[str, dict[str, float]]
+"""Metric name to query id to score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measure; cutoff 0 means the whole ranked list."""
+
+    kind: str
+    cutoff: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name that parses back to this metric."""
+        return f"{self.kind}@{self.cutoff}" if self.cutoff else self.kind
+
+    @property
+    def graded(self) -> bool:
+        """Whether grades count, so that the relevance level does not."""
+        return self.kind == "ndcg"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Queries that a run and qrels share; those only the qrels have (scoring 0); those only the run has."""
+
+    shared: int
+    unranked: int
+    unjudged: int
+
+
+def parse_metrics(names: Sequence[str]) -> list[Metric]:
+    """The metrics of these names, each once, in the order given.
+
+    Raises:
+        UsageError: No name is given, or some are unknown; the message lists all of those.
+    """
+    if not names:
+        raise UsageError("no metric given; try ndcg@10")
+    parsed = [_parse(name) for name in names]
+    problems = [problem for problem in parsed if isinstance(problem, str)]
+    if problems:
+        raise UsageError("; ".join(problems))
+    return list(dict.fromkeys(metric for metric in parsed if isinstance(metric, Metric)))
+
+
+def is_metric(name: str) -> bool:
+    """Whether `name` is the name of a metric."""
+    return isinstance(_parse(name), Metric)
+
+
+def coverage(run: "Run", qrels: "Qrels") -> Coverage:
+    """Counts the queries that `evaluate` scores, scores 0 for want of a ranking, and leaves out."""
+    shared = sum(query_id in qrels for query_id in run.query_ids)
+    return Coverage(shared, len(qrels) - shared, len(run.query_ids) - shared)
+
+
+def evaluate(run: "Run", qrels: "Qrels", metrics: Sequence[str], relevance_level: int = 1) -> Scores:
+    """Scores every query of the qrels; queries that only the run has are left out (`coverage` counts them).
+
+    The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that the
+    other, binary, measures take as relevant (trec_eval -l).
+
+    Raises:
+        UsageError: A metric is unknown, the qrels are empty, or the level is below 1.
+
+    Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002 (nDCG).
+    """
+    parsed = parse_metrics(metrics)
+    if not qrels:
+        raise UsageError("the qrels hold no query, so there is nothing to evaluate")
+    if relevance_level < 1:
+        raise UsageError(f"relevance level {relevance_level}: the lowest that may count as relevant is 1")
+    _ranx_metrics()
+    counts = coverage(run, qrels)
+    if counts.unranked or counts.unjudged:
+        _log.info("%d queries without a ranking score 0; %d without judgements are left out",
+                  counts.unranked, counts.unjudged)
+    judged, ranked = _as_arrays(run, qrels)
+    return {
+        metric.name: dict(zip(qrels, _measure(metric, judged, ranked, relevance_level), strict=True))
+        for metric in parsed
+    }
+
+
+def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric over its queries."""
+    return {name: math.fsum(values.values()) / len(values) for name, values in scores.items()}
+
+
+def warm_up(metrics: Sequence[str]) -> None:
+    """Has ranx compile what these metrics need: slow at the first use on a machine, kept on disk after."""
+    _ranx_metrics()
+    tiny = np.array([[0.0, 1.0]])
+    for metric in parse_metrics(metrics):
+        _measure(metric, _typed_list([tiny]), _typed_list([tiny]), 1)
+
+
+def _parse(name: str) -> Metric | str:
+    """The metric, or one line on what is wrong with its name."""
+    kind, at, cutoff = name.partition("@")
+    if kind in KINDS and not at:
+        return Metric(kind)
+    if kind in KINDS and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):
+        return Metric(kind, int(cutoff))
+    if kind in KINDS:
+        return f"metric '{name}': the cutoff must be a whole number above 0, as in {kind}@10"
+    close = difflib.get_close_matches(kind.lower(), KINDS, n=1, cutoff=0.5)
+    number = re.sub(r"[^0-9]", "", name) or "10"
+    hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(KINDS)}, with @cutoff"
+    return f"unknown metric '{name}': {hint}"
+
+
+def _as_arrays(run: "Run", qrels: "Qrels") -> tuple[Any, Any]:
+    """Judged and ranked documents by query of the qrels, as ranx has them: float64 [n, 2], number and score.
+
+    Documents are numbered within their query; unjudged ones are -1. Ranked scores spell out the run's order.
+    """
+    rows = {query_id: row for row, query_id in enumerate(run.query_ids)}
+    judged, ranked = [], []
+    for query_id, grades in qrels.items():
+        best_first = sorted(grades, key=grades.__getitem__, reverse=True)
+        numbers = {doc_id: number for number, doc_id in enumerate(best_first)}
+        judged.append(_pairs(range(len(best_first)), [grades[doc_id] for doc_id in best_first]))
+        found = run.doc_ids[rows[query_id]] if query_id in rows else ()
+        ranked.append(_pairs([numbers.get(doc_id, -1) for doc_id in found], range(len(found), 0, -1)))
+    return _typed_list(judged), _typed_list(ranked)
+
+
+def _pairs(numbers: Sequence[int], scores: Sequence[int]) -> Any:
+    pairs = np.empty((len(numbers), 2), np.float64)
+    pairs[:, 0], pairs[:, 1] = numbers, scores
+    return pairs
+
+
+def _typed_list(arrays: Iterable[Any]) -> Any:
+    from numba.typed import List
+
+    typed = List()
+    for array in arrays:
+        typed.append(array)
+    return typed
+
+
+def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
+    """One score a query."""
+    function = getattr(_ranx_metrics(), KINDS[metric.kind])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
+        scores = function(judged, ranked, metric.cutoff, 1 if metric.graded else relevance_level)
+    return [float(score) for score in scores]
+
+
+def _ranx_metrics() -> Any:
+    try:
+        from ranx import metrics
+    except ImportError as error:
+        raise MissingDependency(f'evaluation needs ranx ({error}); pip install "hardneg"') from error
+    return metrics

@@ -1,0 +1,146 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardneg.errors import UsageError
+from hardneg.evaluation.significance import (
+    Randomisation,
+    compare,
+    compare_all,
+    holm,
+    mean_interval,
+    paired_t_test,
+    randomisation_test,
+)
+
+DIFFERENCES = np.array([0.1, 0.2, 0.3, -0.1])
+
+
+def test_t_test_by_hand() -> None:
+    # mean 0.125, variance 0.0875 / 3; Student's distribution with 3 degrees of freedom has a closed form
+    x = 0.125 / math.sqrt(0.0875 / 12) / math.sqrt(3)
+    assert paired_t_test(DIFFERENCES) == pytest.approx(1 - 2 / math.pi * (x / (1 + x * x) + math.atan(x)))
+
+
+def test_exact_randomisation_by_hand() -> None:
+    # 0.2 and 0.3 of one sign, and not both 0.1 of the other: 6 of the 16 sign patterns reach 0.5
+    assert randomisation_test(DIFFERENCES) == 6 / 16
+
+
+def test_zero_differences_do_not_change_the_exact_p() -> None:
+    assert randomisation_test(np.concatenate([DIFFERENCES, np.zeros(50)])) == 6 / 16
+
+
+def test_drawn_randomisation_is_seeded_and_near_the_exact_p() -> None:
+    drawn = Randomisation(samples=15, seed=3)
+    assert randomisation_test(DIFFERENCES, drawn) == randomisation_test(DIFFERENCES, drawn)
+    values = np.linspace(-0.2, 0.5, 16)
+    exact = randomisation_test(values, Randomisation(samples=1 << 16))
+    near = randomisation_test(values, Randomisation(samples=(1 << 16) - 1))
+    assert near == pytest.approx(exact, abs=0.005)
+
+
+def test_drawn_p_is_never_zero() -> None:
+    assert randomisation_test(np.full(200, 0.5), Randomisation(samples=99)) == 1 / 100
+
+
+def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.linspace(-0.2, 0.5, 30)
+    whole = randomisation_test(values, Randomisation(samples=1000))
+    monkeypatch.setattr("hardneg.evaluation.significance._BLOCK_VALUES", 800)
+    assert randomisation_test(values, Randomisation(samples=1000)) == pytest.approx(whole, abs=0.05)
+    assert randomisation_test(DIFFERENCES) == 6 / 16
+
+
+@pytest.mark.parametrize("values", [np.zeros(0), np.zeros(5), np.array([0.4])])
+def test_nothing_to_tell_is_p_one(values: np.ndarray) -> None:
+    assert paired_t_test(values) == 1.0
+    assert randomisation_test(values) == 1.0
+
+
+def test_a_constant_difference_is_certain_to_the_t_test() -> None:
+    assert paired_t_test(np.full(4, 0.5)) == 0.0
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.6, 0.5]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_only_raises_and_keeps_the_order(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, corrected, strict=True))
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    assert [corrected[i] for i in order] == sorted(corrected)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=7))
+def test_randomisation_is_two_sided(values: list[float]) -> None:
+    p = randomisation_test(np.array(values))
+    assert 0 < p <= 1
+    assert randomisation_test(-np.array(values)) == p
+
+
+def test_interval_by_hand() -> None:
+    interval = mean_interval(DIFFERENCES)
+    assert interval is not None
+    half = 3.182446 * math.sqrt(0.0875 / 12)
+    assert (interval.low, interval.high) == pytest.approx((0.125 - half, 0.125 + half), abs=1e-6)
+    assert mean_interval(np.array([0.3])) is None
+
+
+SCORES = {
+    "bm25": {"q1": 0.1, "q2": 0.2, "q3": 0.3, "q4": 0.4},
+    "dense": {"q4": 0.3, "q1": 0.2, "q2": 0.4, "q3": 0.6},
+    "same": {"q1": 0.1, "q2": 0.2, "q3": 0.3, "q4": 0.4},
+}
+
+
+def test_compare_pairs_by_query_id() -> None:
+    dense, same = compare(SCORES, "ndcg@10", ["bm25"])
+    assert (dense.system, dense.baseline, dense.metric, dense.n) == ("dense", "bm25", "ndcg@10", 4)
+    assert dense.difference == pytest.approx(0.125)
+    assert dense.t_p == pytest.approx(0.239443, abs=1e-6)
+    assert (dense.randomisation_p, dense.randomisation_holm) == (0.375, 0.75)
+    assert dense.t_holm == pytest.approx(2 * dense.t_p)
+    assert (same.t_p, same.randomisation_p, same.t_holm, same.randomisation_holm) == (1, 1, 1, 1)
+    assert not dense.significant()
+
+
+def test_pairs() -> None:
+    def pairs(baselines: list[str]) -> list[tuple[str, str]]:
+        return [(c.system, c.baseline) for c in compare(SCORES, "m", baselines)]
+
+    assert pairs([]) == [("dense", "bm25"), ("same", "bm25"), ("same", "dense")]
+    assert pairs(["same", "bm25", "same"]) == [("bm25", "same"), ("dense", "same"), ("dense", "bm25")]
+    assert compare({"alone": {"q1": 0.5}}, "m") == []
+
+
+def test_one_query() -> None:
+    (comparison,) = compare({"a": {"q": 0.1}, "b": {"q": 0.4}}, "m")
+    assert comparison.n == 1
+    assert comparison.interval is None
+    assert comparison.t_p == comparison.randomisation_p == comparison.t_holm == 1.0
+
+
+def test_what_cannot_be_compared() -> None:
+    with pytest.raises(UsageError, match="baseline nobody is not among the systems: bm25, dense, same"):
+        compare(SCORES, "m", ["nobody"])
+    with pytest.raises(UsageError, match=r"b and a were scored on different queries \(2 and 1\)"):
+        compare({"a": {"q1": 0.1}, "b": {"q1": 0.1, "q2": 0.1}}, "m")
+    with pytest.raises(UsageError, match="a has no scored query"):
+        compare({"a": {}, "b": {}}, "m")
+
+
+def test_each_metric_is_a_family() -> None:
+    results = {name: {"ndcg": scores, "mrr": scores} for name, scores in SCORES.items()}
+    comparisons = compare_all(results, ["bm25"])
+    assert [(c.metric, c.system) for c in comparisons] == [
+        ("ndcg", "dense"), ("ndcg", "same"), ("mrr", "dense"), ("mrr", "same"),
+    ]  # fmt: skip
+    assert comparisons[0].randomisation_holm == 0.75

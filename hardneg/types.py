@@ -70,6 +70,14 @@ class Collection(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PluginSetting:
+    """A plugin as a recipe or a command names it, with the options that were given."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
     """The best k documents of Q queries.
 

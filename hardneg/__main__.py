@@ -1,0 +1,5 @@
+"""`python -m hardneg` and `accelerate launch -m hardneg`."""
+
+from hardneg.cli.main import main
+
+main()

@@ -1,0 +1,231 @@
+"""The content-addressed store: one folder an artifact, its manifest written last, one rename to finish it.
+
+    <store>/<key>/              a finished artifact, with manifest.json
+    <store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
+    <store>/locks/<key>         held while it is made; the system frees it when the holder dies
+    <store>/roots/<name>.json   the keys that a run folder uses, so that `gc` keeps them
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hardneg.errors import ArtifactError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A finished artifact.
+
+    key: its identity. kind: what it holds (`index`, `run`, ...). facts: counts and measures told by the stage that
+    made it. origin: the identity payload that the key is the digest of, and the stage's name.
+    """
+
+    key: str
+    kind: str
+    path: Path
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store:
+    """Finds and makes artifacts below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, key: str) -> Path:
+        """Where the finished artifact of `key` is or will be."""
+        return self.root / key
+
+    def find(self, key: str) -> Artifact | None:
+        """The finished artifact of `key`, its files' presence and sizes checked; None where there is none.
+
+        Raises:
+            ArtifactError: it is damaged, or a newer hardneg wrote it.
+        """
+        manifest = self._manifest(key)
+        if manifest is None:
+            return None
+        folder = self.path(key)
+        for name, size in manifest["files"].items():
+            try:
+                found = (folder / name).stat().st_size
+            except OSError:
+                raise ArtifactError(f"{folder}: damaged: {name} is missing") from None
+            if found != size:
+                raise ArtifactError(f"{folder}: damaged: {name} has {found} bytes, its manifest says {size}")
+        return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"])
+
+    def discard(self, key: str) -> None:
+        """Removes the artifact of `key` and what is left of an unfinished one."""
+        with disk_errors(self.root):
+            if self.path(key).exists():
+                doomed = self.root / f"{key}.discarded"
+                shutil.rmtree(doomed, ignore_errors=True)
+                os.replace(self.path(key), doomed)
+                shutil.rmtree(doomed)
+            shutil.rmtree(self._partial(key), ignore_errors=True)
+
+    @contextlib.contextmanager
+    def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Holds the lock of `key`; calls `waiting` once if another process has it, then waits."""
+        with disk_errors(self.root):
+            locks = self.root / "locks"
+            locks.mkdir(parents=True, exist_ok=True)
+            handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def workspace(self, key: str) -> Path:
+        """The folder to make `key` in; what a stopped run left there is still there. Hold the lock first."""
+        with disk_errors(self.root):
+            partial = self._partial(key)
+            partial.mkdir(parents=True, exist_ok=True)
+            return partial
+
+    def commit(self, key: str, kind: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
+        """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
+        partial, final = self._partial(key), self.path(key)
+        with disk_errors(self.root):
+            files = {}
+            for path in sorted(path for path in partial.rglob("*") if path.is_file()):
+                files[path.relative_to(partial).as_posix()] = path.stat().st_size
+                flush(path)
+            manifest = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin, "files": files}
+            write_json(partial / MANIFEST, manifest)
+            os.replace(partial, final)
+            flush(self.root)
+        return Artifact(key, kind, final, facts, origin)
+
+    def artifacts(self) -> list[Artifact | ArtifactError]:
+        """All finished artifacts; in place of a damaged one, its error."""
+        found: list[Artifact | ArtifactError] = []
+        for path in sorted(self.root.glob("*/" + MANIFEST)):
+            if "." in path.parent.name:
+                continue
+            try:
+                artifact = self.find(path.parent.name)
+            except ArtifactError as error:
+                found.append(error)
+            else:
+                found += [artifact] if artifact else []
+        return found
+
+    def keep(self, owner: Path, keys: list[str]) -> None:
+        """Notes that the run folder `owner` uses `keys`; `gc` keeps them for as long as the folder exists."""
+        from hardneg.identity import digest
+
+        with disk_errors(self.root):
+            roots = self.root / "roots"
+            roots.mkdir(parents=True, exist_ok=True)
+            owner = owner.resolve()
+            write_json(roots / f"{digest(str(owner))}.json", {"owner": str(owner), "keys": sorted(set(keys))})
+
+    def garbage(self) -> list[tuple[Path, int]]:
+        """Folders that no existing run folder uses and no process works on, with their sizes in bytes."""
+        kept: set[str] = set()
+        for root in self.root.glob("roots/*.json"):
+            entry = json.loads(root.read_text(encoding="utf-8"))
+            if Path(entry["owner"]).exists():
+                kept.update(entry["keys"])
+        folders = [path for path in sorted(self.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
+        return [
+            (path, _size(path)) for path in folders if path.name.split(".")[0] not in kept and not self._busy(path)
+        ]
+
+    def _busy(self, path: Path) -> bool:
+        lock = self.root / "locks" / path.name.split(".")[0]
+        if not lock.exists():
+            return False
+        with lock.open("r+") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _partial(self, key: str) -> Path:
+        return self.root / f"{key}.partial"
+
+    def _manifest(self, key: str) -> dict[str, Any] | None:
+        path = self.path(key) / MANIFEST
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if self.path(key).exists():
+                raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
+            return None
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"{path}: damaged: {error}") from None
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+            raise ArtifactError(f"{path}: damaged: it is not a manifest")
+        if manifest["format"] > FORMAT:
+            raise ArtifactError(
+                f"{path}: written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT}); "
+                "upgrade hardneg or use another --store"
+            )
+        return manifest
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON so that a reader sees the old file or the whole new one."""
+    aside = path.with_name(path.name + ".new")
+    with aside.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, ensure_ascii=False, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def flush(path: Path) -> None:
+    """Waits until a file or folder is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Turns the system's complaints about the disk into one clear line.
+
+    Raises:
+        ArtifactError: the disk is full, read-only, or not ours to write.
+    """
+    advice = {
+        errno.ENOSPC: "the disk is full; free some space and run again, it goes on from here",
+        errno.EDQUOT: "the disk quota is used up; free some space and run again, it goes on from here",
+        errno.EROFS: "the disk is read-only; choose another place with --store",
+        errno.EACCES: "writing is not allowed; choose another place with --store",
+        errno.EPERM: "writing is not allowed; choose another place with --store",
+    }
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in advice:
+            raise
+        raise ArtifactError(f"{error.filename or where}: {advice[error.errno]}") from error
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

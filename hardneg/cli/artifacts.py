@@ -1,0 +1,62 @@
+"""`hardneg artifacts`: what is in the store, why a step would run, and making room."""
+
+import shutil
+from pathlib import Path
+
+import typer
+
+from hardneg.cli.stores import STORE, open_store
+
+app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(store: Path | None = STORE) -> None:
+    """List the finished artifacts: key, kind, stage, size."""
+    from hardneg.artifacts import Artifact
+    from hardneg.cli.console import size
+
+    for item in open_store(store).artifacts():
+        if isinstance(item, Artifact):
+            total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
+            typer.echo(f"{item.key}  {item.kind:<10}  {item.origin['name']:<16}  {size(total)}")
+        else:
+            typer.echo(f"damaged: {item}")
+
+
+@app.command()
+def why(
+    stage: str = typer.Argument(help="A stage of the recipe."),
+    recipe: str = typer.Option("star-passage", help="The recipe's name or path."),
+    preset: str | None = typer.Option(None, "--preset", "-p"),
+    settings: list[str] = typer.Option([], "--set", metavar="PATH=VALUE"),
+    store: Path | None = STORE,
+) -> None:
+    """Say why a stage would run: what differs from the most like artifact that is there."""
+    from hardneg.recipe.load import load_recipe
+    from hardneg.recipe.plan import explain, make_plan
+    from hardneg.recipe.reading import find_recipe
+
+    plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
+    for line in explain(plan.until(stage)[-1], open_store(store)):
+        typer.echo(line)
+
+
+@app.command()
+def gc(
+    delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
+    store: Path | None = STORE,
+) -> None:
+    """List or remove what no existing run folder uses; what a process works on is left alone."""
+    from hardneg.artifacts import disk_errors
+    from hardneg.cli.console import size
+
+    opened = open_store(store)
+    found = opened.garbage()
+    for path, count in found:
+        typer.echo(f"{path.name}  {size(count)}")
+        if delete:
+            with disk_errors(path):
+                shutil.rmtree(path)
+    total = size(sum(count for _, count in found))
+    typer.echo(f"{len(found)} folders, {total} {'removed' if delete else 'to remove with --delete'}")

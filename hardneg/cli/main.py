@@ -1,0 +1,58 @@
+"""The `hardneg` command: groups its commands, turns errors into one line and an exit code."""
+
+import os
+import sys
+
+import typer
+
+import hardneg
+from hardneg.cli import artifacts, plugins, recipe
+from hardneg.cli.evaluate import evaluate
+from hardneg.errors import HardnegError
+
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
+    "5 the store, 6 a model, 7 something is not installed, 8 training, 130 stopped with Ctrl-C."
+)
+
+app = typer.Typer(
+    help="Trains dense retrievers with hard negatives; writes Pyserini indexes and TREC runs; tests the difference.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(recipe.app, name="recipe")
+app.add_typer(artifacts.app, name="artifacts")
+app.add_typer(plugins.app, name="plugins")
+app.command("evaluate")(evaluate)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hardneg {hardneg.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line; set HARDNEG_DEBUG=1 to see where an error comes from."""
+    try:
+        app()
+    except HardnegError as error:
+        if os.environ.get("HARDNEG_DEBUG"):
+            raise
+        typer.echo(f"hardneg: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,53 @@
+"""`hardneg plugins`: what is installed, and what each plugin can be told."""
+
+import inspect
+import json
+
+import typer
+
+app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(
+    kind: str = typer.Argument("", help="Only this kind."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """List the installed plugins; nothing is imported."""
+    from dataclasses import asdict
+
+    from hardneg.registry import list_plugins
+
+    found = list_plugins(kind or None)
+    if as_json:
+        typer.echo(json.dumps([asdict(plugin) for plugin in found], indent=1))
+        return
+    width = max((len(plugin.name) for plugin in found), default=0)
+    for group in dict.fromkeys(plugin.kind for plugin in found):
+        typer.echo(group)
+        for plugin in (plugin for plugin in found if plugin.kind == group):
+            note = f"   broken: {plugin.problem}" if plugin.problem else ""
+            typer.echo(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
+
+
+@app.command()
+def show(
+    kind: str = typer.Argument(help="datasets, miners, losses, indexes or rerankers."),
+    name: str = typer.Argument(help="The plugin's name."),
+) -> None:
+    """Show what a plugin does, its options with types and defaults, and where it comes from."""
+    from hardneg.registry import list_plugins, load_plugin, plugin_options
+
+    plugin = load_plugin(kind, name)
+    origin = next(item for item in list_plugins(kind) if item.name == name)
+    typer.echo(f"{name}  ({kind}, version {plugin.version})")
+    text = inspect.cleandoc(plugin.__doc__ or "")
+    head, _, _ = text.partition("\nArgs:")
+    head, _, _ = head.partition("\nAttributes:")
+    typer.echo(f"\n{head.strip()}\n\nOptions:" if plugin_options(plugin) else f"\n{head.strip()}\n\nIt has no options.")
+    for option in plugin_options(plugin):
+        default = f" = {option['default']}" if option["default"] else " (required)"
+        typer.echo(f"  {option['name']}: {option['type']}{default}")
+        if option["meaning"]:
+            typer.echo(f"      {option['meaning']}")
+    typer.echo(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")

@@ -1,0 +1,99 @@
+"""`hardneg recipe`: list, show, plan and run recipes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hardneg.cli.stores import STORE, open_store
+
+if TYPE_CHECKING:
+    from hardneg.recipe.plan import Plan
+
+app = typer.Typer(help="Recipes: named lines of stages from a dataset to a tested result.", no_args_is_help=True)
+
+NAME = typer.Argument(help="A shipped recipe's name, or the path of a recipe file.")
+PRESET = typer.Option(None, "--preset", "-p", help="`demo` (the default: minutes, no network) or `paper`.")
+SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Change one value, such as stages.star.options.epochs=2.")
+
+
+@app.command("list")
+def list_() -> None:
+    """List the recipes that come with hardneg."""
+    from hardneg.recipe.reading import head_comment, shipped_recipes
+
+    recipes = shipped_recipes()
+    width = max(map(len, recipes), default=0)
+    for name, path in recipes.items():
+        head = head_comment(path)
+        typer.echo(f"{name:<{width}}  {head[0] if head else ''}")
+
+
+@app.command()
+def show(name: str = NAME) -> None:
+    """Print a recipe; save it to a file, change it, and run it by its path."""
+    from hardneg.recipe.reading import find_recipe
+
+    typer.echo(find_recipe(name).read_text(encoding="utf-8"), nl=False)
+
+
+@app.command()
+def plan(
+    name: str = NAME,
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
+    until: str | None = typer.Option(None, help="Only what this stage needs."),
+    store: Path | None = STORE,
+) -> None:
+    """Show each step, in the store or to run, with an estimate of what it takes."""
+    from hardneg.cli.tables import plan_table
+    from hardneg.recipe.estimate import estimate
+
+    made, opened = _plan(name, preset, settings), open_store(store)
+    typer.echo(_headline(made))
+    plan_table(estimate(made, opened, until))
+
+
+@app.command()
+def run(
+    name: str = NAME,
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
+    until: str | None = typer.Option(None, help="Stop after this stage."),
+    force: list[str] = typer.Option([], help="Make this stage, and all that need it, again."),
+    out: Path | None = typer.Option(None, help="The run folder; default runs/NAME-PRESET."),
+    store: Path | None = STORE,
+    device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is."),
+) -> None:
+    """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder."""
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.cli.tables import result_table, step_watcher
+    from hardneg.recipe.execute import Options, execute
+    from hardneg.recipe.publish import publish
+
+    made, opened = _plan(name, preset, settings), open_store(store)
+    folder = out or Path("runs") / "-".join(filter(None, [made.recipe.name, made.recipe.preset]))
+    console = stderr_console()
+    console.print(_headline(made), markup=False)
+    console.print(f"run folder {folder}, store {opened.root}", markup=False)
+    watcher = step_watcher(console, Bars(console), len(made.until(until)))
+    outcome = execute(made, opened, Options(until, tuple(force), device), watcher)
+    publish(made, outcome.artifacts, opened, folder)
+    console.print(f"{len(outcome.ran)} of {len(outcome.artifacts)} steps ran", markup=False)
+    result_table(folder, outcome.artifacts)
+
+
+def _plan(name: str, preset: str | None, settings: list[str]) -> "Plan":
+    from hardneg.recipe.load import load_recipe
+    from hardneg.recipe.plan import make_plan
+    from hardneg.recipe.reading import find_recipe
+
+    return make_plan(load_recipe(find_recipe(name), preset, settings))
+
+
+def _headline(plan: "Plan") -> str:
+    from hardneg.recipe.reading import read_tree
+
+    others = [preset for preset in read_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset]
+    other = f"; the other: --preset {others[0]}" if others else ""
+    return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")

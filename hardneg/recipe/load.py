@@ -1,0 +1,186 @@
+"""A tree becomes a recipe: every part checked, every mistake reported at once with its path in the YAML."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hardneg.errors import PluginError, RecipeError
+from hardneg.models.spec import ModelSpec
+from hardneg.recipe.reading import apply_preset, apply_settings, read_tree
+from hardneg.registry import configure, suggestion
+from hardneg.stages.specs import DATASET, STAGES, START, Dataset, DatasetSpec, Model, Name, StageSpec, Validation
+from hardneg.training.options import TrainOptions
+
+
+class _Top(BaseModel):
+    """What stands at the top of a recipe."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str = ""
+    dataset: Dataset
+    model: Model
+    seed: int = 42
+    stages: dict[Name, Any] = Field(min_length=1)
+    outputs: dict[str, Name] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A checked recipe.
+
+    stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
+    file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
+    """
+
+    name: str
+    preset: str
+    source: Path
+    title: str
+    seed: int
+    model: ModelSpec
+    stages: Mapping[str, StageSpec]
+    plugins: Mapping[tuple[str, str], Any]
+    outputs: Mapping[str, str]
+    tree: Mapping[str, Any]
+
+
+def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
+    """Reads and checks a recipe.
+
+    Raises:
+        RecipeError: it has mistakes; all of them are in the message, each with its path.
+    """
+    tree, chosen, problems = apply_preset(read_tree(path), preset)
+    tree, more = apply_settings(tree, settings)
+    problems += more
+    top = _check_top(tree, problems)
+    stages = dict(_check_stages(tree.get("stages"), problems))
+    if top is not None:
+        stages = {DATASET: DatasetSpec(loader=top.dataset), **_fill_seeds(stages, top.seed)}
+    problems += _reference_problems(stages, set(tree.get("stages") or ()))
+    plugins = _configure_all(stages, problems)
+    outputs = _outputs(stages, top.outputs if top else {}, problems)
+    if problems or top is None:
+        raise RecipeError(f"{path}{f' (preset {chosen})' if chosen else ''}", problems)
+    return Recipe(path.stem, chosen, path, top.title or path.stem, top.seed, top.model, stages, plugins, outputs, tree)
+
+
+def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
+    try:
+        return _Top.model_validate(tree)
+    except ValidationError as error:
+        problems += _problems("", error, _Top)
+        return None
+
+
+def _check_stages(stages: Any, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
+    for name, value in (stages if isinstance(stages, Mapping) else {}).items():
+        path = f"stages.{name}"
+        if name in {START, DATASET}:
+            problems.append(f"{path}: the name {name!r} is taken: `{START}` is the recipe's model, `{DATASET}` its dataset")
+        elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
+            problems.append(f"{path}.stage: missing; one of: {', '.join(STAGES)}")
+        elif value["stage"] not in STAGES:
+            verb = value["stage"]
+            problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, STAGES)}; one of: {', '.join(STAGES)}")
+        else:
+            spec = STAGES[value["stage"]]
+            try:
+                yield str(name), spec.model_validate(value)
+            except ValidationError as error:
+                problems += _problems(path, error, spec)
+
+
+def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[str]:
+    return [_problem(path, item, spec) for item in error.errors()]
+
+
+def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
+    where = ".".join([path] * bool(path) + [str(part) for part in item["loc"]])
+    if item["type"] == "missing":
+        return f"{where}: missing"
+    if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+        key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
+        return f"{where}: no such option{suggestion(key, known)}; it has: {', '.join(known)}"
+    return f"{where}: {item['msg'].removeprefix('Value error, ')} (got {item['input']!r:.60})"
+
+
+def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
+    parent = location[-2] if len(location) > 1 else ""
+    nested: Mapping[str, Any] = {"options": TrainOptions, "model": ModelSpec, "validation": Validation}
+    if parent not in nested:
+        return list(spec.model_fields)
+    kind = nested[parent]
+    return list(kind.model_fields) if kind is Validation else [field.name for field in dataclasses.fields(kind)]
+
+
+def _fill_seeds(stages: Mapping[str, StageSpec], seed: int) -> dict[str, StageSpec]:
+    return {
+        name: spec.model_copy(update={"seed": seed}) if getattr(spec, "seed", 0) is None else spec
+        for name, spec in stages.items()
+    }
+
+
+def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> list[str]:
+    problems = []
+    for name, spec in stages.items():
+        for field, target, need in spec.references():
+            where = f"stages.{name}.{field}"
+            kind = "model" if target == START else stages[target].kind if target in stages else None
+            fitting = [other for other, item in stages.items() if item.kind in need.kinds and other != name]
+            if kind is None and target not in written:
+                hint = suggestion(target, fitting) or suggestion(target, stages)
+                problems.append(f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}")
+            elif kind is not None and kind not in need.kinds:
+                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
+                problems.append(f"{where}: {target!r} makes {kind}, but {' or '.join(need.kinds)} is needed{hint}")
+    return problems + _cycle_problems(stages)
+
+
+def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
+    finished: set[str] = set()
+    problems: list[str] = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
+        elif name in stages and name not in finished:
+            for _, target, _ in stages[name].references():
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in stages:
+        visit(name, ())
+    return problems[:1]
+
+
+def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict[tuple[str, str], Any]:
+    plugins = {}
+    for name, spec in stages.items():
+        for field, kind, setting in spec.plugins():
+            try:
+                plugins[name, field] = configure(kind, setting)
+            except PluginError as error:
+                problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
+    return plugins
+
+
+def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+    outputs: dict[str, str] = {}
+    for kind in ("model", "index"):
+        names = [name for name, spec in stages.items() if spec.kind == kind]
+        if kind in given and given[kind] not in names:
+            problems.append(f"outputs.{kind}: {given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}")
+        elif names:
+            outputs[kind] = given.get(kind, names[-1])
+    problems += [
+        f"outputs.{kind}: no such output{suggestion(kind, ['model', 'index'])}; it has: model, index"
+        for kind in given
+        if kind not in {"model", "index"}
+    ]
+    return outputs

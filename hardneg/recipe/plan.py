@@ -1,0 +1,165 @@
+"""A recipe becomes steps in order, each with the key that its content decides."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.identity import digest
+from hardneg.models.identity import model_digest
+from hardneg.recipe.load import Recipe
+from hardneg.registry import plugin_identity, suggestion
+from hardneg.stages.specs import DATASET, START, EncodeSpec, SearchSpec, StageSpec
+
+SCHEME = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of a recipe with its identity.
+
+    key: digest of `origin`. origin: all that may change the result: stage, versions, options, plugins, input keys.
+    inputs: the step each reference leads to, by its path in the spec; `dataset` and a search's `model` are added.
+    plugins: configured plugins by field.
+    """
+
+    name: str
+    spec: StageSpec
+    key: str
+    origin: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    plugins: Mapping[str, Any]
+
+    @property
+    def verb(self) -> str:
+        """The stage's verb, as in the recipe."""
+        return str(self.spec.stage)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All steps in an order in which they can run; `start` is the key of the recipe's own model."""
+
+    recipe: Recipe
+    start: str
+    steps: Mapping[str, Step]
+
+    def until(self, name: str | None) -> list[Step]:
+        """The steps that `name` needs, itself last; all steps for None.
+
+        Raises:
+            UsageError: there is no such step.
+        """
+        if name is None:
+            return list(self.steps.values())
+        if name not in self.steps:
+            raise UsageError(f"no step {name!r}{suggestion(name, self.steps)}; there are: {', '.join(self.steps)}")
+        needed = _ancestors(self.steps, name)
+        return [step for step in self.steps.values() if step.name in needed]
+
+    def dependents(self, name: str) -> list[Step]:
+        """`name` and every step that needs it, directly or not."""
+        self.until(name)
+        return [step for step in self.steps.values() if name in _ancestors(self.steps, step.name)]
+
+
+def make_plan(recipe: Recipe) -> Plan:
+    """The steps of a recipe with their keys; reads the start model's files and the dataset's source for their digests.
+
+    Raises:
+        ModelError, DataError: the model or the dataset is not there.
+    """
+    start = digest({"scheme": SCHEME, "model": model_digest(recipe.model)})
+    steps: dict[str, Step] = {}
+    for name in _order(recipe.stages):
+        steps[name] = _step(recipe, name, steps, start)
+    return Plan(recipe, start, steps)
+
+
+def cached(step: Step, store: Store) -> Artifact | None:
+    """The finished artifact of a step, or None where it is missing or damaged."""
+    try:
+        return store.find(step.key)
+    except ArtifactError:
+        return None
+
+
+def explain(step: Step, store: Store) -> list[str]:
+    """Why a step would run, or what its artifact is: compared with the most like artifact of the same stage."""
+    if cached(step, store):
+        return [f"{step.name}: in the store as {step.key}; nothing that may change its result has changed"]
+    others = [item for item in store.artifacts() if isinstance(item, Artifact) and item.origin["stage"] == step.verb]
+    lines = [f"{step.name}: not in the store ({step.key})"]
+    if not others:
+        return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
+    wanted = dict(_flat(step.origin))
+    nearest = max(others, key=lambda item: _likeness(wanted, dict(_flat(item.origin))))
+    there = dict(_flat(nearest.origin))
+    lines.append(f"the most like artifact of stage {step.verb} is {nearest.key}; it differs in:")
+    for path in sorted(wanted.keys() | there.keys()):
+        if wanted.get(path) != there.get(path):
+            lines.append(f"  {path}: {there.get(path, 'not there')!r} then, {wanted.get(path, 'not there')!r} now")
+    return lines
+
+
+def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], start: str) -> Step:
+    spec = recipe.stages[name]
+    inputs = {path: target for path, target, _ in spec.references()}
+    if spec.needs_dataset:
+        inputs["dataset"] = DATASET
+    if isinstance(spec, SearchSpec) and isinstance(recipe.stages[spec.index], EncodeSpec):
+        inputs["model"] = steps[spec.index].inputs["model"]
+    plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
+    origin: dict[str, Any] = {
+        "scheme": SCHEME,
+        "stage": spec.stage,  # type: ignore[attr-defined]
+        "version": spec.version,
+        "options": spec.identity(),
+        "plugins": {
+            field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()
+        },
+        "inputs": {path: start if target == START else steps[target].key for path, target in inputs.items()},
+    }
+    if name == DATASET:
+        origin["source"] = plugins["loader"].fingerprint()
+        origin["plugins"]["loader"]["options"].pop("source", None)
+    return Step(name, spec, digest(origin), origin, inputs, plugins)
+
+
+def _order(stages: Mapping[str, StageSpec]) -> list[str]:
+    ordered: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in ordered or name == START:
+            return
+        for _, target, _ in stages[name].references():
+            visit(target)
+        ordered.append(name)
+
+    for name in stages:
+        visit(name)
+    return ordered
+
+
+def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
+    found = {name}
+    for target in steps[name].inputs.values():
+        if target != START and target not in found:
+            found |= _ancestors(steps, target)
+    return found
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(item, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _likeness(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> float:
+    same = sum(1 for path in wanted if wanted[path] == there.get(path))
+    text = difflib.SequenceMatcher(None, str(sorted(wanted)), str(sorted(there))).quick_ratio()
+    return same + text

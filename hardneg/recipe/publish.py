@@ -1,0 +1,88 @@
+"""The run folder: a finished recipe's results under stable names, as hard links into the store where that works."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import hardneg
+from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.recipe.plan import Plan
+
+LOCK = "recipe.lock.yaml"
+
+
+def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
+    """Lays out `model/`, `index/`, `runs/`, `metrics.json`, `report.html` and `recipe.lock.yaml` in `out`.
+
+    Returns the paths that were written, the lock file last.
+    """
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        store.keep(out, [step.key for step in plan.steps.values()])
+        written = [_link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
+        for kind, step in plan.recipe.outputs.items():
+            if step in artifacts:
+                source = artifacts[step].path / "model" if kind == "model" else artifacts[step].path
+                written.append(_link_folder(source, out / kind))
+        lock = out / LOCK
+        _replace(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
+        return [*written, lock]
+
+
+def lock_content(plan: Plan) -> dict[str, Any]:
+    """The resolved recipe with every step's key: enough to run the same again, and to see what differs."""
+    return {
+        "hardneg": hardneg.__version__,
+        "recipe": plan.recipe.name,
+        "preset": plan.recipe.preset,
+        "start_model": plan.start,
+        "keys": {name: step.key for name, step in plan.steps.items()},
+        "tree": dict(plan.recipe.tree),
+    }
+
+
+def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for name, artifact in artifacts.items():
+        if artifact.kind == "run":
+            files[f"runs/{name}.trec.gz"] = artifact.path / "run.trec.gz"
+        elif artifact.kind == "metrics":
+            files["metrics.json"] = artifact.path / "metrics.json"
+        elif artifact.kind == "report":
+            files["report.html"] = artifact.path / "report.html"
+            files["report.md"] = artifact.path / "report.md"
+    return files
+
+
+def _link_folder(source: Path, target: Path) -> Path:
+    aside = target.with_name(target.name + ".new")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name != MANIFEST):
+        _link_file(path, aside / path.relative_to(source))
+    if target.exists():
+        shutil.rmtree(target)
+    os.replace(aside, target)
+    return target
+
+
+def _link_file(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(target.name + ".new")
+    aside.unlink(missing_ok=True)
+    try:
+        os.link(source, aside)
+    except OSError:
+        shutil.copyfile(source, aside)
+    os.replace(aside, target)
+    return target
+
+
+def _replace(path: Path, text: str) -> None:
+    aside = path.with_name(path.name + ".new")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)

@@ -1,0 +1,157 @@
+"""A recipe's text becomes one tree: YAML read safely, a preset merged in, `--set` applied."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hardneg.errors import RecipeError, UsageError
+from hardneg.registry import suggestion
+
+DEFAULT_PRESET = "demo"
+SUFFIX = ".yaml"
+_MAX_BYTES = 1 << 20
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe, and a key given twice is a mistake instead of the last one winning."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands here for the second time", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def shipped_folder() -> Path:
+    """Where the recipes that come with hardneg are: inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).parent / "shipped"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """The recipes that come with hardneg, by name."""
+    return {path.stem: path for path in sorted(shipped_folder().glob("*" + SUFFIX))}
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe named by its shipped name or by a path.
+
+    Raises:
+        UsageError: there is none.
+    """
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} or path.is_file():
+        if path.is_file():
+            return path
+        raise UsageError(f"no recipe file {name}")
+    recipes = shipped_recipes()
+    if name not in recipes:
+        raise UsageError(
+            f"no recipe is called {name!r}{suggestion(name, recipes)}; there are: {', '.join(recipes)}, or a path to a file"
+        )
+    return recipes[name]
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """A recipe file as a mapping.
+
+    Raises:
+        RecipeError: it is not YAML, not a mapping, not UTF-8, or larger than a recipe can be.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
+        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
+    except yaml.YAMLError as error:
+        raise RecipeError(str(path), [_yaml_problem(error)]) from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(str(path), [f"byte {error.start}: not UTF-8"]) from None
+    except (ValueError, RecursionError) as error:
+        raise RecipeError(str(path), [f"a value cannot be read: {error}"]) from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    if not isinstance(tree, dict):
+        raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
+    return tree
+
+
+def head_comment(path: Path) -> list[str]:
+    """The comment lines that open a recipe, without their `#`."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").removeprefix(" "))
+    return lines
+
+
+def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str, Any], str, list[str]]:
+    """The tree with a preset merged in, that preset's name, and the problems met."""
+    presets = tree.get("presets") or {}
+    base = {key: value for key, value in tree.items() if key != "presets"}
+    if not isinstance(presets, Mapping):
+        return base, "", ["presets: must map a name to the values it changes"]
+    chosen = preset or (DEFAULT_PRESET if DEFAULT_PRESET in presets else "")
+    if not chosen:
+        return base, "", []
+    if chosen not in presets:
+        names = ", ".join(map(str, presets)) or "none"
+        return base, chosen, [f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"]
+    return merge(base, presets[chosen] or {}), chosen, []
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, mapping by mapping; a null removes the key."""
+    merged = dict(base)
+    for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The tree with each `a.b=value` set, and the problems met; a value is read as YAML."""
+    problems: list[str] = []
+    changed = dict(tree)
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            problems.append(f"--set {setting}: must be of the form path.to.key=value")
+            continue
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        changed = _set(changed, path.split("."), value)
+    return changed, problems
+
+
+def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:
+    branch = dict(tree) if isinstance(tree, Mapping) else _as_mapping(tree)
+    branch[path[0]] = _set(branch.get(path[0]), path[1:], value) if len(path) > 1 else value
+    return branch
+
+
+def _as_mapping(value: Any) -> dict[str, Any]:
+    """A short form (`star`, `beir:PATH`, a model's name) in its long form, so that an option can be set in it."""
+    if not isinstance(value, str):
+        return {}
+    name, colon, source = value.partition(":")
+    return {"name": value} if not colon or name == "packaged" else {"name": name, "source": source}
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason

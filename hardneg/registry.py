@@ -1,0 +1,219 @@
+"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
+
+import ast
+import dataclasses
+import difflib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hardneg.errors import PluginError
+from hardneg.types import PluginSetting
+
+KINDS = ("datasets", "miners", "losses", "indexes", "rerankers")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plugin:
+    """One entry point: where it comes from, and why it cannot be used, if so."""
+
+    kind: str
+    name: str
+    target: str
+    package: str
+    package_version: str
+    problem: str = ""
+
+
+def list_plugins(kind: str | None = None) -> list[Plugin]:
+    """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
+    kinds = KINDS if kind is None else (_known_kind(kind),)
+    found = [_describe(kind, point) for kind in kinds for point in _entry_points(kind)]
+    claims: dict[tuple[str, str], list[str]] = {}
+    for plugin in found:
+        claims.setdefault((plugin.kind, plugin.name), []).append(plugin.package)
+    marked = [_mark_claimed_twice(plugin, claims[plugin.kind, plugin.name]) for plugin in found]
+    return sorted(marked, key=lambda plugin: (KINDS.index(plugin.kind), plugin.name, plugin.package))
+
+
+def load_plugin(kind: str, name: str) -> type[Any]:
+    """The plugin's class.
+
+    Raises:
+        PluginError: the name is unknown (with a suggestion), claimed by two packages, or its import fails.
+    """
+    points = [point for point in _entry_points(_known_kind(kind)) if point.name == name]
+    if not points:
+        names = sorted({point.name for point in _entry_points(kind)})
+        raise PluginError(f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}")
+    if len(points) > 1:
+        raise PluginError(_claimed_twice(kind, name, [_package(point)[0] for point in points]))
+    try:
+        loaded = points[0].load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise PluginError(
+            f"the {kind} plugin {name!r} of {_package(points[0])[0]} cannot be imported ({reason})"
+        ) from error
+    if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded) and isinstance(_version(loaded), int)):
+        raise PluginError(
+            f"the {kind} plugin {name!r} ({points[0].value}) must be a dataclass with `version: ClassVar[int]`"
+        )
+    return loaded
+
+
+def configure(kind: str, setting: PluginSetting) -> Any:
+    """The plugin of `kind` that a setting names, made with its options.
+
+    Raises:
+        PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all at once.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    plugin = load_plugin(kind, setting.name)
+    names = [field.name for field in dataclasses.fields(plugin) if field.init]
+    problems = [
+        f"{option}: {setting.name} has no such option{suggestion(option, names)}; it has: {', '.join(names) or 'none'}"
+        for option in setting.options
+        if option not in names
+    ]
+    try:
+        known = {option: value for option, value in setting.options.items() if option in names}
+        instance = TypeAdapter(plugin).validate_python(known)
+    except ValidationError as error:
+        problems += [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+    except ValueError as error:
+        problems.append(str(error))
+    if problems:
+        raise PluginError("; ".join(problems))
+    return instance
+
+
+def plugin_identity(name: str, plugin: Any) -> dict[str, Any]:
+    """What of a configured plugin enters an artifact's identity: name, version and all options, defaults included."""
+    from pydantic import TypeAdapter
+
+    options = TypeAdapter(type(plugin)).dump_python(plugin, mode="json")
+    return {"name": name, "version": type(plugin).version, "options": options}
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word nearest to `word`, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise PluginError(f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}")
+    return kind
+
+
+def _entry_points(kind: str) -> Iterable[importlib.metadata.EntryPoint]:
+    return importlib.metadata.entry_points(group=f"hardneg.{kind}")
+
+
+def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
+
+
+def _version(plugin: type[Any]) -> Any:
+    return getattr(plugin, "version", None)
+
+
+def _describe(kind: str, point: importlib.metadata.EntryPoint) -> Plugin:
+    package, version = _package(point)
+    return Plugin(kind, point.name, point.value, package, version, _static_problem(point.value))
+
+
+def _mark_claimed_twice(plugin: Plugin, packages: list[str]) -> Plugin:
+    if len(packages) == 1:
+        return plugin
+    return dataclasses.replace(plugin, problem=_claimed_twice(plugin.kind, plugin.name, packages))
+
+
+def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:
+    return f"the {kind} name {name!r} is claimed by {' and '.join(sorted(packages))}; uninstall one of them"
+
+
+def _static_problem(target: str) -> str:
+    """Why `module:Class` cannot work, found by reading the source alone; empty where nothing speaks against it."""
+    module, _, attribute = target.partition(":")
+    if not attribute:
+        return f"its target {target!r} is not of the form module:Class"
+    try:
+        source = _find_source(module)
+        if source is None:
+            return f"there is no module {module}"
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        return f"{module} line {error.lineno}: {error.msg}"
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        return f"{module} cannot be read: {error}"
+    return "" if attribute in _names_bound(tree) else f"{module} has no {attribute}"
+
+
+def _find_source(module: str) -> Path | None:
+    search: list[str] | None = None
+    spec: importlib.machinery.ModuleSpec | None = None
+    parts = module.split(".")
+    for depth in range(len(parts)):
+        name = ".".join(parts[: depth + 1])
+        if depth == 0:
+            spec = importlib.util.find_spec(name)
+        else:
+            spec = importlib.machinery.PathFinder.find_spec(name, search)
+        if spec is None:
+            return None
+        search = list(spec.submodule_search_locations or [])
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def _names_bound(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
+    """One mapping an option: `name`, `type`, `default` (empty: required) and `meaning` from the class docstring."""
+    meanings = _argument_meanings(plugin.__doc__ or "")
+    rows = []
+    for field in dataclasses.fields(plugin):
+        default = "" if field.default is dataclasses.MISSING else repr(field.default)
+        if field.default_factory is not dataclasses.MISSING:
+            default = repr(field.default_factory())
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+        if not kind or "[" in str(field.type) or "|" in str(field.type):
+            kind = str(field.type).replace("typing.", "")
+        rows.append({"name": field.name, "type": kind, "default": default, "meaning": meanings.get(field.name, "")})
+    return rows
+
+
+def _argument_meanings(docstring: str) -> dict[str, str]:
+    """The entries of a Google-style `Args:` or `Attributes:` section, by name."""
+    meanings: dict[str, str] = {}
+    section, current = False, ""
+    for line in docstring.expandtabs().splitlines():
+        stripped = line.strip()
+        if stripped in {"Args:", "Attributes:", "Options:"}:
+            section = True
+        elif section and stripped and not line.startswith("        "):
+            section = False
+        elif section and stripped:
+            name, colon, text = stripped.partition(":")
+            if colon and name.split(" ")[0].isidentifier() and not line.startswith("            "):
+                current = name.split(" ")[0]
+                meanings[current] = text.strip()
+            elif current:
+                meanings[current] += f" {stripped}"
+    return meanings

@@ -1,0 +1,12 @@
+"""Stage `dataset`: reads a collection once and keeps it as Arrow files."""
+
+from typing import Any
+
+from hardneg.data.collection import write_collection
+from hardneg.stages.work import Work
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
+    collection = work.plugins["loader"].load()
+    return write_collection(collection, work.folder, work.progress)

@@ -1,0 +1,21 @@
+"""Stage `encode`: the corpus as vectors in a flat index, block by block."""
+
+from typing import Any
+
+from hardneg.data.flat import FlatWriter
+from hardneg.models.encoder import EncodeOptions
+from hardneg.models.stream import encode_blocks
+from hardneg.stages.opening import open_collection, open_encoder
+from hardneg.stages.work import Work
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
+    corpus = open_collection(work.inputs["dataset"]).corpus
+    encoder = open_encoder(work.inputs["model"], work.device)
+    options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
+    writer = FlatWriter(work.folder, encoder.dimension, len(corpus))
+    encode_blocks(encoder, corpus, writer, options, work.progress)
+    writer.write_doc_ids(corpus.doc_ids)
+    writer.close()
+    return {"passages": len(corpus), "dimension": encoder.dimension}

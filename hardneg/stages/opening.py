@@ -1,0 +1,35 @@
+"""Artifacts opened for use: the encoder of a model, the searcher of an index."""
+
+from hardneg.data.collection import StoredCollection
+from hardneg.errors import ArtifactError
+from hardneg.models.encoder import Encoder
+from hardneg.protocols import Searcher
+from hardneg.stages.specs import EncodeSpec
+from hardneg.stages.work import Input
+
+MODEL_FOLDER = "model"
+
+
+def open_encoder(source: Input, device: str | None) -> Encoder:
+    """The recipe's own model, or the one a training stage made."""
+    if source.model is not None:
+        return Encoder.load(source.model, device)
+    return Encoder.open(source.folder / MODEL_FOLDER, device)
+
+
+def open_collection(source: Input) -> StoredCollection:
+    """The collection that the dataset stage stored."""
+    return StoredCollection.open(source.folder)
+
+
+def open_searcher(source: Input, collection: StoredCollection, device: str | None) -> Searcher:
+    """The searcher of an index stage's backend; vectors that were encoded open as a flat index."""
+    if isinstance(source.spec, EncodeSpec):
+        from hardneg.indexes.flat import Flat
+
+        return Flat(device=device).open(source.folder)
+    backend = source.plugins["backend"]
+    if backend.input != "texts":
+        raise ArtifactError(f"{source.name}: an index stage builds from texts; {type(backend).__name__} takes vectors")
+    searcher: Searcher = backend.open(source.folder, collection.corpus.rows)
+    return searcher

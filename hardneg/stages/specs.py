@@ -1,0 +1,234 @@
+"""All that a recipe may say: one frozen model a stage, references to other stages marked by the kind they need."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from hardneg.models.spec import ModelSpec
+from hardneg.training.options import TrainOptions
+from hardneg.types import PluginSetting
+
+START = "start"
+DATASET = "dataset"
+FREE = {"in_identity": False}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Marks a field as the name of a stage that makes one of `kinds`."""
+
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PluginKind:
+    """Marks a field as the name (and options) of a plugin of `kind`."""
+
+    kind: str
+
+
+def parse_setting(value: Any) -> Any:
+    """A plugin setting from `name`, `name:source` or a mapping with `name` and options."""
+    if isinstance(value, str):
+        name, colon, source = value.partition(":")
+        return PluginSetting(name, {"source": source} if colon else {})
+    if isinstance(value, Mapping):
+        if not isinstance(value.get("name"), str):
+            raise ValueError("a plugin needs its `name`")
+        return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
+    return value
+
+
+def _show_setting(setting: PluginSetting) -> dict[str, Any]:
+    return {"name": setting.name, **setting.options}
+
+
+def parse_model(value: Any) -> Any:
+    """A model from its name alone, or from a mapping."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
+Dataset = Annotated[Setting, PluginKind("datasets")]
+Miner = Annotated[Setting, PluginKind("miners")]
+LossSetting = Annotated[Setting, PluginKind("losses")]
+Backend = Annotated[Setting, PluginKind("indexes")]
+Model = Annotated[ModelSpec, BeforeValidator(parse_model)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class StageSpec(BaseModel):
+    """What every stage has.
+
+    version: raised when the same spec and inputs give another result. kind: what the stage makes.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: ClassVar[int]
+    kind: ClassVar[str]
+    needs_dataset: ClassVar[bool] = False
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Every reference: its path in this spec, the stage it names, and what it needs."""
+        for field, info in type(self).model_fields.items():
+            marks = [mark for mark in info.metadata if isinstance(mark, Reference)]
+            value = getattr(self, field)
+            if not marks or value is None:
+                continue
+            if isinstance(value, Mapping):
+                yield from ((f"{field}.{label}", name, marks[0]) for label, name in value.items())
+            else:
+                yield field, value, marks[0]
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """Every plugin setting: its field, its kind, its value."""
+        for field, info in type(self).model_fields.items():
+            for mark in info.metadata:
+                if isinstance(mark, PluginKind):
+                    yield field, mark.kind, getattr(self, field)
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that may change the result, defaults included; references and plugins are added by their keys."""
+        apart = {path.split(".")[0] for path, _, _ in self.references()} | {field for field, _, _ in self.plugins()}
+        names = {
+            name
+            for name, info in type(self).model_fields.items()
+            if name not in apart and name != "stage" and info.json_schema_extra != FREE
+        }
+        return self.model_dump(mode="json", include=names)
+
+
+class DatasetSpec(StageSpec):
+    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`."""
+
+    version = 1
+    kind = "collection"
+    stage: Literal["dataset"] = "dataset"
+    loader: Dataset
+
+
+class EncodeSpec(StageSpec):
+    """Encodes the corpus into a flat index, which is the vector store too."""
+
+    version = 1
+    kind = "index"
+    needs_dataset = True
+    stage: Literal["encode"]
+    model: Annotated[Name, Reference(("model",))] = START
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    tokens_per_batch: int = Field(16384, gt=0, json_schema_extra=FREE)
+
+
+class IndexSpec(StageSpec):
+    """Builds an index over the corpus's texts, such as BM25's."""
+
+    version = 1
+    kind = "index"
+    needs_dataset = True
+    stage: Literal["index"]
+    backend: Backend
+
+
+class SearchSpec(StageSpec):
+    """Searches an index for the queries of one split."""
+
+    version = 1
+    kind = "run"
+    needs_dataset = True
+    stage: Literal["search"]
+    index: Annotated[Name, Reference(("index",))]
+    split: Name = "test"
+    depth: int = Field(100, gt=0)
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+
+
+class MineSpec(StageSpec):
+    """Selects negatives for the queries of one split; the first of `runs` is the list to select from."""
+
+    version = 1
+    kind = "negatives"
+    needs_dataset = True
+    stage: Literal["mine"]
+    miner: Miner
+    runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
+    split: Name = "train"
+    seed: int | None = None
+
+
+class Validation(BaseModel):
+    """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    split: Name = "dev"
+    depth: int = Field(20, gt=0)
+    queries: int | None = Field(None, gt=0)
+
+
+class TrainSpec(StageSpec):
+    """Trains a dual encoder on mined negatives."""
+
+    version = 1
+    kind = "model"
+    needs_dataset = True
+    stage: Literal["train"]
+    model: Annotated[Name, Reference(("model",))] = START
+    negatives: Annotated[Name, Reference(("negatives",))]
+    loss: LossSetting
+    options: TrainOptions = Field(default_factory=TrainOptions)
+    validation_run: Annotated[Name | None, Reference(("run",))] = None
+    validation: Validation = Validation()
+    seed: int | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """The options that only say how often to look or to save are left out."""
+        own = super().identity()
+        own["options"] = {
+            name: value for name, value in own["options"].items() if name not in TrainOptions.not_in_identity
+        }
+        return own
+
+
+class EvaluateSpec(StageSpec):
+    """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage."""
+
+    version = 1
+    kind = "metrics"
+    needs_dataset = True
+    stage: Literal["evaluate"]
+    runs: Annotated[dict[str, Name], Reference(("run",))]
+    split: Name = "test"
+    metrics: tuple[Name, ...] = ("mrr@10", "ndcg@10", "recall@100")
+    relevance_level: int = Field(1, gt=0)
+    baselines: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """The order and the names of the rows count too."""
+        return {**super().identity(), "labels": list(self.runs)}
+
+
+class ReportSpec(StageSpec):
+    """Writes the table, the tests and the training curves as Markdown and as one HTML page."""
+
+    version = 1
+    kind = "report"
+    stage: Literal["report"]
+    evaluation: Annotated[Name, Reference(("metrics",))]
+    training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    title: str = ""
+
+
+AnyStage = EncodeSpec | IndexSpec | SearchSpec | MineSpec | TrainSpec | EvaluateSpec | ReportSpec
+STAGES: Mapping[str, type[StageSpec]] = {
+    "encode": EncodeSpec,
+    "index": IndexSpec,
+    "search": SearchSpec,
+    "mine": MineSpec,
+    "train": TrainSpec,
+    "evaluate": EvaluateSpec,
+    "report": ReportSpec,
+}

@@ -1,0 +1,49 @@
+"""The arithmetic that losses share: pairs of a positive and a negative, and means over what is not masked."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from hardneg.types import ScoreBatch
+
+
+def safe_scores(batch: ScoreBatch) -> Tensor:
+    """The scores in float32 or better, [B, M]; 0 without gradient where `valid` is false."""
+    scores = batch.scores if batch.scores.dtype == torch.float64 else batch.scores.float()
+    return scores.masked_fill(~batch.valid, 0.0)
+
+
+def negatives(batch: ScoreBatch) -> Tensor:
+    """bool [B, M]: the documents that may count as a negative of each row."""
+    return batch.valid & ~batch.positive
+
+
+def positive_scores(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
+    """The scores of each row's positives, [B, P], and which of them are real, bool [B, P]."""
+    drawn = batch.positive & batch.valid
+    count = max(1, int(drawn.sum(1).max())) if drawn.numel() else 0
+    present, columns = drawn.to(torch.uint8).topk(min(count, drawn.shape[1]), dim=1)
+    return scores.gather(1, columns), present.bool()
+
+
+def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
+    """RankNet's loss of each pair, [B, P, M], and which positives are real, bool [B, P]."""
+    positive, present = positive_scores(scores, batch)
+    return softplus(scores[:, None, :] - positive[:, :, None]), present
+
+
+def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of [B, P, M] losses over real positives and the `chosen` negatives (bool [B, M])."""
+    return weighted_mean(losses, present[:, :, None] & chosen[:, None, :], weights)
+
+
+def weighted_mean(losses: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of `losses` where `mask`, each row weighted; 0 with zero gradient where nothing is left.
+
+    A row of weight 0 is as good as absent, and only the ratios of weights matter.
+    """
+    counted = mask.to(losses.dtype)
+    if weights is not None:
+        counted = counted * weights.to(losses.dtype).reshape(-1, *[1] * (losses.dim() - 1))
+    total = counted.sum()
+    return (losses * counted).sum() / torch.where(total > 0, total, torch.ones_like(total))

@@ -1,0 +1,40 @@
+"""RankNet's pairwise loss."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from hardneg.errors import PluginError
+from hardneg.losses.pairs import negatives, pair_losses, pair_mean, safe_scores
+from hardneg.types import ScoreBatch
+
+
+@dataclass(frozen=True)
+class RankNet:
+    """Mean of log(1 + exp(s_negative - s_positive)) over the pairs of a batch.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 14;
+    with `pairs="own"` and one negative a query it is ANCE's loss (Xiong et al., ICLR 2021).
+
+    Attributes:
+        pairs: `all` takes every document of the batch as a negative of every query, `own` only
+            those mined for it.
+        temperature: what scores are divided by first; below 1 for scores of a narrow range, such
+            as cosines.
+    """
+
+    version: ClassVar[int] = 1
+
+    pairs: Literal["all", "own"] = "all"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise PluginError(f"ranknet: temperature must be above 0, not {self.temperature}")
+
+    def __call__(self, batch: ScoreBatch) -> Tensor:
+        """The loss, a scalar."""
+        losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
+        chosen = negatives(batch) & batch.own if self.pairs == "own" else negatives(batch)
+        return pair_mean(losses, present, chosen, batch.weights)

@@ -1,0 +1,68 @@
+"""Uniform draws from the corpus as negatives."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hardneg.errors import PluginError
+from hardneg.miners.selection import refusal
+from hardneg.seeding import generator
+from hardneg.types import Candidates, Negatives
+
+
+@dataclass(frozen=True)
+class Random:
+    """Documents drawn uniformly from the whole corpus, without replacement; they have no scores (nan).
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives
+    (SIGIR 2021), section 7.2.2 (Rand Neg).
+
+    Attributes:
+        count: how many documents to draw; a corpus that has fewer gives all it has.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    count: int = 200
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise PluginError(f"random: count must be 1 or above, not {self.count}")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, in the order they were drawn."""
+        for query in candidates:
+            yield self._draw(query, generator(seed, "random", query.query_id))
+
+    def _draw(self, query: Candidates, draws: np.random.Generator) -> Negatives:
+        reason = refusal(query, self.exclude_copies)
+        chosen: list[str] = []
+        dropped: Counter[str] = Counter()
+        wanted = self.count + len(query.positives) + len(query.duplicates)
+        for doc_id in _shuffled(query.doc_ids, wanted, draws):
+            if len(chosen) == self.count:
+                break
+            if (why := reason(doc_id)) is None:
+                chosen.append(doc_id)
+            else:
+                dropped[why] += 1
+        scores = np.full(len(chosen), np.nan, np.float32)
+        return Negatives(query.query_id, query.positives, chosen, scores, dict(dropped))
+
+
+def _shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
+    """Distinct ids in random order: a small corpus permuted, a large one drawn from with repeats rejected."""
+    if len(doc_ids) < 4 * wanted:
+        yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
+        return
+    seen: set[int] = set()
+    while True:
+        for row in draws.integers(0, len(doc_ids), wanted).tolist():
+            if row not in seen:
+                seen.add(row)
+                yield doc_ids[row]

@@ -1,0 +1,220 @@
+"""Losses against hand-computed numbers, and what must hold for all of them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hardneg.errors import PluginError
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.ranknet import RankNet
+from hardneg.losses.star import Star
+from hardneg.protocols import Loss
+from hardneg.types import ScoreBatch
+
+LOSSES: list[Loss] = [
+    RankNet(),
+    RankNet(pairs="own"),
+    Star(),
+    Star(hard_pairs="own"),
+    Star(alpha=0.1),
+    Star(alpha=0.1, hard_pairs="own"),
+    InfoNCE(),
+    InfoNCE(temperature=0.5, negatives="own"),
+]
+
+
+def bools(rows: list[list[int]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.bool)
+
+
+def star_scores() -> Tensor:
+    """Q=[[1,0],[0,1]] against D+=[[2,1],[0,3]] and H=[[1,2],[2,2]], columns p1 p2 h1 h2."""
+    return torch.tensor([[2.0, 0.0, 1.0, 2.0], [1.0, 3.0, 2.0, 2.0]], dtype=torch.float64)
+
+
+def star_batch(valid: list[list[int]] | None = None) -> ScoreBatch:
+    return ScoreBatch(
+        scores=star_scores(),
+        positive=bools([[1, 0, 0, 0], [0, 1, 0, 0]]),
+        own=bools([[0, 0, 1, 0], [0, 0, 0, 1]]),
+        valid=bools(valid or [[1, 1, 1, 1], [1, 1, 1, 1]]),
+    )
+
+
+def pair_batch(positive: float, negative: float, dtype: torch.dtype = torch.float64) -> ScoreBatch:
+    scores = torch.tensor([[positive, negative]], dtype=dtype)
+    return ScoreBatch(scores, bools([[1, 0]]), bools([[0, 1]]), bools([[1, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch", "expected"),
+    [
+        (Star(), star_batch(), 0.3144647109),
+        (RankNet(), star_batch(), 0.3144647109),
+        (Star(hard_pairs="own"), star_batch(), 0.2200948493),
+        (Star(), star_batch([[1, 1, 1, 0], [1, 1, 1, 1]]), 0.2387282169),
+        (Star(), star_batch([[1, 1, 0, 0], [1, 1, 0, 0]]), 0.1269280110),
+        (InfoNCE(), star_batch(), 0.7720495853),
+        (RankNet(pairs="own"), pair_batch(2, 1), 0.3132616875),
+        (InfoNCE(), pair_batch(2, 1), 0.3132616875),
+        (InfoNCE(negatives="own"), pair_batch(700, 705), 5.0067153485),
+        (RankNet(), pair_batch(700, 705), 5.0067153485),
+        (InfoNCE(temperature=0.5), pair_batch(2, 1), math.log1p(math.exp(-2))),
+        (RankNet(temperature=0.5), pair_batch(2, 1), math.log1p(math.exp(-2))),
+    ],
+)
+def test_published_numbers(loss: Loss, batch: ScoreBatch, expected: float) -> None:
+    assert loss(batch).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_star_with_alpha_adds_a_tenth_of_the_random_part() -> None:
+    def softplus(x: float) -> float:
+        return math.log1p(math.exp(x))
+
+    hard = (softplus(1 - 2) + softplus(2 - 3)) / 2
+    random = (softplus(0 - 2) + softplus(2 - 2) + softplus(1 - 3) + softplus(2 - 3)) / 4
+    in_batch = (softplus(0 - 2) + softplus(1 - 3)) / 2
+    assert Star(alpha=0.1)(star_batch()).item() == pytest.approx(0.1 * random + hard, abs=1e-12)
+    own = Star(alpha=0.1, hard_pairs="own")
+    assert own(star_batch()).item() == pytest.approx(0.1 * in_batch + hard, abs=1e-12)
+
+
+def test_star_pair_counts_of_the_paper() -> None:
+    size = 256
+    eye = torch.eye(size, dtype=torch.bool)
+    none = torch.zeros(size, size, dtype=torch.bool)
+    scores = torch.zeros(size, 2 * size, dtype=torch.float64, requires_grad=True)
+    valid = torch.ones(size, 2 * size, dtype=torch.bool)
+    batch = ScoreBatch(scores, torch.cat([eye, none], 1), torch.cat([none, eye], 1), valid)
+    Star()(batch).backward()
+    assert scores.grad is not None
+    pairs = (scores.grad > 0).sum().item()
+    assert pairs == 65_280 + 65_536
+    assert scores.grad.max().item() == pytest.approx(0.5 / pairs)
+
+
+@pytest.mark.parametrize("order", [[0, 2, 1, 3], [0, 1, 2, 3]])
+def test_softmax_does_not_depend_on_the_columns_order(order: list[int]) -> None:
+    batch = star_batch()
+    names = ("scores", "positive", "own", "valid")
+    turned = replace(batch, **{name: getattr(batch, name)[:, order] for name in names})
+    assert InfoNCE()(turned).item() == pytest.approx(0.7720495853, abs=1e-9)
+
+
+def test_gradient_of_one_pair_is_the_sigmoid_of_the_difference() -> None:
+    for loss in LOSSES:
+        batch = pair_batch(2, 1)
+        batch.scores.requires_grad_()
+        loss(batch).backward()
+        temperature = getattr(loss, "temperature", 1.0)
+        slope = 1 / (1 + math.exp(1 / temperature)) / temperature
+        assert batch.scores.grad is not None
+        assert batch.scores.grad.tolist()[0] == pytest.approx([-slope, slope], abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_gradients_are_those_of_finite_differences(loss: Loss) -> None:
+    batch = star_batch([[1, 1, 1, 0], [1, 1, 1, 1]])
+    weighted = replace(batch, weights=torch.tensor([1.0, 3.0], dtype=torch.float64))
+    scores = batch.scores.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: loss(replace(weighted, scores=x)), scores)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_nothing_to_learn_is_zero_with_zero_gradient(loss: Loss) -> None:
+    batch = star_batch([[1, 0, 0, 0], [0, 1, 0, 0]])
+    batch.scores.requires_grad_()
+    value = loss(batch)
+    value.backward()
+    assert value.item() == 0
+    assert batch.scores.grad is not None
+    assert not batch.scores.grad.any()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_a_row_without_negatives_contributes_nothing(loss: Loss) -> None:
+    both = star_batch([[1, 1, 1, 1], [0, 1, 0, 0]])
+    alone = replace(both, weights=torch.tensor([1.0, 0.0]))
+    assert loss(both).item() == pytest.approx(loss(alone).item(), abs=1e-12)
+    assert loss(both).item() > 0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_extreme_and_masked_scores_stay_finite(loss: Loss, dtype: torch.dtype) -> None:
+    batch = star_batch([[1, 1, 1, 1], [1, 1, 0, 1]])
+    rows = [[-1e4, 1e4, 1e4, -1e4], [1e4, -1e4, float("nan"), 1e4]]
+    scores = torch.tensor(rows, dtype=dtype, requires_grad=True)
+    value = loss(replace(batch, scores=scores))
+    value.backward()
+    assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert torch.isfinite(value)
+    assert scores.grad is not None
+    assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_only_the_ratios_of_weights_matter(loss: Loss) -> None:
+    batch = star_batch()
+    once = loss(replace(batch, weights=torch.tensor([1.0, 3.0])))
+    twice = loss(replace(batch, weights=torch.tensor([2.0, 6.0])))
+    assert once.item() == pytest.approx(twice.item(), abs=1e-12)
+    assert loss(replace(batch, weights=torch.ones(2))).item() == pytest.approx(loss(batch).item(), abs=1e-12)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> ScoreBatch:
+    rows, hard = draw(st.integers(1, 4)), draw(st.integers(0, 2))
+    seed = draw(st.integers(0, 1000))
+    source = torch.Generator().manual_seed(seed)
+    columns = rows * (1 + hard)
+    scores = torch.randn(rows, columns, generator=source, dtype=torch.float64) * 5
+    owner = torch.arange(columns) // (1 + hard)
+    first = torch.arange(columns) % (1 + hard) == 0
+    mine = owner[None, :] == torch.arange(rows)[:, None]
+    valid = torch.rand(rows, columns, generator=source) > 0.3
+    return ScoreBatch(scores, mine & first, mine & ~first, valid | (mine & first))
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=batches(), which=st.integers(0, len(LOSSES) - 1), seed=st.integers(0, 99))
+def test_order_of_rows_and_columns_does_not_matter(batch: ScoreBatch, which: int, seed: int) -> None:
+    source = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(batch.scores.shape[0], generator=source)
+    columns = torch.randperm(batch.scores.shape[1], generator=source)
+    names = ("scores", "positive", "own", "valid")
+    turned = replace(batch, **{name: getattr(batch, name)[rows][:, columns] for name in names})
+    assert LOSSES[which](turned).item() == pytest.approx(LOSSES[which](batch).item(), abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=batches(), which=st.integers(0, len(LOSSES) - 1))
+def test_masked_scores_get_no_gradient_and_positives_are_pushed_up(batch: ScoreBatch, which: int) -> None:
+    batch.scores.requires_grad_()
+    LOSSES[which](batch).backward()
+    assert batch.scores.grad is not None
+    assert not batch.scores.grad[~batch.valid].any()
+    assert (batch.scores.grad[batch.positive] <= 0).all()
+    assert (batch.scores.grad[~batch.positive] >= 0).all()
+
+
+def test_several_positives_in_a_row_make_all_pairs() -> None:
+    scores = torch.tensor([[1.0, 2.0, 0.0]], dtype=torch.float64)
+    batch = ScoreBatch(scores, bools([[1, 1, 0]]), bools([[0, 0, 1]]), bools([[1, 1, 1]]))
+    expected = (math.log1p(math.exp(-1)) + math.log1p(math.exp(-2))) / 2
+    for loss in (RankNet(), InfoNCE()):
+        assert loss(batch).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(PluginError, match="temperature must be above 0"):
+        InfoNCE(temperature=0)
+    with pytest.raises(PluginError, match="temperature must be above 0"):
+        RankNet(temperature=-1)
+    with pytest.raises(PluginError, match="alpha must be 0 or above"):
+        Star(alpha=-0.1)

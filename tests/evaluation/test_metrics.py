@@ -1,0 +1,176 @@
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.data.qrels import Qrels, read_qrels
+from hardneg.data.runs import Run, read_run
+from hardneg.errors import UsageError
+from hardneg.evaluation.metrics import Metric, coverage, evaluate, is_metric, means, parse_metrics
+
+pytrec_eval = pytest.importorskip("pytrec_eval")
+
+TREC_NAMES = {
+    "ndcg@10": "ndcg_cut_10",
+    "ndcg": "ndcg",
+    "mrr": "recip_rank",
+    "recall@100": "recall_100",
+    "map": "map",
+    "map@100": "map_cut_100",
+    "precision@10": "P_10",
+    "hit_rate@10": "success_10",
+}
+MEASURES = {"ndcg_cut.10", "ndcg", "recip_rank", "recall.100", "map", "map_cut.100", "P.10", "success.10"}
+
+
+def run_of(lists: dict[str, list[str]]) -> Run:
+    scores = [np.arange(len(docs), 0, -1, dtype=np.float32) for docs in lists.values()]
+    return Run(list(lists), list(lists.values()), scores)
+
+
+def trec_eval(qrels: Qrels, run: dict[str, dict[str, float]], level: int) -> dict[str, dict[str, float]]:
+    return pytrec_eval.RelevanceEvaluator(qrels, MEASURES, relevance_level=level).evaluate(run)
+
+
+QRELS = {"q1": {"a": 2, "b": 1, "c": 0, "d": -1}, "q2": {"a": 1}, "q3": {"a": 0}}
+RUN = run_of({"q1": ["c", "b", "x", "a"], "q9": ["a"], "q3": ["a"]})
+
+
+def test_by_hand() -> None:
+    scores = evaluate(RUN, QRELS, ["ndcg@10", "mrr", "mrr@1", "recall@2", "map", "precision@4", "hit_rate@2"])
+    ideal = 2 + 1 / np.log2(3)
+    assert scores["ndcg@10"]["q1"] == pytest.approx((1 / np.log2(3) + 2 / np.log2(5)) / ideal)
+    assert [values["q1"] for values in scores.values()][1:] == pytest.approx([0.5, 0, 0.5, 0.5, 0.5, 1])
+    assert all(list(values) == ["q1", "q2", "q3"] for values in scores.values())
+    assert all(values["q2"] == values["q3"] == 0 for values in scores.values())
+
+
+def test_the_level_changes_binary_measures_only() -> None:
+    first, second = (evaluate(RUN, QRELS, ["ndcg@10", "mrr", "recall@2"], level) for level in (1, 2))
+    assert first["ndcg@10"] == second["ndcg@10"]
+    assert (second["mrr"]["q1"], second["recall@2"]["q1"]) == (0.25, 0)
+
+
+def test_means_are_over_all_judged_queries() -> None:
+    assert means(evaluate(RUN, QRELS, ["mrr"])) == {"mrr": pytest.approx(0.5 / 3)}
+
+
+def test_coverage_counts_what_is_left_out() -> None:
+    counts = coverage(RUN, QRELS)
+    assert (counts.shared, counts.unranked, counts.unjudged) == (2, 1, 1)
+
+
+def test_names() -> None:
+    assert parse_metrics(["ndcg@10", "map", "ndcg@10"]) == [Metric("ndcg", 10), Metric("map")]
+    assert [metric.name for metric in parse_metrics(["map@1000", "hit_rate"])] == ["map@1000", "hit_rate"]
+    assert is_metric("mrr@10") and not is_metric("loss")
+
+
+def test_all_bad_names_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_metrics(["nDGC@10", "map", "recall@ten", "mrr@0", "accuracy", "recal_100"])
+    message = str(caught.value)
+    assert "unknown metric 'nDGC@10': did you mean ndcg@10?" in message
+    assert "metric 'recall@ten': the cutoff must be a whole number above 0, as in recall@10" in message
+    assert "metric 'mrr@0'" in message
+    assert "unknown metric 'recal_100': did you mean recall@100?" in message
+    assert "unknown metric 'accuracy'" in message
+    assert "\n" not in message
+
+
+def test_what_cannot_be_evaluated() -> None:
+    with pytest.raises(UsageError, match="no metric given"):
+        evaluate(RUN, QRELS, [])
+    with pytest.raises(UsageError, match="no query"):
+        evaluate(RUN, {}, ["map"])
+    with pytest.raises(UsageError, match="relevance level 0"):
+        evaluate(RUN, QRELS, ["map"], 0)
+
+
+DOCS = st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1, max_size=8)
+GRADES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 3), min_size=1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.dictionaries(st.sampled_from(["1", "2", "3"]), st.tuples(GRADES, DOCS), min_size=1), st.integers(1, 3))
+def test_equals_trec_eval(queries: dict[str, tuple[dict[str, int], list[str]]], level: int) -> None:
+    qrels = {query_id: grades for query_id, (grades, _) in queries.items()}
+    ranked = {query_id: docs for query_id, (_, docs) in queries.items()}
+    expected = trec_eval(qrels, {q: {d: -float(i) for i, d in enumerate(docs)} for q, docs in ranked.items()}, level)
+    for name, scores in evaluate(run_of(ranked), qrels, list(TREC_NAMES), level).items():
+        for query_id, score in scores.items():
+            assert score == pytest.approx(expected.get(query_id, {}).get(TREC_NAMES[name], 0.0), abs=1e-9)
+
+
+def published(data: Path) -> list[tuple[Path, Path]]:
+    """Every published run with its qrels."""
+    trec, small = data / "trec-dl", data / "msmarco-dl1920"
+    pairs = [(path, trec / f"qrels/qrels.dl{year(path)}-passage.txt") for path in sorted(trec.glob("runs/*.gz"))]
+    splits = {"19": "dev", "20": "test"}
+    small_runs = sorted(small.glob("runs/*.gz"))
+    return pairs + [(path, small / f"qrels_all/{splits[year(path)]}.tsv") for path in small_runs]
+
+
+def year(path: Path) -> str:
+    return path.name.partition(".dl")[2][:2]
+
+
+def plain_read(path: Path) -> dict[str, dict[str, float]]:
+    run: dict[str, dict[str, float]] = defaultdict(dict)
+    with gzip.open(path, "rt") as file:
+        for line in file:
+            query_id, _, doc_id, _, score, _ = line.split()
+            run[query_id][doc_id] = float(score)
+    return dict(run)
+
+
+def test_published_runs_equal_trec_eval(test_data: Path) -> None:
+    seen = 0
+    for path, qrels_path in published(test_data):
+        run, qrels, plain = read_run(path), read_qrels(qrels_path), plain_read(path)
+        for level in (1, 2):
+            expected = trec_eval(qrels, plain, level)
+            for name, scores in evaluate(run, qrels, list(TREC_NAMES), level).items():
+                ours = np.array(list(scores.values()))
+                theirs = [expected.get(query_id, {}).get(TREC_NAMES[name], 0.0) for query_id in scores]
+                assert np.abs(ours - theirs).max() < 1e-6, (path.name, level, name)
+        seen += 1
+    assert seen == 37 + 11
+
+
+TIED = {
+    "colbertprf.BM25.dl19.trec.gz": 0.4795,
+    "colbertprf.BM25.dl20.trec.gz": 0.4936,
+    "colbertprf.BM25_BERT.dl20.trec.gz": 0.6716,
+    "colbertprf.BM25_RM3.dl19.trec.gz": 0.5156,
+    "colbertprf.BM25_RM3.dl20.trec.gz": 0.5043,
+}
+"""trec_eval's nDCG@10 of the runs whose published figure counts equal scores in the order of the file."""
+
+
+def test_published_figures(test_data: Path) -> None:
+    rows = json.loads((test_data / "trec-dl/runs.json").read_text())
+    figures = {}
+    for dl, _, figure, queries, _, name in rows:
+        path = test_data / "trec-dl/runs" / name
+        if not path.exists():
+            continue
+        qrels = read_qrels(test_data / f"trec-dl/qrels/qrels.dl{dl}-passage.txt")
+        scores = evaluate(read_run(path), qrels, ["ndcg@10"])
+        figures[name] = round(means(scores)["ndcg@10"], 4)
+        assert (figures[name], len(scores["ndcg@10"])) == (TIED.get(name, figure), queries), name
+        in_file_order = evaluate(file_order(path), qrels, ["ndcg@10"])
+        assert round(means(in_file_order)["ndcg@10"], 4) == figure, name
+    assert len(figures) == 37
+    assert figures["rankllm.bm25.dl19.top100.trec.gz"] == 0.5058
+    assert figures["rankllm.bm25.dl20.top100.trec.gz"] == 0.4796
+
+
+def file_order(path: Path) -> Run:
+    """The run with equal scores left in the order of the file."""
+    return run_of({q: sorted(docs, key=lambda doc: -docs[doc]) for q, docs in plain_read(path).items()})

@@ -1,0 +1,198 @@
+"""The stored collection: a corpus, queries and judgements by split, in one folder with known names."""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.data.qrels import Qrels, iter_qrels, write_qrels
+from hardneg.data.queries import Queries, write_queries
+from hardneg.errors import ArtifactError, DataError
+from hardneg.progress import Progress
+from hardneg.types import Collection, Judgement
+
+_FORMAT = 1
+_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_USUAL = ("train", "dev", "test")
+_BLOCK = 65536
+
+
+def order_splits(names: Iterable[str]) -> list[str]:
+    """Split names in the order train, dev, test, then the others by name."""
+    return sorted(set(names), key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
+
+
+@dataclass(frozen=True)
+class StoredCollection:
+    """A collection that `write_collection` wrote."""
+
+    folder: Path
+    corpus: Corpus
+    splits: Sequence[str]
+
+    @classmethod
+    def open(cls, folder: Path) -> "StoredCollection":
+        """Opens a folder; the corpus is mapped, queries and judgements are read when asked for.
+
+        Raises:
+            ArtifactError: a file is missing or damaged.
+        """
+        path = Path(folder) / "collection.json"
+        try:
+            described = json.loads(path.read_bytes())
+            splits = tuple(described["splits"])
+            known = described["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
+        if known != _FORMAT:
+            raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; write the collection again")
+        return cls(Path(folder), Corpus.open(Path(folder)), splits)
+
+    def queries(self, split: str) -> Queries:
+        """The queries of one split. Raises DataError where there is no such split."""
+        return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
+
+    def qrels(self, split: str) -> Qrels:
+        """The judgements of one split, maybe none. Raises DataError where there is no such split."""
+        path = self.folder / "qrels" / f"{self._known(split)}.txt"
+        if not path.exists():
+            raise ArtifactError(f"{path}: missing; write the collection again")
+        qrels: Qrels = {}
+        for _, (query_id, doc_id, relevance) in iter_qrels(path):
+            qrels.setdefault(query_id, {})[doc_id] = relevance
+        return qrels
+
+    def all_qrels(self) -> Qrels:
+        """The judgements of all splits together; the highest where splits differ about one pair."""
+        union: Qrels = {}
+        for split in self.splits:
+            for query_id, judged in self.qrels(split).items():
+                known = union.setdefault(query_id, {})
+                for doc_id, relevance in judged.items():
+                    known[doc_id] = max(relevance, known.get(doc_id, relevance))
+        return union
+
+    def _known(self, split: str) -> str:
+        if split not in self.splits:
+            known = ", ".join(self.splits) or "none"
+            raise DataError(f"no split {split!r} in this collection; it has {known}")
+        return split
+
+
+def write_collection(
+    collection: Collection, folder: Path, progress: Progress, total: int | None = None
+) -> dict[str, Any]:
+    """Writes a collection into `folder`, which the caller renames when all is done.
+
+    Judgements about documents or queries that the collection does not have are left out, counted and noted.
+
+    Args:
+        collection: what a dataset loader gave.
+        folder: a new or empty folder.
+        progress: shows the corpus going by, and the notes.
+        total: about how many documents there are, where that is known.
+
+    Returns:
+        `documents`; `splits`: for each split `queries`, `judgements`, and by reason how many were left out or
+        stand without a relevant document; `notes`: all that was noted, in words.
+
+    Raises:
+        DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
+    """
+    folder = Path(folder)
+    for name in ("queries", "qrels"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    count = write_corpus(collection.documents(), folder, progress, total)
+    counts: dict[str, Any] = {"documents": count, "splits": {}}
+    corpus = Corpus.open(folder)
+    texts: dict[str, int] = {}
+    notes: list[str] = []
+    for split in _checked(collection.splits()):
+        counts["splits"][split] = found = _write_split(collection, split, corpus, folder)
+        notes += _described(split, found)
+        _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
+    counts["notes"] = [*collection.notes(), *notes]
+    for note in counts["notes"]:
+        progress.note(note)
+    _describe(folder, counts)
+    return counts
+
+
+def _checked(splits: Iterable[str]) -> list[str]:
+    splits = list(splits)
+    for split in splits:
+        if not _SPLIT.fullmatch(split) or splits.count(split) > 1:
+            raise DataError(f"split {split!r}: names are unique, of letters, digits, '.', '_' and '-'")
+    return splits
+
+
+def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
+    query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
+    found: Counter[str] = Counter(queries=len(query_ids))
+    waiting = dict.fromkeys(query_ids)
+    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, found)
+
+    def watched() -> Iterator[Judgement]:
+        for judgement in judgements:
+            if judgement.relevance > 0:
+                waiting.pop(judgement.query_id, None)
+            yield judgement
+
+    found["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    found["without_relevant"] = len(waiting)
+    return dict(found)
+
+
+def _known_judgements(
+    judgements: Iterator[Judgement], query_ids: frozenset[str], corpus: Corpus, found: Counter[str]
+) -> Iterator[Judgement]:
+    seen: dict[tuple[str, int], int] = {}
+    while block := list(islice(judgements, _BLOCK)):
+        rows = corpus.rows([judgement.doc_id for judgement in block]).tolist()
+        for judgement, row in zip(block, rows, strict=True):
+            query_id, doc_id, relevance = judgement
+            if query_id not in query_ids:
+                found["unknown_queries"] += 1
+            elif row < 0:
+                found["unknown_documents"] += 1
+            elif (query_id, row) not in seen:
+                seen[query_id, row] = relevance
+                yield judgement
+            elif seen[query_id, row] == relevance:
+                found["repeated"] += 1
+            else:
+                levels = f"{seen[query_id, row]} and {relevance}"
+                raise DataError(f"query {query_id}, document {doc_id}: judged both {levels}; keep one")
+
+
+def _described(split: str, found: dict[str, int]) -> list[str]:
+    reasons = {
+        "unknown_queries": "judgements left out: their query is not in the split",
+        "unknown_documents": "judgements left out: their document is not in the corpus",
+        "repeated": "judgements left out: they stand there twice",
+        "without_relevant": "queries have no relevant document",
+    }
+    return [f"{split}: {found[name]} {words}" for name, words in reasons.items() if found.get(name)]
+
+
+def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) -> None:
+    for query_id, text in queries:
+        if texts.setdefault(query_id, hash(text)) != hash(text):
+            reason = "two splits give it different texts; make query ids unique over all splits"
+            raise DataError(f"query id {query_id!r} of split {split}: {reason}")
+
+
+def _describe(folder: Path, counts: dict[str, Any]) -> None:
+    path = folder / "collection.json"
+    partial = path.with_name("collection.json.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump({"format": _FORMAT, **counts}, file, indent=2, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)

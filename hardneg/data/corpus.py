@@ -1,0 +1,170 @@
+"""The stored corpus: documents in a memory-mapped Arrow file, found by row, by id and by equal contents."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hardneg.data.corpus_writer import write_corpus as write_corpus
+from hardneg.data.hash_index import find_equal, hash_texts, normalise, spread
+from hardneg.data.mapped import map_array, map_batches
+from hardneg.types import Document
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A corpus that `write_corpus` wrote; nothing of it is held in memory but what was asked for last.
+
+    starts: int64 [batches + 1], the row at which each record batch starts.
+    content_hash: uint64 [N] memory map, by row, of the contents with white space normalised.
+    """
+
+    folder: Path
+    batches: Sequence[pa.RecordBatch]
+    starts: NDArray[np.int64]
+    content_hash: NDArray[np.uint64]
+    _content_order: NDArray[np.int64]
+    _doc_index: NDArray[np.uint64]
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        """Maps the files of a folder.
+
+        Raises:
+            ArtifactError: one is missing, cut off or foreign.
+        """
+        folder = Path(folder)
+        batches = map_batches(folder / "corpus.arrow", ["doc_id", "title", "text"])
+        starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
+        count = int(starts[-1])
+        return cls(
+            folder,
+            batches,
+            starts,
+            map_array(folder / "content_hash.npy", (count,), np.uint64),
+            map_array(folder / "content_order.npy", (count,), np.int64),
+            map_array(folder / "doc_index.npy", (2, count), np.uint64),
+        )
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Corpus.open, (self.folder,)
+
+    @property
+    def doc_ids(self) -> "DocIds":
+        """The id of each row, read when asked for."""
+        return DocIds(self)
+
+    def contents(self, rows: NDArray[np.int64]) -> list[str]:
+        """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
+        found: list[str] = []
+        for batch, local in self._located(rows):
+            title, text = (batch.column(i)[local].as_py() for i in (1, 2))
+            found.append(f"{title} {text}" if title else text)
+        return found
+
+    def blocks(self, start: int = 0, stop: int | None = None, size: int = 4096) -> Iterator[list[str]]:
+        """The contents of rows `start` to `stop` in row order, `size` at a time."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        for low in range(start, stop, size):
+            parts = self._parts(low, min(low + size, stop))
+            yield [text for part in parts for text in _joined(part)]
+
+    def documents(self) -> Iterator[Document]:
+        """All documents in row order."""
+        for batch in self.batches:
+            for part in range(0, batch.num_rows, 4096):
+                doc_ids, titles, texts = (column.to_pylist() for column in batch.slice(part, 4096).columns)
+                yield from map(Document, doc_ids, texts, titles)
+
+    def rows(self, doc_ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id: int64 [n], -1 where the corpus has no such document."""
+        if not len(doc_ids):
+            return np.empty(0, np.int64)
+        encoded = pa.array(doc_ids, pa.string()).dictionary_encode()
+        unique: list[str] = encoded.dictionary.to_pylist()
+        hashes, rows = self._doc_index
+        position, owner = spread(*find_equal(hashes, hash_texts(unique)))
+        candidates = rows[position].astype(np.int64)
+        names = self._ids(candidates)
+        same = np.array([unique[i] == name for i, name in zip(owner, names, strict=True)], bool)
+        result = np.full(len(unique), -1, np.int64)
+        result[owner[same]] = candidates[same]
+        places: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+        return result[places]
+
+    def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""
+        rows = np.unique(np.asarray(rows, np.int64))
+        first, end = find_equal(self.content_hash, self.content_hash[rows], self._content_order)
+        several = end - first > 1
+        if not several.any():
+            return rows
+        position, owner = spread(first[several], end[several])
+        candidates = self._content_order[position]
+        own = [normalise(text) for text in self.contents(rows[several])]
+        texts = self.contents(candidates)
+        same = [own[i] == normalise(text) for i, text in zip(owner, texts, strict=True)]
+        return np.union1d(rows, candidates[np.array(same, bool)])
+
+    def _ids(self, rows: NDArray[np.int64]) -> list[str]:
+        return [batch.column(0)[local].as_py() for batch, local in self._located(rows)]
+
+    def _located(self, rows: NDArray[np.int64]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
+            raise IndexError(f"rows must be in 0..{len(self) - 1}")
+        number = np.searchsorted(self.starts, rows, "right") - 1
+        local = rows - self.starts[number]
+        batches = self.batches
+        return ((batches[i], j) for i, j in zip(number.tolist(), local.tolist(), strict=True))
+
+    def _parts(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        number = int(np.searchsorted(self.starts, start, "right")) - 1
+        while start < stop:
+            end = min(stop, int(self.starts[number + 1]))
+            yield self.batches[number].slice(start - int(self.starts[number]), end - start)
+            start, number = end, number + 1
+
+
+class DocIds(Sequence[str]):
+    """The ids of a corpus by row: a cheap view; a slice is a list."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return self._corpus._ids(np.arange(start, stop, step))
+            return [name for part in self._corpus._parts(start, stop) for name in part.column(0).to_pylist()]
+        row = index + len(self) if index < 0 else index
+        return self._corpus._ids(np.array([row]))[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), 8192):
+            yield from self[start : start + 8192]
+
+
+def _joined(part: pa.RecordBatch) -> list[str]:
+    _, title, text = part.columns
+    both = pc.binary_join_element_wise(title, text, " ")
+    texts: list[str] = pc.if_else(pc.equal(title, ""), text, both).to_pylist()
+    return texts

@@ -1,0 +1,73 @@
+"""Lines of text files, plain or gzip, with their numbers; what cannot be read is a `DataError`."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from hardneg.errors import DataError
+
+_MAGIC = b"\x1f\x8b"
+_SAMPLE = 1 << 22
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    try:
+        raw = path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+    with raw:
+        packed = raw.read(2) == _MAGIC
+        raw.seek(0)
+        yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers, from 1, and lines without their ends; blank lines are passed over.
+
+    Gzip is told by content, not by name.
+
+    Raises:
+        DataError: the file is missing, is damaged gzip, or a line is not UTF-8.
+    """
+    number = 0
+    with _opened(path) as (_, file):
+        try:
+            for number, line in enumerate(file, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if text and not text.isspace():
+                    yield number, text
+        except UnicodeDecodeError as error:
+            raise DataError.at(path, number, f"not UTF-8 ({error.reason} at byte {error.start})") from error
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataError.at(path, number + 1, f"cannot be read: {error}") from error
+
+
+def estimate_lines(path: Path) -> int:
+    """About how many lines a file has, from its first four megabytes; exact for smaller files."""
+    with _opened(path) as (raw, file):
+        try:
+            sample = file.read(_SAMPLE)
+            ended = not file.read(1)
+        except (EOFError, OSError, zlib.error):
+            return 0
+        consumed = raw.tell()
+    lines = sample.count(b"\n")
+    if ended:
+        return lines + (not sample.endswith(b"\n") and bool(sample))
+    return int(lines * path.stat().st_size / max(consumed, 1))
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """The file `name` in a folder, or else `name.gz`."""
+    candidates = (folder / name, folder / f"{name}.gz")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def one_word(text: str) -> bool:
+    """Whether a text can be an id: not empty, and without white space."""
+    return text.split() == [text]

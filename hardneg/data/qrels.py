@@ -1,0 +1,89 @@
+"""Relevance judgements: read from TREC or BEIR files, written as TREC files."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from hardneg.data.lines import one_word, read_lines
+from hardneg.errors import DataError
+from hardneg.types import Judgement
+
+Qrels = dict[str, dict[str, int]]
+"""Relevance by query id and document id."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_HEADER = frozenset({"score", "relevance", "rel", "label"})
+
+
+def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
+    """Line numbers and judgements of a file, as a stream; plain or gzip.
+
+    Read are TREC's four columns (`query_id iteration doc_id relevance`, any white space between) and BEIR's
+    three (`query-id corpus-id score`), with a header line or without. The first line says which.
+
+    Raises:
+        DataError: a line has another number of columns, or a relevance that is not a whole number.
+    """
+    columns = 0
+    for number, line in read_lines(path):
+        cells = line.split()
+        if not columns:
+            if len(cells) not in (3, 4):
+                raise DataError.at(path, number, f"{len(cells)} columns; qrels have 4 (TREC) or 3 (BEIR)")
+            columns = len(cells)
+            if cells[-1].lower() in _HEADER:
+                continue
+        if len(cells) != columns:
+            raise DataError.at(path, number, f"{len(cells)} columns where the first line has {columns}")
+        if not _INTEGER.fullmatch(cells[-1]):
+            raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number")
+        yield number, Judgement(cells[0], cells[-2], int(cells[-1]))
+
+
+def read_qrels(path: Path) -> Qrels:
+    """All judgements of a TREC or BEIR file, negative ones too, in the file's order.
+
+    Raises:
+        DataError: a line is malformed, a pair is judged in two ways, or there is no judgement at all.
+    """
+    qrels: Qrels = {}
+    for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
+        judged = qrels.setdefault(query_id, {})
+        if judged.setdefault(doc_id, relevance) != relevance:
+            reason = f"{query_id} {doc_id} is judged {relevance} here and {judged[doc_id]} before"
+            raise DataError.at(path, number, reason)
+    if not qrels:
+        raise DataError(f"{path}: holds no judgements")
+    return qrels
+
+
+def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
+    """Writes judgements in TREC's form, whole or not at all, and returns their number.
+
+    Raises:
+        DataError: an id is empty or has white space, or a relevance is not an integer.
+    """
+    count = 0
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
+        for judgement in judgements:
+            query_id, doc_id, relevance = judgement
+            if not (one_word(query_id) and one_word(doc_id)) or not isinstance(relevance, int):
+                reason = "ids must be one word each, the relevance a whole number"
+                raise DataError(f"judgement {query_id!r} {doc_id!r} {relevance!r}: {reason}")
+            file.write(f"{query_id} 0 {doc_id} {relevance}\n")
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    return count
+
+
+def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[str, list[str]]:
+    """The documents of relevance `level` or more, by query; queries without any are left out."""
+    chosen = {
+        query_id: [doc_id for doc_id, relevance in judged.items() if relevance >= level]
+        for query_id, judged in qrels.items()
+    }
+    return {query_id: doc_ids for query_id, doc_ids in chosen.items() if doc_ids}

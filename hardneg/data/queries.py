@@ -1,0 +1,84 @@
+"""The queries of one split, as an Arrow file."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from hardneg.data.lines import one_word
+from hardneg.errors import ArtifactError, DataError
+from hardneg.types import Query
+
+_SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
+_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of one split, in the source's order: ids, and texts beside them."""
+
+    query_ids: list[str]
+    texts: list[str]
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def __iter__(self) -> Iterator[Query]:
+        return map(Query, self.query_ids, self.texts)
+
+    @classmethod
+    def open(cls, path: Path) -> "Queries":
+        """Reads the file that `write_queries` wrote.
+
+        Raises:
+            ArtifactError: it is missing or damaged.
+        """
+        try:
+            with pa.memory_map(str(path)) as file:
+                table = pa.ipc.open_file(file).read_all()
+                return cls(table.column("query_id").to_pylist(), table.column("text").to_pylist())
+        except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+            reason = str(error).split("\n")[0]
+            raise ArtifactError(f"{path}: queries cannot be read ({reason}); write them again") from error
+
+
+def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
+    """Writes the queries of one split, whole or not at all, in the order given; returns their ids.
+
+    Raises:
+        DataError: a query id occurs twice, is empty or has white space.
+    """
+    known: dict[str, None] = {}
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("wb") as file:
+        with pa.ipc.new_file(file, _SCHEMA) as writer:
+            block: list[Query] = []
+            for query in queries:
+                _check(query, known)
+                block.append(query)
+                if len(block) == _ROWS:
+                    writer.write_batch(_batch(block))
+                    block = []
+            writer.write_batch(_batch(block))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    return list(known)
+
+
+def _check(query: Query, known: dict[str, None]) -> None:
+    if not one_word(query.query_id):
+        raise DataError(f"query id {query.query_id!r}: ids must not be empty or hold white space")
+    if query.query_id in known:
+        raise DataError(f"query id {query.query_id!r} occurs twice in one split; query ids must be unique")
+    known[query.query_id] = None
+
+
+def _batch(block: list[Query]) -> pa.RecordBatch:
+    try:
+        columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
+    except (UnicodeEncodeError, pa.ArrowException) as error:
+        raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
+    return pa.record_batch(columns, schema=_SCHEMA)

@@ -1,0 +1,133 @@
+"""Collections in BEIR's form: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or with `.gz`."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hardneg.data.collection import order_splits
+from hardneg.data.lines import estimate_lines, find_file, one_word, read_lines
+from hardneg.data.qrels import iter_qrels
+from hardneg.datasets.judged import JudgedQueries
+from hardneg.errors import DataError
+from hardneg.identity import digest, tree_digest
+from hardneg.types import Document, Judgement, Query
+
+
+@dataclass(frozen=True)
+class Beir:
+    """A folder in BEIR's form. The queries of a split are those that its qrels name.
+
+    Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
+    Models", 2021.
+    """
+
+    source: str
+    version: ClassVar[int] = 1
+
+    def load(self) -> "BeirCollection":
+        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        folder = Path(self.source).expanduser()
+        if not folder.is_dir():
+            raise DataError(f"{folder}: no such folder")
+        qrels = _qrels_files(folder)
+        if not qrels:
+            raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one for each split")
+        return BeirCollection(_file(folder, "corpus.jsonl"), _file(folder, "queries.jsonl"), qrels)
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of the files that are read."""
+        collection = self.load()
+        paths = [collection.corpus_file, collection.query_file, *collection.qrels_files.values()]
+        root = collection.corpus_file.parent
+        names = [path.relative_to(root).as_posix() for path in paths]
+        return digest(["beir", self.version, tree_digest(root, names)])
+
+    def size_hint(self) -> int:
+        """About how many documents there are, from the first lines and the size of the corpus file."""
+        return estimate_lines(self.load().corpus_file)
+
+
+@dataclass(frozen=True)
+class BeirCollection:
+    """The opened files of a BEIR folder."""
+
+    corpus_file: Path
+    query_file: Path
+    qrels_files: dict[str, Path]
+    _judged: JudgedQueries = field(default_factory=JudgedQueries)
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the file's order."""
+        for number, row in _rows(self.corpus_file):
+            text = _text(self.corpus_file, number, row, "text")
+            title = _text(self.corpus_file, number, row, "title") if "title" in row else ""
+            yield Document(_id(self.corpus_file, number, row), text, title)
+
+    def splits(self) -> Sequence[str]:
+        """The splits that have a qrels file."""
+        return list(self.qrels_files)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries that the split's qrels name, in the order of the query file."""
+        named = {judgement.query_id for judgement in self.qrels(split)}
+        return self._judged.select(str(self.query_file), self._all_queries(), named)
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of one split."""
+        return (judgement for _, judgement in iter_qrels(self.qrels_files[split]))
+
+    def notes(self) -> Sequence[str]:
+        """How many queries no split's qrels name."""
+        return self._judged.notes()
+
+    def _all_queries(self) -> Iterator[tuple[int, Query]]:
+        for number, row in _rows(self.query_file):
+            text = _text(self.query_file, number, row, "text")
+            yield number, Query(_id(self.query_file, number, row), text)
+
+
+def _file(folder: Path, name: str) -> Path:
+    path = find_file(folder, name)
+    if path is None:
+        raise DataError(f"{folder}: neither {name} nor {name}.gz; a BEIR folder has both and qrels")
+    return path
+
+
+def _qrels_files(folder: Path) -> dict[str, Path]:
+    names = [path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*")]
+    splits = order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
+    return {split: _file(folder / "qrels", f"{split}.tsv") for split in splits}
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in read_lines(path):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError.at(path, number, f"not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise DataError.at(path, number, "a JSON value that is not an object")
+        yield number, row
+
+
+def _text(path: Path, number: int, row: dict[str, Any], key: str) -> str:
+    if key not in row:
+        raise DataError.at(path, number, f"no {key!r} in this object")
+    value = row[key]
+    if not isinstance(value, str):
+        raise DataError.at(path, number, f"{key!r} must be a string, not {json.dumps(value)[:40]}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError.at(path, number, f"{key!r} holds half of a surrogate pair") from error
+    return value
+
+
+def _id(path: Path, number: int, row: dict[str, Any]) -> str:
+    name = _text(path, number, row, "_id")
+    if not one_word(name):
+        raise DataError.at(path, number, f"id {name!r} is empty or holds white space")
+    return name

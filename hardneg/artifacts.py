@@ -111,6 +111,8 @@ class Store:
                 flush(path)
             manifest = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin, "files": files}
             write_json(partial / MANIFEST, manifest)
+            for name in [*files, MANIFEST]:
+                (partial / name).chmod(0o444)
             os.replace(partial, final)
             flush(self.root)
         return Artifact(key, kind, final, facts, origin)

@@ -49,9 +49,12 @@ def plan(
     from hardneg.cli.tables import plan_table
     from hardneg.recipe.estimate import estimate
 
-    made, opened = _plan(name, preset, settings), open_store(store)
+    problems: list[str] = []
+    made, opened = _plan(name, preset, settings, problems), open_store(store)
     typer.echo(_headline(made))
     plan_table(estimate(made, opened, until))
+    for problem in problems:
+        typer.echo(f"before it can run: {problem}")
 
 
 @app.command()
@@ -83,12 +86,12 @@ def run(
     result_table(folder, outcome.artifacts)
 
 
-def _plan(name: str, preset: str | None, settings: list[str]) -> "Plan":
+def _plan(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":
     from hardneg.recipe.load import load_recipe
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.reading import find_recipe
 
-    return make_plan(load_recipe(find_recipe(name), preset, settings))
+    return make_plan(load_recipe(find_recipe(name), preset, settings), problems)
 
 
 def _headline(plan: "Plan") -> str:

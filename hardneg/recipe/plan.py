@@ -1,12 +1,12 @@
 """A recipe becomes steps in order, each with the key that its content decides."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.errors import ArtifactError, HardnegError, UsageError
 from hardneg.identity import digest
 from hardneg.models.identity import model_digest
 from hardneg.recipe.load import Recipe
@@ -65,17 +65,36 @@ class Plan:
         return [step for step in self.steps.values() if name in _ancestors(self.steps, step.name)]
 
 
-def make_plan(recipe: Recipe) -> Plan:
+def make_plan(recipe: Recipe, problems: list[str] | None = None) -> Plan:
     """The steps of a recipe with their keys; reads the start model's files and the dataset's source for their digests.
 
+    Where `problems` is given, a model or dataset that cannot be had is noted there and gets a key that nothing has:
+    enough to look at the plan, not to run it.
+
     Raises:
-        ModelError, DataError: the model or the dataset is not there.
+        HardnegError: the model or the dataset is not there.
     """
-    start = digest({"scheme": SCHEME, "model": model_digest(recipe.model)})
+    start = digest({"scheme": SCHEME, "model": _content(lambda: model_digest(recipe.model), problems)})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
-        steps[name] = _step(recipe, name, steps, start)
+        steps[name] = _step(recipe, name, steps, _Sources(start, problems))
     return Plan(recipe, start, steps)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    start: str
+    problems: list[str] | None
+
+
+def _content(find: Callable[[], str], problems: list[str] | None) -> str:
+    try:
+        return find()
+    except HardnegError as error:
+        if problems is None:
+            raise
+        problems.append(str(error))
+        return f"unknown: {error}"
 
 
 def cached(step: Step, store: Store) -> Artifact | None:
@@ -104,7 +123,7 @@ def explain(step: Step, store: Store) -> list[str]:
     return lines
 
 
-def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], start: str) -> Step:
+def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Sources) -> Step:
     spec = recipe.stages[name]
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
@@ -120,10 +139,10 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], start: str) -> S
         "plugins": {
             field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()
         },
-        "inputs": {path: start if target == START else steps[target].key for path, target in inputs.items()},
+        "inputs": {path: sources.start if target == START else steps[target].key for path, target in inputs.items()},
     }
     if name == DATASET:
-        origin["source"] = plugins["loader"].fingerprint()
+        origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)
         origin["plugins"]["loader"]["options"].pop("source", None)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
 

@@ -1,0 +1,175 @@
+"""What a plan will take: passages, disk, memory and time, from counts and a few rates; rough, and told as such."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.artifacts import Store
+from hardneg.errors import HardnegError
+from hardneg.models.precision import good_at_bf16
+from hardneg.models.source import locate
+from hardneg.models.spec import ModelSpec
+from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.stages.specs import DATASET, MineSpec, SearchSpec, TrainSpec
+
+_DOCUMENT_BYTES = 600
+_PROCESS_BYTES = 700_000_000
+_JVM_BYTES = 1_000_000_000
+_GPU_OPERATIONS = 120e12
+_CPU_OPERATIONS = {True: 0.15e12, False: 0.05e12}
+_LUCENE_PASSAGES = 4_000
+_LUCENE_QUERIES = 150
+_SCORES_A_SECOND = 120e6
+_BLOCK_BYTES = 200_000_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One step: `items` of `unit` to go through, disk and memory in bytes, seconds; for what is in the store, 0 s."""
+
+    step: Step
+    cached: bool
+    items: int
+    unit: str
+    disk: int
+    memory: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides a model's cost: hidden size, layers, and the bytes of its weights."""
+
+    hidden: int = 768
+    layers: int = 12
+    weights: int = 440_000_000
+
+    @property
+    def operations_a_token(self) -> float:
+        """Multiplications and additions of one forward pass, by token."""
+        return 2.0 * 12 * self.layers * self.hidden**2
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    documents: int
+    queries: Mapping[str, int]
+    shape: Shape
+    model: ModelSpec
+    operations: float
+
+
+def estimate(plan: Plan, store: Store, until: str | None = None) -> list[Estimate]:
+    """One estimate a step, in the order in which they run."""
+    sizes = _sizes(plan, store)
+    rows = []
+    for step in plan.until(until):
+        items, unit, disk, memory, seconds = _RULES[step.verb](step, sizes)
+        done = cached(step, store) is not None
+        rows.append(Estimate(step, done, items, unit, disk, memory, 0.0 if done else seconds))
+    return rows
+
+
+def model_shape(spec: ModelSpec) -> Shape:
+    """A model's shape from its configuration; that of a base model where it is not on this machine."""
+    try:
+        folder = locate(spec)
+    except HardnegError:
+        return Shape()
+    if not isinstance(folder, Path):
+        return Shape()
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Shape()
+    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return Shape(int(config.get("hidden_size", 768)), int(config.get("num_hidden_layers", 12)), weights)
+
+
+def _sizes(plan: Plan, store: Store) -> _Sizes:
+    artifact = cached(plan.steps[DATASET], store)
+    facts: Mapping[str, Any] = artifact.facts if artifact else {}
+    documents = facts.get("documents") or plan.steps[DATASET].plugins["loader"].size_hint()
+    return _Sizes(
+        documents, facts.get("queries") or {}, model_shape(plan.recipe.model), plan.recipe.model, _operations()
+    )
+
+
+def _operations() -> float:
+    """Useful operations a second of this machine; a graphics card is asked for without loading torch."""
+    if Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists():
+        return _GPU_OPERATIONS
+    return _CPU_OPERATIONS[good_at_bf16("cpu")] * (os.cpu_count() or 1)
+
+
+def _queries(sizes: _Sizes, split: str) -> int:
+    return sizes.queries.get(split, max(1, sizes.documents // 10))
+
+
+def _dimension(sizes: _Sizes) -> int:
+    return sizes.model.projection or sizes.shape.hidden
+
+
+_Row = tuple[int, str, int, int, float]
+
+
+def _dataset(step: Step, sizes: _Sizes) -> _Row:
+    return sizes.documents, "passages", sizes.documents * _DOCUMENT_BYTES, _PROCESS_BYTES, sizes.documents / 50_000 + 1
+
+
+def _encode(step: Step, sizes: _Sizes) -> _Row:
+    tokens = sizes.documents * sizes.model.document_length * 0.6
+    disk = sizes.documents * (_dimension(sizes) * 4 + 20)
+    memory = _PROCESS_BYTES + 2 * sizes.shape.weights
+    return sizes.documents, "passages", disk, memory, tokens * sizes.shape.operations_a_token / sizes.operations + 3
+
+
+def _index(step: Step, sizes: _Sizes) -> _Row:
+    return sizes.documents, "passages", sizes.documents * _DOCUMENT_BYTES, _JVM_BYTES, sizes.documents / _LUCENE_PASSAGES + 8
+
+
+def _search(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, SearchSpec)
+    count = _queries(sizes, step.spec.split)
+    disk = count * step.spec.depth * 20
+    if "model" not in step.inputs:
+        return count, "queries", disk, _JVM_BYTES, count / _LUCENE_QUERIES + 8
+    scores = count * sizes.documents / _SCORES_A_SECOND
+    encoding = count * sizes.model.query_length * 0.4 * sizes.shape.operations_a_token / sizes.operations
+    return count, "queries", disk, _PROCESS_BYTES + sizes.shape.weights + _BLOCK_BYTES, scores + encoding + 3
+
+
+def _mine(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, MineSpec)
+    count = _queries(sizes, step.spec.split)
+    return count, "queries", count * 200 * 20, _PROCESS_BYTES, count / 5_000 + 1
+
+
+def _train(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, TrainSpec)
+    options = step.spec.options
+    steps = options.max_steps or int((options.epochs or 1) * _queries(sizes, "train") / options.batch_size)
+    documents = options.batch_size * (1 + options.negatives_per_query)
+    tokens = options.batch_size * sizes.model.query_length * 0.4 + documents * sizes.model.document_length * 0.8
+    seconds = 3 * steps * tokens * sizes.shape.operations_a_token / sizes.operations
+    activations = int(tokens * sizes.shape.hidden * sizes.shape.layers * 60)
+    return steps, "steps", 4 * sizes.shape.weights, _PROCESS_BYTES + 4 * sizes.shape.weights + activations, seconds + 5
+
+
+def _small(step: Step, sizes: _Sizes) -> _Row:
+    return _queries(sizes, "test"), "queries", 1_000_000, _PROCESS_BYTES, 15
+
+
+_RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
+    "dataset": _dataset,
+    "encode": _encode,
+    "index": _index,
+    "search": _search,
+    "mine": _mine,
+    "train": _train,
+    "evaluate": _small,
+    "report": _small,
+}

@@ -1,0 +1,62 @@
+"""A small BEIR folder and recipes over it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
+WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]
+
+
+def small_collection(folder: Path) -> Path:
+    """60 documents, ten topics by six words; a query names both, one document is relevant to it."""
+    (folder / "qrels").mkdir(parents=True)
+    pairs = [(topic, word) for topic in TOPICS for word in WORDS]
+    corpus = [
+        {"_id": f"d{i}", "title": "", "text": f"the {word} {topic} was seen again near {TOPICS[i % 7]}"}
+        for i, (topic, word) in enumerate(pairs)
+    ]
+    queries = [{"_id": f"q{i}", "text": f"{word} {topic}"} for i, (topic, word) in enumerate(pairs)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    for split, rows in {"train": range(0, 36), "dev": range(36, 46), "test": range(46, 60)}.items():
+        lines = "".join(f"q{i}\td{i}\t1\n" for i in rows)
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    return folder
+
+
+def small_tree(collection: Path, model: Path) -> dict[str, Any]:
+    """The STAR line without BM25, cut down to seconds."""
+    return {
+        "dataset": f"beir:{collection}",
+        "model": {"name": str(model), "query_length": 16, "document_length": 24},
+        "stages": {
+            "start-index": {"stage": "encode"},
+            "start-test": {"stage": "search", "index": "start-index", "split": "test", "depth": 20},
+            "start-train": {"stage": "search", "index": "start-index", "split": "train", "depth": 20},
+            "static": {"stage": "mine", "runs": {"dense": "start-train"}, "miner": {"name": "topk", "depth": 10}},
+            "star": {
+                "stage": "train",
+                "negatives": "static",
+                "loss": "star",
+                "options": {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3, "warmup_steps": 1},
+            },
+            "star-index": {"stage": "encode", "model": "star"},
+            "star-test": {"stage": "search", "index": "star-index", "split": "test", "depth": 20},
+            "scores": {
+                "stage": "evaluate",
+                "runs": {"start": "start-test", "STAR": "star-test"},
+                "baselines": ["start"],
+                "metrics": ["mrr@10", "recall@10"],
+            },
+            "report": {"stage": "report", "evaluation": "scores", "training": {"STAR": "star"}},
+        },
+        "presets": {"demo": {}, "longer": {"stages": {"star": {"options": {"max_steps": 6}}}}},
+    }
+
+
+def write_recipe(path: Path, tree: dict[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    return path

@@ -1,0 +1,77 @@
+import pytest
+from recipe.recipes import small_tree, write_recipe
+
+from hardneg.errors import RecipeError
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.reading import shipped_recipes
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return small_tree(tmp_path / "data", tmp_path / "model")
+
+
+def problems_of(tmp_path, tree, **options):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree), **options)
+    return caught.value.problems
+
+
+def test_every_shipped_recipe_is_right_in_every_preset():
+    seen = [load_recipe(path, preset) for path in shipped_recipes().values() for preset in ("demo", "paper")]
+    assert len(seen) == 2
+
+
+def test_a_recipe_has_its_defaults_filled_in(tmp_path, tree):
+    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    assert next(iter(recipe.stages)) == "dataset"
+    assert recipe.stages["static"].seed == 42 and recipe.stages["static"].split == "train"
+    assert recipe.outputs == {"model": "star", "index": "star-index"}
+    assert load_recipe(recipe.source, "longer").stages["star"].options.max_steps == 6
+
+
+def test_all_mistakes_at_once_each_with_its_path(tmp_path, tree):
+    tree["datset"] = 1
+    tree["stages"]["static"]["miner"] = {"name": "topp"}
+    tree["stages"]["star"]["negatives"] = "statik"
+    tree["stages"]["star"]["options"]["learning_rat"] = 1
+    tree["stages"]["start-test"]["index"] = "star"
+    tree["stages"]["start-train"]["depth"] = -1
+    tree["stages"]["scores"]["stage"] = "evalute"
+    found = problems_of(tmp_path, tree)
+    for expected in [
+        "datset: no such option; did you mean 'dataset'",
+        "stages.static.miner: no miners plugin is called 'topp'; did you mean 'topk'",
+        "stages.star.options.learning_rat: no such option; did you mean 'learning_rate'",
+        "stages.start-train.depth: Input should be greater than 0 (got -1)",
+        "stages.scores.stage: no stage 'evalute'; did you mean 'evaluate'",
+    ]:
+        assert any(problem.startswith(expected) for problem in found), (expected, found)
+
+
+def test_references_are_checked_by_name_and_kind(tmp_path, tree):
+    tree["stages"]["star"]["negatives"] = "statik"
+    tree["stages"]["start-test"]["index"] = "static"
+    tree["stages"]["report"]["training"] = {"STAR": "star-index"}
+    tree["outputs"] = {"model": "nothing", "indx": "star-index"}
+    assert problems_of(tmp_path, tree) == (
+        "stages.start-test.index: 'static' makes negatives, but index is needed; such are: start-index, star-index",
+        "stages.star.negatives: no stage 'statik'; did you mean 'static'?; it needs one that makes negatives",
+        "stages.report.training.STAR: 'star-index' makes index, but model is needed; such are: star",
+        "outputs.model: 'nothing' is no stage that makes a model",
+        "outputs.indx: no such output; did you mean 'index'?; it has: model, index",
+    )
+
+
+def test_a_circle_is_told(tmp_path, tree):
+    tree["stages"]["start-index"]["model"] = "star"
+    assert "a circle: star → static → start-train → start-index → star" in problems_of(tmp_path, tree)[0]
+
+
+def test_reserved_names(tmp_path, tree):
+    tree["stages"]["start"] = {"stage": "encode"}
+    assert "the name 'start' is taken" in problems_of(tmp_path, tree)[0]
+
+
+def test_a_preset_that_is_not_there(tmp_path, tree):
+    assert problems_of(tmp_path, tree, preset="paper")[0].startswith("presets: no preset 'paper'")

@@ -1,0 +1,116 @@
+import errno
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.errors import ArtifactError
+
+KEY = "ab" * 16
+
+
+def make(store: Store, key: str = KEY, text: str = "hello") -> Artifact:
+    (store.workspace(key) / "sub").mkdir(exist_ok=True)
+    (store.workspace(key) / "sub" / "data").write_text(text)
+    return store.commit(key, "run", {"queries": 3}, {"stage": "search", "name": "bm25"})
+
+
+def test_an_artifact_is_found_after_its_commit_only(tmp_path):
+    store = Store(tmp_path)
+    (store.workspace(KEY) / "half").write_text("x")
+    assert store.find(KEY) is None
+    made = make(store)
+    found = store.find(KEY)
+    assert found == made
+    assert found.facts == {"queries": 3} and (found.path / "sub" / "data").read_text() == "hello"
+    assert not (tmp_path / f"{KEY}.partial").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "sub" / "data").write_text("hell"), "sub/data has 4 bytes, its manifest says 5"),
+        (lambda path: (path / "sub" / "data").unlink(), "sub/data is missing"),
+        (lambda path: (path / MANIFEST).unlink(), "manifest.json is missing"),
+        (lambda path: (path / MANIFEST).write_text('{"form'), "damaged"),
+        (lambda path: (path / MANIFEST).write_text("[]"), "not a manifest"),
+    ],
+)
+def test_damage_is_told(tmp_path, damage, message):
+    store = Store(tmp_path)
+    path = make(store).path
+    for file in [path / MANIFEST, path / "sub" / "data"]:
+        file.chmod(0o644)
+    damage(path)
+    with pytest.raises(ArtifactError, match=message):
+        store.find(KEY)
+    store.discard(KEY)
+    assert store.find(KEY) is None and make(store)
+
+
+def test_a_newer_format_is_not_read(tmp_path):
+    store = Store(tmp_path)
+    manifest = make(store).path / MANIFEST
+    manifest.chmod(0o644)
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
+    with pytest.raises(ArtifactError, match="newer hardneg"):
+        store.find(KEY)
+
+
+def test_the_lock_of_a_dead_process_is_free(tmp_path):
+    program = textwrap.dedent(f"""
+        import os, signal, time
+        from pathlib import Path
+        from hardneg.artifacts import Store
+        with Store(Path({str(tmp_path)!r})).lock({KEY!r}):
+            print("held", flush=True)
+            time.sleep(60)
+    """)
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    store = Store(tmp_path)
+    (store.workspace(KEY) / "x").write_text("x")
+    assert store.garbage() == []
+    waited = []
+
+    def waiting():
+        waited.append(time.monotonic())
+        holder.kill()
+
+    with store.lock(KEY, waiting):
+        assert waited
+    holder.wait()
+    holder.stdout.close()
+    assert [path.name for path, _ in store.garbage()] == [f"{KEY}.partial"]
+
+
+def test_what_a_run_folder_uses_is_no_garbage(tmp_path):
+    store, out = Store(tmp_path / "store"), tmp_path / "out"
+    out.mkdir()
+    make(store)
+    make(store, "cd" * 16)
+    store.keep(out, [KEY])
+    assert [path.name for path, _ in store.garbage()] == ["cd" * 16]
+    out.rmdir()
+    assert len(store.garbage()) == 2
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+def test_the_disk_is_named_in_one_line(tmp_path, number, words):
+    with pytest.raises(ArtifactError, match=words), disk_errors(tmp_path):
+        raise OSError(number, os.strerror(number), "somewhere")
+
+
+def test_listing_tells_of_the_damaged_ones(tmp_path):
+    store = Store(tmp_path)
+    make(store)
+    data = make(store, "cd" * 16).path / "sub" / "data"
+    data.chmod(0o644)
+    data.write_text("")
+    whole, damaged = store.artifacts()
+    assert isinstance(whole, Artifact) and "damaged" in str(damaged)

@@ -1,0 +1,127 @@
+"""Mined negatives, one row a query, in an Arrow file that is memory-mapped."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hardneg.data.mapped import map_batches
+from hardneg.errors import DataError
+from hardneg.types import Negatives
+
+_SCHEMA = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("positives", pa.list_(pa.string())),
+        ("negatives", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float32())),
+    ]
+)
+_ROWS = 1024
+
+
+def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
+    """Writes negatives as they stream by, whole or not at all, and returns the number of queries.
+
+    What a miner dropped is not kept in the file: whoever streams counts it.
+
+    Raises:
+        DataError: a query comes twice, or has another number of scores than of negatives.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    known: set[str] = set()
+    rows = iter(negatives)
+    with partial.open("wb") as file:
+        with pa.ipc.new_file(file, _SCHEMA) as writer:
+            while block := list(islice(rows, _ROWS)):
+                _check(block, known)
+                writer.write_batch(_batch(block))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    return len(known)
+
+
+def read_negatives(path: Path) -> "NegativesFile":
+    """Opens what `write_negatives` wrote.
+
+    Raises:
+        ArtifactError: it is missing, cut off or foreign.
+    """
+    return NegativesFile(map_batches(Path(path), _SCHEMA.names))
+
+
+class NegativesFile(Sequence[Negatives]):
+    """Negatives by row; only rows that are asked for are read."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @overload
+    def __getitem__(self, index: int) -> Negatives: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Negatives]: ...
+
+    def __getitem__(self, index: int | slice) -> Negatives | list[Negatives]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        batch, row = self._located(index)
+        query_id, positives, negatives = (batch.column(name)[row].as_py() for name in _SCHEMA.names[:3])
+        return Negatives(query_id, positives, negatives, batch.column("scores")[row].values.to_numpy())
+
+    def __iter__(self) -> Iterator[Negatives]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def query_ids(self) -> list[str]:
+        """All query ids, in row order."""
+        return [name for batch in self._batches for name in batch.column("query_id").to_pylist()]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64 [len(self)], how many negatives each query has."""
+        lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]
+        return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
+
+    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+        """The negatives of one row at the given places, int64 [n], without reading the others."""
+        batch, local = self._located(row)
+        picked: list[str] = batch.column("negatives")[local].values.take(pa.array(places)).to_pylist()
+        return picked
+
+    def _located(self, index: int) -> tuple[pa.RecordBatch, int]:
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of {len(self)} rows of negatives")
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return self._batches[number], row - int(self._starts[number])
+
+
+def _check(block: list[Negatives], known: set[str]) -> None:
+    for item in block:
+        if item.query_id in known:
+            raise DataError(f"query {item.query_id!r} comes twice among the negatives; mine each query once")
+        if len(item.scores) != len(item.negatives):
+            counts = f"{len(item.scores)} scores for {len(item.negatives)} negatives"
+            raise DataError(f"query {item.query_id!r} has {counts}; give nan where there is none")
+        known.add(item.query_id)
+
+
+def _batch(block: list[Negatives]) -> pa.RecordBatch:
+    columns = [
+        pa.array([item.query_id for item in block], _SCHEMA.types[0]),
+        pa.array([list(item.positives) for item in block], _SCHEMA.types[1]),
+        pa.array([list(item.negatives) for item in block], _SCHEMA.types[2]),
+        pa.array([np.asarray(item.scores, np.float32) for item in block], _SCHEMA.types[3]),
+    ]
+    return pa.record_batch(columns, schema=_SCHEMA)

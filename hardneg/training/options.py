@@ -1,0 +1,95 @@
+"""What can be said about a training run."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options of one training run; a step is one update of the weights.
+
+    Attributes:
+        batch_size: queries that are scored together, each against the documents of all of them.
+        negatives_per_query: documents drawn from each query's negatives, anew in each epoch; 0 leaves
+            the other queries' documents as the only negatives.
+        epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
+        max_steps: updates of the weights in all.
+        optimizer: `adamw` or `lamb`.
+        learning_rate: its peak, reached when the warm-up is over.
+        weight_decay: applied to all weights but biases and those of LayerNorm.
+        warmup_steps: steps during which the learning rate rises from 0; goes before `warmup_ratio`.
+        warmup_ratio: the same as a part of all steps.
+        decay: the learning rate after the warm-up: `linear` or `cosine` to 0 at the end, or `constant`.
+        clip_norm: largest norm of the gradient, all weights together; none means no clipping.
+        accumulate: batches that share one step; each is scored on its own.
+        precision: `bf16` runs the transformer in bfloat16, `auto` does so where the device is good at it.
+        gradient_checkpointing: compute activations twice to need less memory.
+        seed: all draws, and dropout, depend on it.
+        checkpoint_every: steps between checkpoints; none means at evaluations and at the end only.
+        evaluate_every: steps between evaluations on the dev queries; none means at the end only.
+        patience: stop after so many evaluations in a row without a new best; none means never.
+        metric: the dev metric that decides which weights are best; larger is better.
+        keep_best: end with the best weights by `metric` instead of the last ones.
+        tracker: where accelerate logs the learning curve, such as `tensorboard` or `wandb`.
+    """
+
+    not_in_identity: ClassVar[frozenset[str]] = frozenset(
+        {"checkpoint_every", "gradient_checkpointing", "tracker"}
+    )
+
+    batch_size: int = 32
+    negatives_per_query: int = 1
+    epochs: float | None = 1.0
+    max_steps: int | None = None
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    learning_rate: float = 2e-5
+    weight_decay: float = 0.01
+    warmup_steps: int | None = None
+    warmup_ratio: float = 0.1
+    decay: Literal["linear", "cosine", "constant"] = "linear"
+    clip_norm: float | None = 1.0
+    accumulate: int = 1
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    gradient_checkpointing: bool = False
+    seed: int = 42
+    checkpoint_every: int | None = 1000
+    evaluate_every: int | None = None
+    patience: int | None = None
+    metric: str = "mrr@10"
+    keep_best: bool = True
+    tracker: str | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """The options that may change the trained weights."""
+        return {name: value for name, value in asdict(self).items() if name not in self.not_in_identity}
+
+    def total_steps(self, queries: int) -> int:
+        """How many steps there are for so many queries; the last one may begin another pass to be full."""
+        if self.max_steps is not None:
+            return self.max_steps
+        examples = round((self.epochs or 0) * queries)
+        return max(1, -(-examples // (self.batch_size * self.accumulate)))
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        counts = ("batch_size", "accumulate", "max_steps", "checkpoint_every", "evaluate_every", "patience")
+        found = [
+            f"{name} must be 1 or above, not {value}"
+            for name in counts
+            if (value := getattr(self, name)) is not None and value < 1
+        ]
+        found += [
+            f"{name} must be above 0, not {value}"
+            for name in ("learning_rate", "clip_norm", "epochs")
+            if (value := getattr(self, name)) is not None and not value > 0
+        ]
+        found += [
+            f"{name} must be 0 or above, not {value}"
+            for name in ("negatives_per_query", "weight_decay", "warmup_steps")
+            if (value := getattr(self, name)) is not None and not value >= 0
+        ]
+        if not 0 <= self.warmup_ratio <= 1:
+            found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
+        if self.epochs is None and self.max_steps is None:
+            found.append("give epochs or max_steps")
+        return found

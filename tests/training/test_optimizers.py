@@ -1,0 +1,91 @@
+"""LAMB against published numbers, the groups without weight decay, and the schedule's corner points."""
+
+import pytest
+import torch
+from torch import nn
+
+from hardneg.training.optimizers import Lamb, decay_groups, make_optimizer
+from hardneg.training.options import TrainOptions
+from hardneg.training.schedules import schedule_factor, warmup_length
+
+
+@pytest.mark.parametrize(
+    ("weights", "step", "trust"),
+    [
+        ([3.0, 4.0], [3.19226766, -3.12227266], 1.1197384255),
+        ([30.0, 40.0], [3.46226766, -2.76227266], 2.257765068),
+    ],
+)
+def test_lamb_takes_the_published_first_step(weights: list[float], step: list[float], trust: float) -> None:
+    tensor = nn.Parameter(torch.tensor(weights, dtype=torch.float64))
+    tensor.grad = torch.tensor([0.1, -0.2], dtype=torch.float64)
+    Lamb([tensor], lr=1e-4, weight_decay=0.01, eps=1e-8).step()
+    expected = [value - 1e-4 * trust * part for value, part in zip(weights, step, strict=True)]
+    assert tensor.tolist() == pytest.approx(expected, abs=1e-8)
+    if weights[0] == 3:
+        assert tensor.tolist() == pytest.approx([2.99964255, 4.00034961], abs=1e-8)
+
+
+def test_lamb_leaves_zero_weights_finite_and_moves_them() -> None:
+    tensor = nn.Parameter(torch.zeros(2))
+    tensor.grad = torch.tensor([1.0, -1.0])
+    Lamb([tensor], lr=0.1).step()
+    assert torch.isfinite(tensor).all()
+    assert tensor[0] < 0 < tensor[1]
+
+
+class Head(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.LayerNorm = nn.LayerNorm(2)
+        self.frozen = nn.Linear(2, 2)
+        self.frozen.requires_grad_(False)
+        self.tied = nn.Linear(3, 2)
+        self.tied.weight = self.linear.weight
+
+
+def test_biases_and_layer_norms_do_not_decay() -> None:
+    head = Head()
+    decayed, free = decay_groups(head)
+    assert [id(weights) for weights in decayed] == [id(head.linear.weight)]
+    exempt = (head.linear.bias, head.LayerNorm.weight, head.LayerNorm.bias, head.tied.bias)
+    assert {id(weights) for weights in free} == {id(weights) for weights in exempt}
+    made = make_optimizer(head, TrainOptions(weight_decay=0.3))
+    assert isinstance(made, torch.optim.AdamW)
+    assert [group["weight_decay"] for group in made.param_groups] == [0.3, 0.0]
+    assert isinstance(make_optimizer(head, TrainOptions(optimizer="lamb")), Lamb)
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    linear = [schedule_factor(step, 2, 6, "linear") for step in range(7)]
+    assert linear == pytest.approx([1 / 3, 2 / 3, 1, 0.75, 0.5, 0.25, 0])
+    cosine = [schedule_factor(step, 2, 6, "cosine") for step in range(2, 7)]
+    assert cosine == pytest.approx([1, 0.8535534, 0.5, 0.1464466, 0])
+    assert [schedule_factor(step, 1, 3, "constant") for step in range(4)] == [0.5, 1, 1, 1]
+    assert schedule_factor(5, 5, 5, "linear") == 0
+    assert schedule_factor(0, 0, 1, "linear") == 1
+
+
+def test_warm_up_in_steps_goes_before_its_ratio() -> None:
+    assert warmup_length(TrainOptions(), 95) == 10
+    assert warmup_length(TrainOptions(warmup_steps=3), 95) == 3
+    assert warmup_length(TrainOptions(warmup_steps=0), 95) == 0
+
+
+def test_steps_are_full_batches() -> None:
+    assert TrainOptions(batch_size=8, epochs=1).total_steps(20) == 3
+    assert TrainOptions(batch_size=8, epochs=0.5, accumulate=2).total_steps(64) == 2
+    assert TrainOptions(max_steps=7).total_steps(20) == 7
+
+
+def test_options_that_make_no_sense_are_all_named() -> None:
+    assert TrainOptions().problems() == []
+    found = TrainOptions(batch_size=0, learning_rate=0, warmup_ratio=2, epochs=None).problems()
+    assert [line.split()[0] for line in found] == ["batch_size", "learning_rate", "warmup_ratio", "give"]
+
+
+def test_identity_leaves_out_what_cannot_change_the_weights() -> None:
+    first = TrainOptions(checkpoint_every=1, tracker="tensorboard", gradient_checkpointing=True)
+    assert first.identity() == TrainOptions().identity()
+    assert first.identity() != TrainOptions(seed=1).identity()

@@ -1,0 +1,71 @@
+"""Texts as token ids, cut into batches of about equal work."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokenised texts that are not padded yet.
+
+    columns: by the model's input name, the texts' values one after the other, int64 [sum of lengths].
+    offsets: int64 [n + 1], where each text begins in every column.
+    padding: what fills up a column, by its name; 0 for the others. left: whether it goes before the text.
+    prompt_length: tokens of the prompt where a pooling has to leave them out, else 0.
+    """
+
+    columns: Mapping[str, NDArray[np.int64]]
+    offsets: NDArray[np.int64]
+    padding: Mapping[str, int]
+    left: bool
+    prompt_length: int
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """int64 [n], tokens of each text."""
+        return np.diff(self.offsets)
+
+    def batch(self, rows: NDArray[np.int64]) -> dict[str, Tensor]:
+        """The given texts, padded to the longest of them: int64 tensors [len(rows), longest] on the CPU."""
+        lengths = self.lengths[rows]
+        places = np.arange(lengths.max(initial=0))
+        filled = places >= len(places) - lengths[:, None] if self.left else places < lengths[:, None]
+        begins = self.offsets[rows] - (np.cumsum(lengths) - lengths)
+        taken = np.repeat(begins, lengths) + np.arange(lengths.sum())
+        features = {}
+        for name, column in self.columns.items():
+            padded = np.full(filled.shape, self.padding.get(name, 0), np.int64)
+            padded[filled] = column[taken]
+            features[name] = torch.from_numpy(padded)
+        if self.prompt_length:
+            features["prompt_length"] = torch.full((len(rows),), self.prompt_length)
+        return features
+
+
+def tokenise(tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0) -> Tokens:
+    """`texts` by a Hugging Face tokenizer, cut to `length` tokens each, special ones included."""
+    encoded: dict[str, list[list[int]]] = {"input_ids": []}
+    if texts:
+        encoded = tokenizer(list(texts), truncation="longest_first", max_length=length)
+    offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
+    size = int(offsets[-1])
+    columns = {name: np.fromiter(chain.from_iterable(rows), np.int64, size) for name, rows in encoded.items()}
+    padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
+    return Tokens(columns, offsets, padding, tokenizer.padding_side == "left", prompt_length)
+
+
+def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
+    """Rows, the longest first, in batches of at most `tokens_per_batch` padded tokens, or of one row."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
+        yield order[start : start + rows]
+        start += rows

@@ -1,0 +1,120 @@
+"""A dense encoder: texts in, vectors out, with or without gradients."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.models.batching import Tokens, tokenise
+from hardneg.models.inference import EncodeOptions, encode_windows
+from hardneg.models.load import load_module
+from hardneg.models.save import read_spec, save_module
+from hardneg.models.spec import Kind, ModelSpec
+from hardneg.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["EncodeOptions", "Encoder"]
+
+_DEFAULTS = EncodeOptions()
+_SILENT = Silent()
+
+
+class Encoder:
+    """A SentenceTransformer with the prompts and lengths of its spec."""
+
+    def __init__(self, module: "SentenceTransformer", spec: ModelSpec) -> None:
+        self.module = module
+        self.spec = spec
+
+    @classmethod
+    def load(cls, spec: ModelSpec, device: str | None = None) -> "Encoder":
+        """The model that `spec` describes, on `device` (None: the best there is), in evaluation mode.
+
+        Raises:
+            ModelError: the model is not there, or it cannot do what the spec says.
+        """
+        return cls(load_module(spec, device), spec)
+
+    @classmethod
+    def open(cls, folder: Path, device: str | None = None) -> "Encoder":
+        """The model in a folder that `save` wrote, with the prompts and lengths it was saved with.
+
+        Raises:
+            ModelError: the folder is not there or was not written by `save`.
+        """
+        return cls.load(read_spec(folder), device)
+
+    @property
+    def dimension(self) -> int:
+        """Size of a vector."""
+        return int(self.module.get_embedding_dimension() or 0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return torch.device(self.module.device)
+
+    def tokenise(self, texts: Sequence[str], kind: Kind) -> Tokens:
+        """The texts behind their kind's prompt, cut to that kind's length."""
+        prompt = self.spec.prompt(kind)
+        prompted = [prompt + text for text in texts] if prompt else texts
+        return tokenise(self.module.tokenizer, prompted, self.spec.length(kind), self._prompt_length(prompt))
+
+    def features(self, texts: Sequence[str], kind: Kind) -> dict[str, Tensor]:
+        """What `embed` takes: int64 tensors [n, longest text] on the CPU, by the model's input names."""
+        tokens = self.tokenise(texts, kind)
+        return tokens.batch(np.arange(len(tokens.lengths)))
+
+    def embed(self, features: dict[str, Tensor]) -> Tensor:
+        """float32 [n, dimension] with gradients, whatever autocast is on; pooling and head run in float32."""
+        device = self.device
+        out: dict[str, Any] = {name: value.to(device, non_blocking=True) for name, value in features.items()}
+        transformer, *rest = self.module.children()
+        out = transformer(out)
+        with torch.autocast(device.type, enabled=False):
+            for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
+                out[name] = out[name].float()
+            for module in rest:
+                out = module(out)
+        vectors: Tensor = out["sentence_embedding"]
+        return vectors
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        kind: Kind,
+        options: EncodeOptions = _DEFAULTS,
+        progress: Progress = _SILENT,
+    ) -> NDArray[np.float32]:
+        """float32 [n, dimension], one vector a text, in order; an empty text is its special tokens alone.
+
+        Raises:
+            ModelError: a vector is not finite; names the first such text's position.
+        """
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        starts = range(0, len(texts), options.window)
+        windows = ((start, texts[start : start + options.window]) for start in starts)
+        with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
+            for start, part in encode_windows(self, windows, kind, options, task.advance):
+                vectors[start : start + len(part)] = part
+        return vectors
+
+    def save(self, folder: Path, card: str | None = None) -> None:
+        """Writes a folder that `open` and `SentenceTransformer(folder)` read; `card` becomes its README.md.
+
+        Raises:
+            ModelError: the folder cannot be written.
+        """
+        save_module(self.module, self.spec, folder, card)
+
+    def _prompt_length(self, prompt: str) -> int:
+        if not prompt or all(getattr(part, "include_prompt", True) for part in self.module.children()):
+            return 0
+        ids = self.module.tokenizer(prompt)["input_ids"]
+        return len(ids) - int(ids[-1] in self.module.tokenizer.all_special_ids)

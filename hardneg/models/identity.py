@@ -1,0 +1,75 @@
+"""A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hardneg.identity import digest, file_digest
+from hardneg.models.files import check_files, module_folders, read_json
+from hardneg.models.source import HubCommit, locate
+from hardneg.models.spec import ModelSpec
+
+_PATTERNS = ("*.safetensors", "vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja")
+_CONFIGS = (
+    "config.json",
+    "sentence_*_config.json",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+# Library versions, places, and what a spec overrides (a tokenizer's file notes its last call's truncation).
+_IGNORED = {
+    "_name_or_path",
+    "__version__",
+    "transformers_version",
+    "name_or_path",
+    "is_local",
+    "local_files_only",
+    "tokenizer_file",
+    "special_tokens_map_file",
+    "max_seq_length",
+    "model_max_length",
+    "truncation",
+    "padding",
+}
+
+
+def model_digest(spec: ModelSpec) -> str:
+    """32 hexadecimal digits that name the model `spec` makes: its weights, tokenizer, modules and options.
+
+    The files' bytes count, not their place, dates, README or library versions; a hub id counts by its commit.
+
+    Raises:
+        ModelError: there is no such model, or it is only on the hub, which cannot be reached.
+    """
+    options = asdict(spec)
+    del options["name"], options["revision"]
+    found = locate(spec)
+    contents = [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
+    return digest([contents, options])
+
+
+def _contents(folder: Path) -> list[Any]:
+    check_files(folder)
+    modules = module_folders(folder)
+    found: list[Any] = [list(modules.values())]
+    for place in modules:
+        found.append([[path.name, _identity(path)] for path in sorted(_files(place))])
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for pattern in (*_PATTERNS, *_CONFIGS):
+        yield from (path for path in folder.glob(pattern) if path.is_file())
+
+
+def _identity(path: Path) -> Any:
+    if path.suffix != ".json" or path.name == "vocab.json":
+        return file_digest(path)
+    content = read_json(path)
+    if isinstance(content, dict):
+        return digest({key: value for key, value in content.items() if key not in _IGNORED})
+    return digest(content)

@@ -1,0 +1,101 @@
+"""Encoding without gradients: windows of texts sorted by length, in batches of about equal work."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hardneg.errors import ModelError
+from hardneg.models.batching import Tokens, token_batches
+from hardneg.models.precision import good_at_bf16
+from hardneg.models.spec import Kind
+
+if TYPE_CHECKING:
+    from hardneg.models.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class EncodeOptions:
+    """How to encode; changes a vector by float noise at most, and `precision` by rounding.
+
+    tokens_per_batch: rows times padded length of one forward pass; a longer text passes alone.
+    precision: `auto` is bfloat16 where the device is good at it.
+    window: texts that are sorted by length together.
+    """
+
+    tokens_per_batch: int = 16384
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    window: int = 4096
+
+
+def encode_windows(
+    encoder: "Encoder",
+    windows: Iterable[tuple[int, Sequence[str]]],
+    kind: Kind,
+    options: EncodeOptions,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """For each (number of its first text, texts): that number and float32 [n, dimension], in order.
+
+    One window is tokenised while another is computed; two are held. `advance` is told of each batch.
+
+    Raises:
+        ModelError: a vector is not finite; names the first such text's number.
+    """
+    with ThreadPoolExecutor(max_workers=1) as tokeniser:
+        pending = ((start, tokeniser.submit(encoder.tokenise, texts, kind)) for start, texts in windows)
+        for start, waiting in _one_ahead(pending):
+            vectors = _vectors(encoder, waiting.result(), options, advance)
+            _check(encoder, kind, start, vectors)
+            yield start, vectors
+
+
+def _one_ahead(pending: Iterator[tuple[int, Future[Tokens]]]) -> Iterator[tuple[int, Future[Tokens]]]:
+    held = next(pending, None)
+    while held is not None:
+        following = next(pending, None)
+        yield held
+        held = following
+
+
+def _vectors(
+    encoder: "Encoder", tokens: Tokens, options: EncodeOptions, advance: Callable[[int], None]
+) -> NDArray[np.float32]:
+    device = encoder.device
+    vectors = torch.empty((len(tokens.lengths), encoder.dimension), device=device)
+    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(device))
+    casting = torch.autocast(device.type, torch.bfloat16, half)  # entered once: it casts each weight once
+    with _evaluating(encoder.module), torch.inference_mode(), casting:
+        for rows in token_batches(tokens.lengths, options.tokens_per_batch):
+            vectors[torch.from_numpy(rows).to(device)] = encoder.embed(tokens.batch(rows))
+            advance(len(rows))
+    found: NDArray[np.float32] = vectors.cpu().numpy()
+    return found
+
+
+def _check(encoder: "Encoder", kind: Kind, start: int, vectors: NDArray[np.float32]) -> None:
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        position = start + int(broken[0])
+        raise ModelError(
+            f"model {encoder.spec.name!r}: the vector of {kind} text {position} (counted from 0) is not "
+            "finite: check the model's weights, or encode with precision fp32"
+        )
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off inside; every part's own mode is put back."""
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -1,0 +1,94 @@
+"""Writes a model's folder whole or not at all, and reads back the spec it was saved with."""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardneg.errors import ModelError
+from hardneg.models.files import read_json
+from hardneg.models.load import without_bars
+from hardneg.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SPEC_FILE = "hardneg.json"
+_FIELDS = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
+_READABLE = 0o444
+
+
+def save_module(module: "SentenceTransformer", spec: ModelSpec, folder: Path, card: str | None) -> None:
+    """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`.
+
+    Raises:
+        ModelError: the folder cannot be written.
+    """
+    try:
+        with _aside(folder) as place, without_bars():
+            _forget_last_call(module)
+            module.save(str(place), create_model_card=False, safe_serialization=True)
+            options = {name: getattr(spec, name) for name in _FIELDS}
+            (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+            if card is not None:
+                (place / "README.md").write_text(card, encoding="utf-8")
+    except OSError as error:
+        raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The spec of a saved model: its modules as they are, with the prompts and lengths it was saved with.
+
+    Raises:
+        ModelError: there is no such folder, or it lacks the file that says so.
+    """
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
+    content = read_json(path)
+    if not isinstance(content, dict) or (lacking := set(_FIELDS) - content.keys()):
+        raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
+    return ModelSpec(str(folder), **{name: content[name] for name in _FIELDS})
+
+
+def _forget_last_call(module: "SentenceTransformer") -> None:
+    """Takes the last call's truncation and padding out of the tokenizer, which would save them with it."""
+    backend = getattr(module.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder` that takes its place when all went well."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    place.mkdir()
+    try:
+        yield place
+        _settle(place)
+        _put(place, folder)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _settle(place: Path) -> None:
+    """Every file on disk, and readable by whom the folder is (safetensors writes for the owner alone)."""
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.chmod(path.stat().st_mode | (place.stat().st_mode & _READABLE))
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def _put(place: Path, folder: Path) -> None:
+    old = place.with_name(f"{place.name}.old")
+    if folder.exists():
+        folder.rename(old)
+    place.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

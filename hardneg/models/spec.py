@@ -1,0 +1,59 @@
+"""What a recipe says of a dense encoder."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Pooling = Literal["own", "cls", "mean"]
+Similarity = Literal["dot", "cosine"]
+Kind = Literal["query", "document"]
+
+_SHORTEST = 3
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A dense encoder, shared by queries and documents.
+
+    name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
+    revision: a branch, tag or commit of a hub id.
+    pooling: `own` keeps what a SentenceTransformer has; the others replace it.
+    projection: size of a linear layer after the pooling; none if None. layer_norm: a LayerNorm after that.
+    similarity: `cosine` ends in a normalisation, `dot` does not.
+    query_prompt, document_prompt: put before each text.
+    query_length, document_length: how many tokens are read, special ones included.
+    """
+
+    name: str
+    revision: str | None = None
+    pooling: Pooling = "own"
+    projection: int | None = None
+    layer_norm: bool = False
+    similarity: Similarity = "cosine"
+    query_prompt: str = ""
+    document_prompt: str = ""
+    query_length: int = 64
+    document_length: int = 256
+
+    def prompt(self, kind: Kind) -> str:
+        """What is put before each text of this kind."""
+        return self.query_prompt if kind == "query" else self.document_prompt
+
+    def length(self, kind: Kind) -> int:
+        """How many tokens of a text of this kind are read, special ones included."""
+        return self.query_length if kind == "query" else self.document_length
+
+    def problems(self) -> list[str]:
+        """One line for each field that no model can have."""
+        found = []
+        if not self.name.strip():
+            found.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
+        if self.pooling not in ("own", "cls", "mean"):
+            found.append(f"pooling is {self.pooling!r}: it can be own, cls or mean")
+        if self.similarity not in ("dot", "cosine"):
+            found.append(f"similarity is {self.similarity!r}: it can be dot or cosine")
+        if self.projection is not None and self.projection < 1:
+            found.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
+        for field in ("query_length", "document_length"):
+            if (value := getattr(self, field)) < _SHORTEST:
+                found.append(f"{field} is {value}: at least {_SHORTEST} tokens are needed")
+        return found

@@ -149,6 +149,9 @@ TIED = {
     "colbertprf.BM25_BERT.dl20.trec.gz": 0.6716,
     "colbertprf.BM25_RM3.dl19.trec.gz": 0.5156,
     "colbertprf.BM25_RM3.dl20.trec.gz": 0.5043,
+    "rankllm.rep_llama.dl19.top100.trec.gz": 0.7384,
+    "rankllm.rep_llama.dl20.top100.trec.gz": 0.7195,
+    "rankllm.splade_p_p_ensemble_distil.dl21.top100.trec.gz": 0.6846,
 }
 """trec_eval's nDCG@10 of the runs whose published figure counts equal scores in the order of the file."""
 

@@ -4,28 +4,49 @@ from pathlib import Path
 import pytest
 
 from hardneg.errors import ArtifactError
-from hardneg.evaluation.metrics_json import read_metrics, to_json, write_metrics
+from hardneg.evaluation.metrics_json import Measured, read_metrics, to_json, write_metrics
+from hardneg.evaluation.significance import compare_all
 
-SCORES = {"ndcg@10": {"q2": 0.5, "q1": 1.0}, "mrr": {"q2": 0.25, "q1": 0.25}}
+RESULTS = {
+    "bm25": {"ndcg@10": {"q2": 0.5, "q1": 1.0}, "mrr": {"q2": 0.25, "q1": 0.25}},
+    "dense": {"ndcg@10": {"q1": 0.5, "q2": 0.5}, "mrr": {"q1": 1.0, "q2": 1.0}},
+}
 
 
-def test_round_trip_and_means(tmp_path: Path) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
-    write_metrics(path, SCORES)
-    assert read_metrics(path) == SCORES
-    assert json.loads(path.read_text()) == to_json(SCORES)
-    assert to_json(SCORES)["metrics"] == {"ndcg@10": 0.75, "mrr": 0.25}
+    comparisons = compare_all(RESULTS)
+    write_metrics(path, RESULTS, comparisons)
+    assert read_metrics(path) == Measured(RESULTS, comparisons)
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.json"]
 
 
-def test_order_does_not_change_the_bytes(tmp_path: Path) -> None:
-    other = {name: dict(reversed(values.items())) for name, values in reversed(SCORES.items())}
-    write_metrics(tmp_path / "a.json", SCORES)
-    write_metrics(tmp_path / "b.json", other)
+def test_one_query_has_no_interval(tmp_path: Path) -> None:
+    results = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
+    write_metrics(tmp_path / "m.json", results, compare_all(results))
+    assert json.loads((tmp_path / "m.json").read_text())["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
+    assert read_metrics(tmp_path / "m.json") == Measured(results, compare_all(results))
+
+
+def test_content() -> None:
+    content = to_json(RESULTS)
+    assert content["metrics"]["bm25"] == {"ndcg@10": 0.75, "mrr": 0.25}
+    assert content["intervals"]["bm25"]["mrr"] == [0.25, 0.25]
+    assert list(content["per_query"]["bm25"]["ndcg@10"]) == ["q1", "q2"]
+    assert content["comparisons"] == []
+
+
+def test_the_order_of_queries_does_not_change_the_bytes(tmp_path: Path) -> None:
+    turned = {
+        system: {metric: dict(reversed(values.items())) for metric, values in scores.items()}
+        for system, scores in RESULTS.items()
+    }
+    write_metrics(tmp_path / "a.json", RESULTS)
+    write_metrics(tmp_path / "b.json", turned)
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"metrics": {}}', '{"per_query": {"mrr": {"q": "high"}}}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}'])
 def test_foreign_files(tmp_path: Path, text: str) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(text)

@@ -65,7 +65,7 @@ def test_references_are_checked_by_name_and_kind(tmp_path, tree):
 
 def test_a_circle_is_told(tmp_path, tree):
     tree["stages"]["start-index"]["model"] = "star"
-    assert "a circle: star → static → start-train → start-index → star" in problems_of(tmp_path, tree)[0]
+    assert "a circle: start-index → star → static → start-train → start-index" in problems_of(tmp_path, tree)[0]
 
 
 def test_reserved_names(tmp_path, tree):

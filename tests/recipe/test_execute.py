@@ -1,0 +1,134 @@
+import json
+
+import pytest
+import yaml
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.artifacts import Store
+from hardneg.errors import ArtifactError, HardnegError
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.publish import publish
+
+
+class Notes:
+    """Keeps the notes, shows no bars."""
+
+    def __init__(self):
+        self.lines = []
+
+    def note(self, text):
+        self.lines.append(text)
+
+    def task(self, *arguments, **options):
+        from hardneg.progress import Silent
+
+        return Silent().task(*arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("recipe")
+    path = write_recipe(folder / "small.yaml", small_tree(small_collection(folder / "data"), tiny_model))
+    store = Store(folder / "store")
+    plan = make_plan(load_recipe(path))
+    outcome = execute(plan, store, Options(device="cpu"), Watcher())
+    publish(plan, outcome.artifacts, store, folder / "out")
+    return folder, path, store, plan, outcome
+
+
+def again(path, store, settings=(), **options):
+    notes = Notes()
+    plan = make_plan(load_recipe(path, settings=settings))
+    outcome = execute(plan, store, Options(device="cpu", **options), Watcher(progress=notes))
+    return outcome, notes.lines
+
+
+def test_all_steps_run_once(finished):
+    _, path, store, plan, outcome = finished
+    assert outcome.ran == tuple(plan.steps)
+    assert again(path, store)[0].ran == ()
+
+
+def test_the_run_folder_has_stable_names(finished):
+    folder = finished[0]
+    out = folder / "out"
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {
+        "index/index", "index/docid", "metrics.json", "recipe.lock.yaml", "report.html", "report.md",
+        "runs/start-test.trec.gz", "runs/start-train.trec.gz", "runs/star-test.trec.gz", "model/modules.json",
+    } <= names
+    assert not [name for name in names if name.endswith(("manifest.json", ".new"))]
+    lock = yaml.safe_load((out / "recipe.lock.yaml").read_text())
+    assert lock["keys"]["star"] == finished[3].steps["star"].key
+
+
+def test_the_model_opens_in_sentence_transformers(finished):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(finished[0] / "out" / "model"), device="cpu")
+    assert model.encode(["the old river"]).shape == (1, 32)
+
+
+def test_the_metrics_have_every_system_and_test(finished):
+    metrics = json.loads((finished[0] / "out" / "metrics.json").read_text())
+    assert set(metrics["systems"]) == {"start", "STAR"}
+    assert len(metrics["systems"]["STAR"]["per_query"]["mrr@10"]) == 14
+    assert {item["metric"] for item in metrics["comparisons"]} == {"mrr@10", "recall@10"}
+
+
+def test_one_changed_option_runs_what_depends_on_it(finished):
+    _, path, store, _, _ = finished
+    outcome, _ = again(path, store, ["stages.star.options.max_steps=3"])
+    assert outcome.ran == ("star", "star-index", "star-test", "scores", "report")
+
+
+def test_force_runs_a_step_and_its_dependents(finished):
+    _, path, store, _, _ = finished
+    assert again(path, store, force=("scores",))[0].ran == ("scores", "report")
+
+
+def test_the_same_recipe_elsewhere_gives_the_same_bytes(finished, tmp_path):
+    _, path, store, plan, outcome = finished
+    other, _ = again(path, Store(tmp_path / "store"), until="star-test")
+    for name in ("static", "star", "star-test"):
+        first, second = outcome.artifacts[name].path, other.artifacts[name].path
+        files = [file.relative_to(first) for file in first.rglob("*") if file.is_file() and file.name != "manifest.json"]
+        assert files
+        for file in files:
+            assert (first / file).read_bytes() == (second / file).read_bytes(), (name, file)
+
+
+def test_a_damaged_artifact_is_made_again_with_a_note(finished):
+    _, path, store, plan, outcome = finished
+    run = outcome.artifacts["star-test"].path / "run.trec.gz"
+    content = run.read_bytes()
+    run.unlink()
+    run.write_bytes(content[:-3])
+    repeated, notes = again(path, store)
+    assert repeated.ran == ("star-test",)
+    assert any("damaged" in note and "made again" in note for note in notes)
+    assert run.read_bytes() == content
+
+
+def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
+    _, path, _, _, _ = finished
+    store = Store(tmp_path / "store")
+    from hardneg.stages import mine
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mine, "write_negatives", full)
+    with pytest.raises(ArtifactError, match="disk is full"):
+        again(path, store)
+    monkeypatch.undo()
+    outcome, _ = again(path, store, until="static")
+    assert outcome.ran == ("static",)
+
+
+def test_an_unknown_split_is_one_line(finished, tmp_path):
+    _, path, store, _, _ = finished
+    with pytest.raises(HardnegError, match="split"):
+        again(path, store, ["stages.start-test.split=tset"])

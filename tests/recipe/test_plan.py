@@ -1,0 +1,111 @@
+import json
+from pathlib import Path
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+from tiny import tiny_encoder
+
+from hardneg.artifacts import Store
+from hardneg.errors import HardnegError, UsageError
+from hardneg.recipe import plan as planning
+from hardneg.recipe.estimate import estimate
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import explain, make_plan
+
+PINNED = Path(__file__).with_name("pinned_keys.json")
+
+
+def add_bm25(tree):
+    tree["stages"]["bm25-index"] = {"stage": "index", "backend": "bm25"}
+    tree["stages"]["bm25"] = {"stage": "search", "index": "bm25-index"}
+    return tree
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return add_bm25(small_tree(small_collection(tmp_path / "data"), tiny_encoder(tmp_path / "model")))
+
+
+def keys(tmp_path, tree, settings=()):
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=settings))
+    return {name: step.key for name, step in plan.steps.items()}
+
+
+def changed(before, after):
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_keys_are_pinned(tmp_path, tree, monkeypatch):
+    """A key that changes here makes users' stores useless: raise a `version` and note it in the changelog."""
+    monkeypatch.setattr(planning, "model_digest", lambda spec: f"weights, {spec.query_length}")
+    assert keys(tmp_path, tree) == json.loads(PINNED.read_text())
+
+
+def test_one_changed_weight_changes_what_depends_on_it_and_nothing_else(tmp_path, tree):
+    before = keys(tmp_path, tree)
+    weights = tmp_path / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    after = keys(tmp_path, tree)
+    assert changed(before, after) == set(before) - {"dataset", "bm25-index", "bm25"}
+
+
+def test_one_changed_option_changes_what_depends_on_it_and_nothing_else(tmp_path, tree):
+    before = keys(tmp_path, tree)
+    after_training = {"star", "star-index", "star-test", "scores", "report"}
+    assert changed(before, keys(tmp_path, tree, ["stages.star.options.learning_rate=0.1"])) == after_training
+    assert changed(before, keys(tmp_path, tree, ["stages.static.miner.depth=9"])) == after_training | {"static"}
+    assert changed(before, keys(tmp_path, tree, ["stages.bm25-index.backend.k1=1.2"])) == {"bm25-index", "bm25"}
+
+
+def test_what_cannot_change_a_result_is_not_in_a_key(tmp_path, tree):
+    before = keys(tmp_path, tree)
+    free = ["stages.star.options.checkpoint_every=1", "stages.star-index.tokens_per_batch=64"]
+    assert keys(tmp_path, tree, free) == before
+    tree["stages"] = {name: tree["stages"][name] for name in reversed(tree["stages"])}
+    assert keys(tmp_path, tree) == before
+
+
+def test_a_changed_document_changes_everything(tmp_path, tree):
+    before = keys(tmp_path, tree)
+    corpus = tmp_path / "data" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace("river", "rivet", 1))
+    assert changed(before, keys(tmp_path, tree)) == set(before)
+
+
+def test_moving_the_sources_changes_nothing(tmp_path, tree):
+    before = keys(tmp_path, tree)
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    (tmp_path / "model").rename(tmp_path / "other")
+    tree["dataset"], tree["model"]["name"] = f"beir:{tmp_path / 'elsewhere'}", str(tmp_path / "other")
+    assert keys(tmp_path, tree) == before
+
+
+def test_until_keeps_what_a_step_needs(tmp_path, tree):
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+    assert [step.name for step in plan.until("static")] == ["dataset", "start-index", "start-train", "static"]
+    with pytest.raises(UsageError, match="did you mean 'static'"):
+        plan.until("statik")
+
+
+def test_why_names_the_difference(tmp_path, tree):
+    store = Store(tmp_path / "store")
+    old = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree))).steps["static"]
+    assert explain(old, store)[1:] == ["no artifact of stage mine is there to compare with"]
+    store.workspace(old.key)
+    store.commit(old.key, "negatives", {}, {**old.origin, "name": "static"})
+    assert "in the store as" in explain(old, store)[0]
+    new = make_plan(load_recipe(tmp_path / "r.yaml", settings=["stages.static.miner.depth=9"])).steps["static"]
+    assert "  plugins.miner.options.depth: 10 then, 9 now" in explain(new, store)
+
+
+def test_a_plan_can_be_looked_at_without_the_sources(tmp_path, tree):
+    tree["model"]["name"] = "somebody/elsewhere"
+    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    with pytest.raises(HardnegError):
+        make_plan(recipe)
+    problems = []
+    rows = estimate(make_plan(recipe, problems), Store(tmp_path / "store"))
+    assert len(problems) == 1 and "somebody/elsewhere" in problems[0]
+    assert all(row.seconds > 0 and not row.cached for row in rows)

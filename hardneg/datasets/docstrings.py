@@ -1,0 +1,126 @@
+"""The docstrings of installed packages, read from their source files; nothing is imported."""
+
+import ast
+import hashlib
+import importlib.util
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hardneg.errors import MissingDependency, UsageError
+
+_TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_NESTING = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
+class Docstring(NamedTuple):
+    """A docstring and the dotted name of what it describes, such as `numpy.ma.core.MaskedArray.mean`."""
+
+    name: str
+    text: str
+
+
+def distribution_of(package: str) -> str:
+    """The name under which pip knows a package."""
+    return _DISTRIBUTIONS.get(package, package)
+
+
+def find_package(package: str) -> Path:
+    """The folder of an installed package, or the file of a single module.
+
+    Raises:
+        UsageError: a name with dots: finding it would import its parent.
+        MissingDependency: the package is not installed, or has no Python source.
+    """
+    if not package.isidentifier():
+        raise UsageError(f"package {package!r}: give the top-level name alone, such as numpy")
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    if spec is not None and (spec.origin or "").endswith(".py"):
+        return Path(str(spec.origin))
+    install = f"pip install {distribution_of(package)}"
+    raise MissingDependency(f"package {package!r} is not installed: {install}, or leave it out of `packages`")
+
+
+def source_files(root: Path) -> list[str]:
+    """The Python files of a package, relative to `root` with `/`, in an order that no file system changes."""
+    if root.is_file():
+        return ["."]
+    found = (
+        os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+        for folder, _, names in os.walk(root)
+        for name in names
+        if name.endswith(".py")
+    )
+    return sorted(found)
+
+
+def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
+    """All docstrings of a package: modules, classes, functions and methods, but not those of its tests.
+
+    Args:
+        package: a top-level name.
+        left_out: counts what is not read, by reason.
+        seen: digests of the files read so far; a file with the same bytes as one of them is passed over.
+    """
+    root = find_package(package)
+    for path in source_files(root):
+        module = _module_name(package, path)
+        if not _TESTS.isdisjoint(path.split("/")):
+            left_out["files of tests"] += 1
+        elif not all(part.isidentifier() for part in module.split(".")):
+            left_out["files that are not modules"] += 1
+        else:
+            source = (root / path).read_bytes()
+            state = hashlib.blake2b(source, digest_size=16).digest()
+            if state in seen and source.strip():
+                left_out["copies of another file"] += 1
+                continue
+            seen.add(state)
+            yield from _parsed(module, source, left_out)
+
+
+def _module_name(package: str, path: str) -> str:
+    parts = [] if path == "." else path.removesuffix(".py").split("/")
+    return ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
+
+
+def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:
+    if b'"""' not in source and b"'''" not in source:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        left_out["files that do not parse"] += 1
+        return
+    names: set[str] = set()
+    for docstring in _documented(tree, module):
+        if docstring.name in names:
+            left_out["further docstrings of one name"] += 1
+        else:
+            names.add(docstring.name)
+            yield docstring
+
+
+def _documented(tree: ast.Module, module: str) -> Iterator[Docstring]:
+    waiting: list[tuple[ast.AST, str]] = [(tree, module)]
+    while waiting:
+        node, name = waiting.pop()
+        if isinstance(node, _DOCUMENTED):
+            name = f"{name}.{node.name}" if not isinstance(node, ast.Module) else name
+            text = ast.get_docstring(node)
+            if text:
+                yield Docstring(name, text)
+        children = [(child, name) for child in ast.iter_child_nodes(node) if isinstance(child, _NESTING)]
+        waiting.extend(reversed(children))

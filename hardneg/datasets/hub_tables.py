@@ -1,0 +1,138 @@
+"""Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from hardneg.errors import DataError, MissingDependency
+from hardneg.identity import file_digest, tree_digest
+
+_SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
+_COMMIT_DIGITS = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where one table is. What is None follows from the loader's `source` and the usual layouts.
+
+    repo: a hub id or a local folder.
+    config: the configuration of the repository; in a plain local folder, the subfolder or file stem.
+    split: the one split to read; None reads all.
+    revision: a branch, tag or commit of `repo`.
+    """
+
+    repo: str | None = None
+    config: str | None = None
+    split: str | None = None
+    revision: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Repository and configuration, as errors name them."""
+        return f"{self.repo}[{self.config or 'default'}]"
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, where `repo` is one on this machine."""
+        path = Path(self.repo or "").expanduser()
+        return path if self.repo and path.exists() else None
+
+
+def open_table(table: Table) -> dict[str, Any]:
+    """The table's splits by name (`validation` is `dev`), opened as streaming datasets.
+
+    Raises:
+        DataError: it cannot be found or reached, or has no such split.
+        MissingDependency: the `datasets` package is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingDependency('Hugging Face data needs datasets: pip install "hardneg[hub]"') from error
+    try:
+        found = datasets.load_dataset(**_arguments(table, datasets), streaming=True)
+    except Exception as error:
+        raise _unreachable(table, error) from error
+    splits = {_SPLIT_NAMES.get(str(name), str(name)): rows for name, rows in found.items()}
+    if table.split is None:
+        return splits
+    wanted = _SPLIT_NAMES.get(table.split, table.split)
+    if wanted not in splits:
+        raise DataError(f"{table.title}: no split {table.split!r}; it has {', '.join(splits)}")
+    return {wanted: splits[wanted]}
+
+
+def numbered_rows(table: Table, rows: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of one split with their numbers, from 1. Raises DataError where reading fails halfway."""
+    stream = iter(rows)
+    for number in count(1):
+        try:
+            row = next(stream)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise DataError.at(table.title, number, f"cannot be read: {_first_line(error)}") from error
+        yield number, row
+
+
+def table_digest(table: Table) -> str:
+    """A name for a repository's content: a digest of a local folder's files, or the hub's commit.
+
+    A revision that is a whole commit hash is taken as it is; any other is looked up on the hub.
+
+    Raises:
+        DataError: the hub cannot be reached, or has no such repository.
+    """
+    if table.local is not None:
+        if table.local.is_file():
+            return file_digest(table.local)
+        paths = (path.relative_to(table.local) for path in table.local.rglob("*"))
+        visible = (path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
+        return tree_digest(table.local, visible)
+    revision = table.revision or ""
+    if len(revision) == _COMMIT_DIGITS and set(revision) <= set("0123456789abcdef"):
+        return revision
+    try:
+        from huggingface_hub import HfApi
+
+        return str(HfApi().dataset_info(str(table.repo), revision=table.revision).sha)
+    except Exception as error:
+        raise _unreachable(table, error) from error
+
+
+def count_rows(table: Table) -> int:
+    """How many rows a table has by its metadata, nothing read; 0 where that is not known."""
+    try:
+        import datasets
+
+        builder = datasets.load_dataset_builder(**_arguments(table, datasets))
+        return sum(split.num_examples or 0 for split in (builder.info.splits or {}).values())
+    except Exception:
+        return 0
+
+
+def _arguments(table: Table, datasets: Any) -> dict[str, Any]:
+    if table.local is None:
+        return {"path": table.repo, "name": table.config, "revision": table.revision}
+    for suffix, builder in ((".parquet", "parquet"), (".jsonl", "json"), (".jsonl.gz", "json")):
+        path = table.local / f"{table.config}{suffix}"
+        if path.is_file():
+            return {"path": builder, "data_files": {"all": str(path)}}
+    folder = str(table.local)
+    if table.config is None or table.config in datasets.get_dataset_config_names(folder):
+        return {"path": folder, "name": table.config}
+    if not (table.local / table.config).is_dir():
+        raise FileNotFoundError(f"no configuration, subfolder, .parquet or .jsonl file {table.config!r}")
+    return {"path": folder, "data_dir": table.config}
+
+
+def _unreachable(table: Table, error: Exception) -> DataError:
+    advice = "check the name and the network, or give a local folder"
+    at = f" at revision {table.revision}" if table.revision else ""
+    return DataError(f"{table.title}{at} cannot be opened: {_first_line(error).rstrip('.')}; {advice}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).split("\n")[0]

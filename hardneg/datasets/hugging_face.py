@@ -1,0 +1,188 @@
+"""Collections on the Hugging Face hub, or in local folders of the same layout, as Parquet or JSON Lines."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
+
+from hardneg.data.collection import order_splits
+from hardneg.data.lines import one_word
+from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
+from hardneg.datasets.judged import JudgedQueries
+from hardneg.errors import DataError
+from hardneg.identity import digest
+from hardneg.types import Document, Judgement, Query
+
+
+_CORPUS, _QUERIES, _QRELS = Table(config="corpus"), Table(config="queries"), Table()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns; the title's column may be missing, as may single titles."""
+
+    doc_id: str = "_id"
+    title: str = "title"
+    text: str = "text"
+    query_id: str = "_id"
+    query: str = "text"
+    judged_query: str = "query-id"
+    judged_doc: str = "corpus-id"
+    relevance: str = "score"
+
+
+@dataclass(frozen=True)
+class HuggingFace:
+    """A corpus, queries and qrels on the hub, streamed with `datasets`; nothing of a repository is executed.
+
+    `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its configurations
+    of these names, and the qrels are the repository `source`-qrels where `source` is one of BeIR's, the folder
+    `qrels` of a local `source`, the configuration `default` else. The splits are those of the qrels;
+    `validation` is `dev`. Ids may be integers. A query table that has a split of the qrels' name is read there,
+    any other in full; queries that no judgement names are left out and noted.
+
+    MS MARCO passages are `HuggingFace("mteb/msmarco")`, or `HuggingFace("BeIR/msmarco")`, for which the default
+    means `qrels=Table(repo="BeIR/msmarco-qrels")`; both have the splits train, dev (6,980 queries) and test
+    (TREC DL 2019). A repository that still has a loading script is read from its converted branch:
+    `revision="refs/convert/parquet"`, and so in `qrels` where that is another repository. A commit hash as
+    `revision` pins the data and needs no look-up on the hub.
+    """
+
+    source: str
+    revision: str | None = None
+    corpus: Table = _CORPUS
+    queries: Table = _QUERIES
+    qrels: Table = _QRELS
+    columns: Columns = Columns()
+    version: ClassVar[int] = 1
+
+    def load(self) -> "HuggingFaceCollection":
+        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
+        corpus, queries, qrels = self._tables()
+        documents = open_table(corpus)
+        if len(documents) != 1:
+            raise DataError(f"{corpus.title}: splits {', '.join(documents)}; choose one as `corpus.split`")
+        judged = open_table(qrels)
+        return HuggingFaceCollection(
+            self.columns,
+            Opened(corpus, documents),
+            Opened(queries, open_table(queries)),
+            Opened(qrels, {split: judged[split] for split in order_splits(judged)}),
+        )
+
+    def fingerprint(self) -> str:
+        """A digest of the local files, or of the hub's commits, and of the options."""
+        tables = self._tables()
+        content = [table_digest(table) for table in tables]
+        layout = [[table.config, table.split] for table in tables]
+        return digest(["hf", self.version, content, layout, asdict(self.columns)])
+
+    def size_hint(self) -> int:
+        """The number of documents by the repository's metadata, 0 where that does not say."""
+        return count_rows(self._tables()[0])
+
+    def _tables(self) -> tuple[Table, Table, Table]:
+        corpus, queries, qrels = (self._placed(table) for table in (self.corpus, self.queries, self.qrels))
+        if self.qrels.repo is None and self.qrels.config is None:
+            if qrels.local is not None:
+                folder = qrels.local / "qrels"
+                qrels = replace(qrels, config="qrels" if folder.is_dir() else "default")
+            elif self.source.lower().startswith("beir/"):
+                qrels = replace(qrels, repo=f"{self.source}-qrels", revision=self.qrels.revision)
+            else:
+                qrels = replace(qrels, config="default")
+        return corpus, queries, qrels
+
+    def _placed(self, table: Table) -> Table:
+        if table.repo is not None:
+            return table
+        return replace(table, repo=self.source, revision=table.revision or self.revision)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table and its splits as streaming datasets."""
+
+    table: Table
+    splits: dict[str, Any]
+
+    def rows(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The numbered rows of one split."""
+        return numbered_rows(self.table, self.splits[split])
+
+
+@dataclass(frozen=True)
+class HuggingFaceCollection:
+    """The opened tables."""
+
+    columns: Columns
+    corpus: Opened
+    query_table: Opened
+    judgements: Opened
+    _judged: JudgedQueries = field(default_factory=JudgedQueries)
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the table's order."""
+        where, names = self.corpus.table.title, self.columns
+        for number, row in self.corpus.rows(next(iter(self.corpus.splits))):
+            doc_id = _id(where, number, row, names.doc_id)
+            title = _text(where, number, row, names.title) if row.get(names.title) is not None else ""
+            yield Document(doc_id, _text(where, number, row, names.text), title)
+
+    def splits(self) -> Sequence[str]:
+        """The splits of the qrels."""
+        return list(self.judgements.splits)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries that the split's judgements name, in the table's order."""
+        named = {judgement.query_id for judgement in self.qrels(split)}
+        own = [split] if split in self.query_table.splits else list(self.query_table.splits)
+        source = f"{self.query_table.table.title} {' '.join(own)}"
+        return self._judged.select(source, self._numbered_queries(own), named)
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of one split."""
+        where, names = self.judgements.table.title, self.columns
+        for number, row in self.judgements.rows(split):
+            query_id = _id(where, number, row, names.judged_query)
+            doc_id = _id(where, number, row, names.judged_doc)
+            yield Judgement(query_id, doc_id, _relevance(where, number, row, names.relevance))
+
+    def notes(self) -> Sequence[str]:
+        """How many queries no judgement names."""
+        return self._judged.notes()
+
+    def _numbered_queries(self, splits: list[str]) -> Iterator[tuple[int, Query]]:
+        where, names = self.query_table.table.title, self.columns
+        for split in splits:
+            for number, row in self.query_table.rows(split):
+                query_id = _id(where, number, row, names.query_id)
+                yield number, Query(query_id, _text(where, number, row, names.query))
+
+
+def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
+    if column not in row:
+        known = ", ".join(row)
+        raise DataError.at(where, number, f"no column {column!r} among {known}; name it in `columns`")
+    return row[column]
+
+
+def _text(where: str, number: int, row: dict[str, Any], column: str) -> str:
+    value = _value(where, number, row, column)
+    if not isinstance(value, str):
+        raise DataError.at(where, number, f"column {column!r} must hold text, not {value!r:.40}")
+    return value
+
+
+def _id(where: str, number: int, row: dict[str, Any], column: str) -> str:
+    value = _value(where, number, row, column)
+    name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(name, str) or not one_word(name):
+        raise DataError.at(where, number, f"column {column!r} must hold ids of one word, not {value!r:.40}")
+    return name
+
+
+def _relevance(where: str, number: int, row: dict[str, Any], column: str) -> int:
+    value = _value(where, number, row, column)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise DataError.at(where, number, f"column {column!r} must hold whole numbers, not {value!r:.40}")
+    return int(value)

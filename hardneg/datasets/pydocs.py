@@ -1,0 +1,169 @@
+"""The embedded dataset: docstrings of the libraries that hardneg depends on, as queries and passages."""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import ClassVar, NamedTuple
+
+from hardneg.datasets.docstrings import distribution_of, find_package, read_docstrings, source_files
+from hardneg.errors import UsageError
+from hardneg.identity import digest, file_digest, tree_digest
+from hardneg.seeding import derive_seed
+from hardneg.types import Document, Judgement, Query
+
+_TEST, _DEV = 0.12, 0.055
+_UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
+_SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
+
+
+@dataclass(frozen=True)
+class PyDocs:
+    """A retrieval problem that is on every machine: find the docstring that a one-line summary belongs to.
+
+    A docstring's first paragraph is the query, the rest is its passage, labelled 1. Passages whose summaries
+    are the same text are all relevant to it, and the query stands once. Near-duplicates (`numpy.mean`,
+    `DataFrame.mean`) stay: they are the hard negatives. Source files are parsed, never imported.
+
+    packages: top-level names of installed packages.
+    max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
+    min_passage_words: shorter passages are left out.
+    query_words: shortest and longest query.
+    seed: changes the sample and the splits.
+    """
+
+    packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")
+    max_passages: int = 6000
+    min_passage_words: int = 20
+    query_words: tuple[int, int] = (3, 40)
+    seed: int = 0
+    version: ClassVar[int] = 1
+
+    def load(self) -> "PyDocsCollection":
+        """Reads the sources (a few seconds) and holds what was found.
+
+        Raises:
+            MissingDependency: a package is not installed.
+            UsageError: no package, a dotted name, or a cap under 1.
+        """
+        if not self.packages or self.max_passages < 1:
+            raise UsageError("pydocs: give at least one package, and a max_passages of 1 or more")
+        left_out: Counter[str] = Counter()
+        entries = list(self._entries(left_out))
+        entries.sort(key=lambda entry: derive_seed(self.seed, "sample", entry.doc_id))
+        left_out[f"passages above the cap of {self.max_passages}"] = max(0, len(entries) - self.max_passages)
+        return _collect(entries[: self.max_passages], self.seed, left_out)
+
+    def fingerprint(self) -> str:
+        """A digest of the packages' versions (or their sources), the options and Python's version."""
+        versions = [[package, _version(package)] for package in sorted(set(self.packages))]
+        return digest(["pydocs", self.version, asdict(self), versions, list(sys.version_info[:2])])
+
+    def size_hint(self) -> int:
+        """The cap; the default packages reach it."""
+        return self.max_passages
+
+    def _entries(self, left_out: Counter[str]) -> Iterator["_Entry"]:
+        files: set[bytes] = set()
+        known: set[tuple[str, str]] = set()
+        for package in sorted(set(self.packages)):
+            for name, text in read_docstrings(package, left_out, files):
+                first, rest = _split_off_first(text)
+                entry = _Entry(name, " ".join(first.split()), " ".join(rest.split()))
+                same = (_key(entry.query), entry.passage)
+                reason = self._unfit(first, entry)
+                if reason or same in known:
+                    left_out[reason or "docstrings that are the same as another"] += 1
+                else:
+                    known.add(same)
+                    yield entry
+
+    def _unfit(self, first: str, entry: "_Entry") -> str | None:
+        shortest, longest = self.query_words
+        if len(entry.passage.split()) < self.min_passage_words:
+            return f"docstrings with under {self.min_passage_words} words after the first paragraph"
+        if not shortest <= len(entry.query.split()) <= longest:
+            return f"docstrings whose first paragraph has not {shortest} to {longest} words"
+        if first.startswith("..") or _UNDERLINE.search(first) or _SIGNATURE.search(entry.query):
+            return "docstrings that start with a heading, a directive or a signature"
+        if _key(entry.query) in entry.passage.casefold():
+            return "docstrings that repeat their first paragraph"
+        return None
+
+
+@dataclass(frozen=True)
+class PyDocsCollection:
+    """Passages ordered by id; queries and judgements by split, in the order of the query ids."""
+
+    passages: Sequence[Document]
+    by_split: dict[str, list[tuple[Query, list[str]]]]
+    left_out: dict[str, int]
+
+    def documents(self) -> Iterator[Document]:
+        """The passages, without titles: an object's name would give the query away."""
+        return iter(self.passages)
+
+    def splits(self) -> Sequence[str]:
+        """train, dev, test."""
+        return list(self.by_split)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The summaries; a query's id is the name of one object that it describes."""
+        return (query for query, _ in self.by_split[split])
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """Relevance 1 for each passage whose summary is the query."""
+        return (
+            Judgement(query.query_id, doc_id, 1)
+            for query, doc_ids in self.by_split[split]
+            for doc_id in doc_ids
+        )
+
+    def notes(self) -> Sequence[str]:
+        """How many files and docstrings were left out, by reason."""
+        return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
+
+
+class _Entry(NamedTuple):
+    doc_id: str
+    query: str
+    passage: str
+
+
+def _split_off_first(text: str) -> tuple[str, str]:
+    first, *rest = re.split(r"\n[ \t]*\n", text.strip(), maxsplit=1)
+    return first, "".join(rest)
+
+
+def _key(query: str) -> str:
+    return query.casefold().rstrip(" .:")
+
+
+def _collect(entries: list[_Entry], seed: int, left_out: Counter[str]) -> PyDocsCollection:
+    groups: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        groups.setdefault(_key(entry.query), []).append(entry)
+    by_split: dict[str, list[tuple[Query, list[str]]]] = {"train": [], "dev": [], "test": []}
+    for group in sorted(groups.values(), key=lambda group: group[0].doc_id):
+        first = group[0]
+        query = Query(first.doc_id, first.query)
+        by_split[_split(first.doc_id, seed)].append((query, sorted(entry.doc_id for entry in group)))
+    passages = sorted(Document(entry.doc_id, entry.passage) for entry in entries)
+    return PyDocsCollection(passages, by_split, dict(left_out))
+
+
+def _split(doc_id: str, seed: int) -> str:
+    share = derive_seed(seed, "split", doc_id) / 2**64
+    if share < _TEST:
+        return "test"
+    return "dev" if share < _TEST + _DEV else "train"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(distribution_of(package))
+    except metadata.PackageNotFoundError:
+        root = find_package(package)
+        return file_digest(root) if root.is_file() else tree_digest(root, source_files(root))

@@ -1,23 +1,69 @@
-"""The `metrics` artifact: JSON with the means and the scores by query; equal scores give equal bytes."""
+"""The `metrics` artifact: JSON with each system's means and scores by query, and the paired tests.
+
+`{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
+"per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
+"""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ArtifactError
 from hardneg.evaluation.metrics import Scores, means
+from hardneg.evaluation.significance import Comparison, Interval, interval_of
+
+Results = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""System to metric to query id to score."""
 
 
-def to_json(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """`{"metrics": {name: mean}, "per_query": {name: {query_id: score}}}`."""
-    return {"metrics": means(scores), "per_query": {name: dict(values) for name, values in scores.items()}}
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a metrics file holds: scores by query for each system, and the paired tests."""
+
+    results: dict[str, Scores]
+    comparisons: list[Comparison]
 
 
-def write_metrics(path: Path, scores: Mapping[str, Mapping[str, float]]) -> None:
-    """Writes what `evaluate` returned, keys sorted; the file appears complete or not at all."""
-    text = json.dumps(to_json(scores), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+def to_json(results: Results, comparisons: Sequence[Comparison] = ()) -> dict[str, Any]:
+    """The file's content; systems and metrics in the order given, queries sorted."""
+    per_query = {
+        system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
+        for system, scores in results.items()
+    }
+    intervals = {
+        system: {metric: _ends(interval_of(values)) for metric, values in scores.items()}
+        for system, scores in per_query.items()
+    }
+    return {
+        "metrics": {system: means(scores) for system, scores in per_query.items()},
+        "intervals": intervals,
+        "comparisons": [asdict(c) | {"interval": _ends(c.interval)} for c in comparisons],
+        "per_query": per_query,
+    }
+
+
+def from_json(content: Mapping[str, Any]) -> Measured:
+    """The scores and comparisons of what `to_json` gave."""
+    results = {
+        system: {
+            metric: {query_id: float(x) for query_id, x in by_query.items()}
+            for metric, by_query in scores.items()
+        }
+        for system, scores in content["per_query"].items()
+    }
+    comparisons = [
+        Comparison(**(c | {"interval": Interval(*c["interval"]) if c["interval"] else None}))
+        for c in content["comparisons"]
+    ]
+    return Measured(results, comparisons)
+
+
+def write_metrics(path: Path, results: Results, comparisons: Sequence[Comparison] = ()) -> None:
+    """Writes the scores of each system and the tests; the file appears complete or not at all."""
+    text = json.dumps(to_json(results, comparisons), indent=1, ensure_ascii=False, allow_nan=False)
     aside = path.with_name(path.name + ".tmp")
     with aside.open("w", encoding="utf-8") as file:
         file.write(text + "\n")
@@ -26,15 +72,18 @@ def write_metrics(path: Path, scores: Mapping[str, Mapping[str, float]]) -> None
     os.replace(aside, path)
 
 
-def read_metrics(path: Path) -> Scores:
-    """The scores by metric and query that `write_metrics` wrote.
+def read_metrics(path: Path) -> Measured:
+    """What `write_metrics` wrote.
 
     Raises:
         ArtifactError: The file is missing or is not such a file.
     """
     try:
-        scores = json.loads(path.read_text("utf-8"))["per_query"]
-        return {name: {query: float(x) for query, x in values.items()} for name, values in scores.items()}
+        return from_json(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return [interval.low, interval.high] if interval else None

@@ -1,4 +1,4 @@
-"""Whether one system is better than another: paired tests over the same queries, corrected for their number.
+"""Whether one system is better than another: paired tests over the same queries, corrected for number.
 
 With fewer than two queries nothing can be said: p is 1 and there is no interval.
 """
@@ -19,6 +19,14 @@ _TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
+class Randomisation:
+    """Draws of the randomisation test (exact where there are no more sign patterns), and their seed."""
+
+    samples: int = 100_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """The 95 % confidence interval of a mean."""
 
@@ -31,7 +39,7 @@ class Comparison:
     """One system against one baseline by one metric, over `n` paired queries.
 
     difference: mean score of the system minus that of the baseline; interval: its 95 % t interval.
-    t_holm, randomisation_holm: the p values after Holm's correction over all comparisons by the same metric.
+    t_holm, randomisation_holm: the p values after Holm's correction over all comparisons by the metric.
     """
 
     system: str
@@ -50,14 +58,6 @@ class Comparison:
         return self.t_holm < level and self.randomisation_holm < level
 
 
-@dataclass(frozen=True, slots=True)
-class Randomisation:
-    """Draws of the randomisation test (exact where there are no more sign patterns), and their seed."""
-
-    samples: int = 100_000
-    seed: int = 0
-
-
 def paired_t_test(differences: NDArray[np.float64]) -> float:
     """The two-sided p of Student's paired t-test, from the differences by query [n].
 
@@ -73,8 +73,8 @@ def paired_t_test(differences: NDArray[np.float64]) -> float:
 def randomisation_test(differences: NDArray[np.float64], options: Randomisation | None = None) -> float:
     """The two-sided p of the paired randomisation test: random signs for the differences by query [n].
 
-    With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); where
-    there are no more than s sign patterns, all are counted and p is exact.
+    With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); where there
+    are no more than s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
@@ -112,6 +112,11 @@ def mean_interval(values: NDArray[np.float64]) -> Interval | None:
     mean = float(values.mean())
     half = float(_stats().t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / n**0.5
     return Interval(mean - half, mean + half)
+
+
+def interval_of(scores: Mapping[str, float]) -> Interval | None:
+    """`mean_interval` of one system's scores by query."""
+    return mean_interval(np.array(list(scores.values()), np.float64))
 
 
 def compare(
@@ -214,5 +219,7 @@ def _stats() -> Any:
     try:
         from scipy import stats
     except ImportError as error:
-        raise MissingDependency(f'significance tests need scipy ({error}); pip install "hardneg"') from error
+        raise MissingDependency(
+            f'significance tests need scipy ({error}); pip install "hardneg"'
+        ) from error
     return stats

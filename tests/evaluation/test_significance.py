@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hardneg.errors import UsageError
 from hardneg.evaluation.significance import (
+    Randomisation,
     compare,
     compare_all,
     holm,
@@ -34,22 +35,23 @@ def test_zero_differences_do_not_change_the_exact_p() -> None:
 
 
 def test_drawn_randomisation_is_seeded_and_near_the_exact_p() -> None:
-    assert randomisation_test(DIFFERENCES, 3, samples=15) == randomisation_test(DIFFERENCES, 3, samples=15)
+    drawn = Randomisation(samples=15, seed=3)
+    assert randomisation_test(DIFFERENCES, drawn) == randomisation_test(DIFFERENCES, drawn)
     values = np.linspace(-0.2, 0.5, 16)
-    exact = randomisation_test(values, samples=1 << 16)
-    near = randomisation_test(values, samples=(1 << 16) - 1)
+    exact = randomisation_test(values, Randomisation(samples=1 << 16))
+    near = randomisation_test(values, Randomisation(samples=(1 << 16) - 1))
     assert near == pytest.approx(exact, abs=0.005)
 
 
 def test_drawn_p_is_never_zero() -> None:
-    assert randomisation_test(np.full(200, 0.5), samples=99) == 1 / 100
+    assert randomisation_test(np.full(200, 0.5), Randomisation(samples=99)) == 1 / 100
 
 
 def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.linspace(-0.2, 0.5, 30)
-    whole = randomisation_test(values, samples=1000)
+    whole = randomisation_test(values, Randomisation(samples=1000))
     monkeypatch.setattr("hardneg.evaluation.significance._BLOCK_VALUES", 800)
-    assert randomisation_test(values, samples=1000) == pytest.approx(whole, abs=0.05)
+    assert randomisation_test(values, Randomisation(samples=1000)) == pytest.approx(whole, abs=0.05)
     assert randomisation_test(DIFFERENCES) == 6 / 16
 
 

@@ -50,13 +50,15 @@ def without_bars() -> Iterator[None]:
 
 def _modules(folder: Path, spec: ModelSpec) -> list[nn.Module]:
     """The modules that the folder holds; weights that it lacks are drawn from a fixed seed."""
+    from safetensors import SafetensorError
+
     with without_bars(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(0, "weights that the files lack") >> 1)
         try:
             if (folder / "modules.json").exists():
                 return _own_modules(folder)
             return [_plain_transformer(folder)]
-        except (OSError, ValueError, RuntimeError, ImportError, AttributeError, KeyError) as error:
+        except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError(f"model {spec.name!r} cannot be opened ({reason}): check {folder}") from error
 

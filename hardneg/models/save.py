@@ -50,7 +50,7 @@ def read_spec(folder: Path) -> ModelSpec:
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
     content = read_json(path)
-    if not isinstance(content, dict) or (lacking := set(_FIELDS) - content.keys()):
+    if lacking := set(_FIELDS).difference(content if isinstance(content, dict) else ()):
         raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
     return ModelSpec(str(folder), **{name: content[name] for name in _FIELDS})
 

@@ -1,0 +1,94 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hardneg.models import stream
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.models.stream import encode_blocks
+from hardneg.progress import Silent
+
+FP32 = EncodeOptions(precision="fp32")
+
+
+class Texts(list[str]):
+    def blocks(self, start: int = 0, stop: int | None = None, size: int = 4) -> Iterator[list[str]]:
+        stop = len(self) if stop is None else stop
+        yield from (self[low : min(low + size, stop)] for low in range(start, stop, size))
+
+
+class Blocks(dict[int, NDArray[np.float32]]):
+    fails_at = -1
+
+    def finished_blocks(self) -> set[int]:
+        return set(self)
+
+    def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
+        if number == self.fails_at:
+            raise KeyboardInterrupt
+        assert start_row == number * 4 and number not in self
+        self[number] = vectors
+
+
+@pytest.fixture
+def encoder(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    monkeypatch.setattr(stream, "BLOCK", 4)
+    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+
+
+def corpus(count: int) -> Texts:
+    return Texts("word " * (n % 13) + str(n) for n in range(count))
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 18])
+def test_blocks_hold_the_corpus_in_order(encoder: Encoder, count: int):
+    texts, writer = corpus(count), Blocks()
+    encode_blocks(encoder, texts, writer, FP32, Silent())
+    assert sorted(writer) == list(range(-(-count // 4)))
+    vectors = np.concatenate([np.empty((0, 32), np.float32), *(writer[number] for number in sorted(writer))])
+    np.testing.assert_allclose(vectors, encoder.encode(texts, "document", FP32), atol=1e-5)
+
+
+def test_a_stopped_run_goes_on_with_the_same_vectors(encoder: Encoder):
+    texts, whole, writer = corpus(18), Blocks(), Blocks()
+    encode_blocks(encoder, texts, whole, FP32, Silent())
+    writer.fails_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        encode_blocks(encoder, texts, writer, FP32, Silent())
+    assert sorted(writer) == [0, 1]
+    writer.fails_at = -1
+    encode_blocks(encoder, texts, writer, FP32, Silent())
+    assert all((writer[number] == whole[number]).all() for number in whole)
+
+
+def test_progress_starts_where_the_last_run_stopped(encoder: Encoder):
+    told: list[tuple[int, int]] = []
+
+    class Bars(Silent):
+        @contextmanager
+        def task(self, title, total, unit, done=0):
+            told.append((total, done))
+            with super().task(title, total, unit, done) as task:
+                yield task
+
+    writer = Blocks({0: np.zeros((4, 32), np.float32), 4: np.zeros((2, 32), np.float32)})
+    encode_blocks(encoder, corpus(18), writer, FP32, Bars())
+    assert told == [(18, 6)]
+
+
+def test_a_broken_vector_is_named_by_its_row(encoder: Encoder):
+    import torch
+
+    row = encoder.module.tokenizer.convert_tokens_to_ids("q")
+    with torch.no_grad():
+        encoder.module[0].model.embeddings.word_embeddings.weight[row] = torch.nan
+    texts = corpus(18)
+    texts[9] = "q"
+    from hardneg.errors import ModelError
+
+    with pytest.raises(ModelError, match="document text 9 "):
+        encode_blocks(encoder, texts, Blocks(), FP32, Silent())

@@ -1,0 +1,60 @@
+"""Batches ready for the encoder, the next one made while one is computed."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hardneg.data.corpus import Corpus
+from hardneg.models.encoder import Encoder
+from hardneg.training.examples import Draw, Examples
+from hardneg.training.scoring import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as the encoder takes it.
+
+    queries and documents: features; each document is there once.
+    column: int64 [M], the document of each column of the scores.
+    """
+
+    query_ids: list[str]
+    queries: dict[str, Tensor]
+    documents: dict[str, Tensor]
+    column: Tensor
+    columns: Columns
+
+
+def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw) -> Batch:
+    """Tokenises what was drawn."""
+    rows, column = np.unique(draw.documents, return_inverse=True)
+    return Batch(
+        draw.query_ids,
+        encoder.features(draw.texts, "query"),
+        encoder.features(corpus.contents(rows), "document"),
+        torch.from_numpy(column.reshape(-1)),
+        Columns.of(draw, corpus.content_hash),
+    )
+
+
+def batches(
+    encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterable[int], size: int
+) -> Iterator[Batch]:
+    """The batch at each start position, made in another thread one ahead of its use."""
+
+    def make(start: int) -> Batch:
+        return make_batch(encoder, corpus, examples.draw(start, size))
+
+    with ThreadPoolExecutor(max_workers=1) as maker:
+        ahead = None
+        for start in starts:
+            later = maker.submit(make, start)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = later
+        if ahead is not None:
+            yield ahead.result()

@@ -1,0 +1,164 @@
+"""Checkpoints: the weights, the optimizer and the state of a run, written aside and renamed; no pickle."""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.errors import ArtifactError, TrainingError
+from hardneg.identity import digest
+
+_MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainState:
+    """How far a run has come.
+
+    step: finished steps. best: the best dev metric so far, reached at best_step.
+    misses: evaluations since then. stopped: patience ran out.
+    """
+
+    step: int = 0
+    best_step: int | None = None
+    best: float | None = None
+    misses: int = 0
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run in one folder: the newest, and the one with the best weights.
+
+    identity: names the run; a checkpoint of another one is not continued.
+    """
+
+    folder: Path
+    identity: str
+
+    def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
+        """Writes a checkpoint, then removes those that are neither the newest nor the best."""
+        from safetensors.torch import save_file, save_model
+
+        final = self._path(state.step)
+        partial = final.with_name(f"{final.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_model(module, str(partial / _MODEL))
+        save_file(_flat(optimizer), str(partial / _OPTIMIZER))
+        content = {"identity": self.identity, **asdict(state)}
+        (partial / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        for path in [*partial.iterdir(), partial]:
+            _sync(path)
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(partial, final)
+        _sync(self.folder)
+        self._prune(state)
+
+    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
+        """Loads the newest whole checkpoint, or does nothing where there is none.
+
+        Raises:
+            TrainingError: the checkpoint belongs to another run.
+            ArtifactError: it cannot be read.
+        """
+        steps = self._steps()
+        if not steps:
+            return TrainState()
+        content = self._read_state(self._path(steps[-1]))
+        if content.pop("identity", None) != self.identity:
+            raise TrainingError(
+                f"{self.folder} holds checkpoints of a run with another model, other data or other options: "
+                "take another folder, or remove it to start afresh"
+            )
+        self.load_weights(module, steps[-1])
+        self._load_optimizer(optimizer, self._path(steps[-1]) / _OPTIMIZER)
+        return TrainState(**content)
+
+    def load_weights(self, module: nn.Module, step: int) -> None:
+        """Loads the weights that a run had after `step`, which must be the newest or the best."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_model
+
+        path = self._path(step) / _MODEL
+        try:
+            load_model(module, str(path))
+        except (OSError, RuntimeError, SafetensorError) as error:
+            raise _unreadable(path, error) from error
+
+    def _load_optimizer(self, optimizer: torch.optim.Optimizer, path: Path) -> None:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            tensors = load_file(str(path))
+        except (OSError, SafetensorError) as error:
+            raise _unreadable(path, error) from error
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            index, name = key.split(".", 1)
+            state.setdefault(int(index), {})[name] = tensor
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:09d}"
+
+    def _steps(self) -> list[int]:
+        """The steps of all whole checkpoints, ascending."""
+        names = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
+        steps = sorted(int(name) for name in names if name.isdigit())
+        files = (_MODEL, _OPTIMIZER, _STATE)
+        return [step for step in steps if all((self._path(step) / name).exists() for name in files)]
+
+    def _read_state(self, path: Path) -> dict[str, Any]:
+        try:
+            content = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise _unreadable(path / _STATE, error) from error
+        return dict(content)
+
+    def _prune(self, state: TrainState) -> None:
+        kept = {self._path(step) for step in (state.step, state.best_step) if step is not None}
+        for path in self.folder.glob("step-*"):
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def weights_digest(module: nn.Module) -> str:
+    """A name for a module's weights."""
+    state = hashlib.blake2b(digest_size=16)
+    names = []
+    for name, tensor in sorted(module.state_dict().items()):
+        names.append([name, list(tensor.shape), str(tensor.dtype)])
+        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest([names, state.hexdigest()])
+
+
+def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's tensors by `<number of the weight>.<name>`."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{name}": tensor.contiguous()
+        for index, tensors in state.items()
+        for name, tensor in tensors.items()
+    }
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _unreadable(path: Path, error: Exception) -> ArtifactError:
+    reason = str(error).split("\n")[0]
+    return ArtifactError(f"{path}: cannot be read ({reason}): remove this checkpoint")

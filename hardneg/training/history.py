@@ -1,0 +1,40 @@
+"""The learning curve, one JSON object a line."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class History:
+    """A file of records, each with its `step`; a record is in the file as soon as it is added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, record: Record) -> None:
+        """Appends one record."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def sync(self) -> None:
+        """Waits until all records are on disk."""
+        with self._path.open("a") as file:
+            os.fsync(file.fileno())
+
+    def read(self) -> list[Record]:
+        """All whole records; a line that a kill cut off is left out."""
+        if not self._path.exists():
+            return []
+        lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def truncate(self, step: int) -> None:
+        """Forgets what came after `step`."""
+        kept = [record for record in self.read() if record["step"] <= step]
+        partial = self._path.with_name(f"{self._path.name}.partial")
+        partial.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        os.replace(partial, self._path)
+        self.sync()

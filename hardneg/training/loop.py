@@ -1,0 +1,200 @@
+"""The training loop: one accelerate loop for all losses, whose end a kill at any time does not change."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hardneg.errors import UsageError
+from hardneg.identity import digest
+from hardneg.models.encoder import Encoder
+from hardneg.models.precision import good_at_bf16
+from hardneg.progress import Progress, Task
+from hardneg.protocols import Loss
+from hardneg.training.batches import batches
+from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
+from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.history import History, Record
+from hardneg.training.optimizers import make_optimizer
+from hardneg.training.options import TrainOptions
+from hardneg.training.schedules import schedule_factor, warmup_length
+from hardneg.training.step import Learner, TwoTowers, update
+from hardneg.training.tracking import accelerated
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+Validate = Callable[[], Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """What a run came to.
+
+    history: records with `step`, counted from 1, and either `loss`, `learning_rate` and `gradient_norm`
+    or `dev`, the metrics measured after it.
+    steps: how many were taken. best_step and best: the best dev metric and where it was, if measured.
+    skipped: what could not be learnt from, by reason.
+    """
+
+    history: list[Record]
+    steps: int
+    best_step: int | None
+    best: float | None
+    skipped: Mapping[str, int]
+
+
+def train(
+    encoder: Encoder,
+    data: TrainingData,
+    loss: Loss,
+    options: TrainOptions,
+    folder: Path,
+    *,
+    progress: Progress,
+    validate: Validate | None = None,
+) -> TrainingResult:
+    """Trains `encoder` in place; it ends with the best weights where there are dev metrics, or the last.
+
+    `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments goes on from there.
+    On a CPU the weights then are, bit for bit, those of a run that was never stopped.
+
+    Raises:
+        UsageError: the options make no sense.
+        TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
+    """
+    if problems := options.problems():
+        raise UsageError(f"training options: {'; '.join(problems)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    examples = Examples(data, options.negatives_per_query, options.seed)
+    checkpoints = Checkpoints(folder / "checkpoints", _identity(encoder, loss, options, examples))
+    with (
+        _learning(encoder, options),
+        accelerated(encoder.device, options.tracker, folder, asdict(options)) as accelerator,
+    ):
+        learner = _learner(encoder, loss, options, accelerator)
+        run = _Run(encoder, data, examples, learner, checkpoints, History(folder / "history.jsonl"), validate)
+        state = run.to_the_end(progress)
+        if options.keep_best and state.best_step not in (None, state.step):
+            checkpoints.load_weights(encoder.module, state.best_step or 0)
+    for reason, count in examples.skipped.items():
+        progress.note(f"training: left out {count} {reason}")
+    return TrainingResult(run.history.read(), state.step, state.best_step, state.best, examples.skipped)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One call of `train`."""
+
+    encoder: Encoder
+    data: TrainingData
+    examples: Examples
+    learner: Learner
+    checkpoints: Checkpoints
+    history: History
+    validate: Validate | None
+
+    @property
+    def options(self) -> TrainOptions:
+        return self.learner.options
+
+    @property
+    def total(self) -> int:
+        return self.options.total_steps(len(self.examples))
+
+    def to_the_end(self, progress: Progress) -> TrainState:
+        """From the newest checkpoint to the last step, or to where patience runs out."""
+        state = self.checkpoints.restore(self.encoder.module, self.learner.optimizer)
+        self.history.truncate(state.step)
+        with progress.task("training", self.total, "steps", done=state.step) as task:
+            while state.step < self.total and not state.stopped:
+                stop = self._next_stop(state.step)
+                self._advance(state.step, stop, task)
+                state = self._judge(replace(state, step=stop))
+                self.history.sync()
+                self.checkpoints.save(self.encoder.module, self.learner.optimizer, state)
+        return state
+
+    def _next_stop(self, step: int) -> int:
+        """The next step after which there is an evaluation or a checkpoint."""
+        intervals = [self.options.checkpoint_every, self.options.evaluate_every if self.validate else None]
+        stops = [step - step % interval + interval for interval in intervals if interval is not None]
+        return min([*stops, self.total])
+
+    def _advance(self, start: int, stop: int, task: Task) -> None:
+        self.encoder.module.train()
+        options, began = self.options, time.monotonic()
+        per_step = options.batch_size * options.accumulate
+        warmup = warmup_length(options, self.total)
+        starts = range(start * per_step, stop * per_step, options.batch_size)
+        stream = batches(self.encoder, self.data.corpus, self.examples, starts, options.batch_size)
+        for step in range(start, stop):
+            rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
+            done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
+            record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
+            self.history.add({"step": step + 1, **record})
+            self.learner.accelerator.log(record, step=step + 1)
+            task.advance()
+            speed = (step + 1 - start) * per_step / (time.monotonic() - began)
+            task.describe(f"loss {done.loss:.4f}, {speed:.1f} queries/s")
+
+    def _judge(self, state: TrainState) -> TrainState:
+        """Measures the dev metrics where it is time to."""
+        every = self.options.evaluate_every
+        if self.validate is None or not (state.step == self.total or (every and state.step % every == 0)):
+            return state
+        metrics = {name: float(value) for name, value in self.validate().items()}
+        if self.options.metric not in metrics:
+            known = ", ".join(metrics)
+            raise UsageError(f"the dev metric {self.options.metric!r} is not measured; there are: {known}")
+        self.history.add({"step": state.step, "dev": metrics})
+        logged = {f"dev/{name}": value for name, value in metrics.items()}
+        self.learner.accelerator.log(logged, step=state.step)
+        value = metrics[self.options.metric]
+        if state.best is None or value > state.best:
+            return replace(state, best_step=state.step, best=value, misses=0)
+        misses = state.misses + 1
+        patience = self.options.patience
+        return replace(state, misses=misses, stopped=patience is not None and misses >= patience)
+
+
+def _identity(encoder: Encoder, loss: Loss, options: TrainOptions, examples: Examples) -> str:
+    fields = asdict(loss) if is_dataclass(loss) and not isinstance(loss, type) else repr(loss)
+    named = [type(loss).__qualname__, type(loss).version, fields]
+    return digest([weights_digest(encoder.module), named, options.identity(), examples.digest()])
+
+
+def _learner(encoder: Encoder, loss: Loss, options: TrainOptions, accelerator: "Accelerator") -> Learner:
+    towers = TwoTowers(encoder)
+    model, optimizer = accelerator.prepare(towers, make_optimizer(towers, options))
+    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(encoder.device))
+    return Learner(accelerator, model, optimizer, loss, options, half)
+
+
+@contextmanager
+def _learning(encoder: Encoder, options: TrainOptions) -> Iterator[None]:
+    """Leaves torch's random state as it was, the model in evaluation mode, and gradient checkpointing off."""
+    devices = [encoder.device] if encoder.device.type == "cuda" else []
+    inner = _checkpointed(encoder) if options.gradient_checkpointing else None
+    if inner is not None:
+        inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        if inner is not None:
+            inner.gradient_checkpointing_disable()
+        encoder.module.eval()
+
+
+def _checkpointed(encoder: Encoder) -> Any:
+    """The transformer whose activations can be computed twice."""
+    for part in encoder.module.modules():
+        if hasattr(part, "gradient_checkpointing_disable"):
+            return part
+    raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")

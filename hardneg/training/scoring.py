@@ -1,0 +1,65 @@
+"""From embeddings and the draw behind them to what a loss looks at."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.training.examples import Draw
+from hardneg.types import ScoreBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which document each column of a score matrix is, and which documents must not be negatives.
+
+    The columns of B queries lie one query after the other: its positive, then its negatives. Documents
+    are named by a hash of their contents, so that a copy is the same as its original.
+
+    contents: uint64 [B * (1 + n)].
+    known: uint64 [K], all known positives; owner: int64 [K], the query of each.
+    """
+
+    queries: int
+    contents: NDArray[np.uint64]
+    known: NDArray[np.uint64]
+    owner: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, draw: Draw, content_hash: NDArray[np.uint64]) -> "Columns":
+        """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
+        contents = content_hash[draw.documents.reshape(-1)]
+        return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner)
+
+    def blocked(self) -> NDArray[np.bool_]:
+        """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
+        distinct, column = np.unique(self.contents, return_inverse=True)
+        place = np.minimum(np.searchsorted(distinct, self.known), len(distinct) - 1)
+        here = distinct[place] == self.known
+        table = np.zeros((self.queries, len(distinct)), bool)
+        table[self.owner[here], place[here]] = True
+        return table[:, column.reshape(-1)]
+
+
+def score_batch(queries: Tensor, documents: Tensor, columns: Columns) -> ScoreBatch:
+    """Scores all queries against all documents, outside autocast.
+
+    Args:
+        queries: float [B, d].
+        documents: float [B * (1 + n), d], in the order of `columns`.
+        columns: what the documents are.
+
+    Returns:
+        A row's own positive is valid; all other columns that hold a known positive of the row are not.
+    """
+    with torch.autocast(queries.device.type, enabled=False):
+        scores = queries.float() @ documents.float().T
+    width = len(columns.contents) // columns.queries
+    column = torch.arange(len(columns.contents), device=scores.device)
+    row = torch.arange(columns.queries, device=scores.device)[:, None]
+    positive = column == row * width
+    own = (column // width == row) & ~positive
+    blocked = torch.from_numpy(columns.blocked()).to(scores.device)
+    return ScoreBatch(scores, positive, own, positive | ~blocked)

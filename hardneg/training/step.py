@@ -1,0 +1,100 @@
+"""One update of the weights."""
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.errors import TrainingError
+from hardneg.models.encoder import Encoder
+from hardneg.protocols import Loss
+from hardneg.seeding import derive_seed
+from hardneg.training.batches import Batch
+from hardneg.training.options import TrainOptions
+from hardneg.training.scoring import score_batch
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+class TwoTowers(nn.Module):
+    """Queries and documents in one forward pass, so that a distributed wrapper sees one a step."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.module = encoder.module
+        self._embed = encoder.embed
+
+    def forward(self, queries: dict[str, Tensor], documents: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """float32 [B, d] and [D, d]."""
+        return self._embed(queries), self._embed(documents)
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """All that an update needs; half: whether the transformer runs in bfloat16."""
+
+    accelerator: "Accelerator"
+    model: Any
+    optimizer: Any
+    loss: Loss
+    options: TrainOptions
+    half: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one update was: the mean loss of its batches, and the norm of the gradient before clipping."""
+
+    loss: float
+    gradient_norm: float
+
+
+def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate: float) -> Update:
+    """Takes one step, counted from 0, over batches that are scored one by one.
+
+    Dropout depends on the seed, the step and the batch's place in it, so a continued run repeats it.
+
+    Raises:
+        TrainingError: the loss or the gradient is not finite.
+    """
+    model, accelerator = learner.model, learner.accelerator
+    losses = []
+    for place, batch in enumerate(batches):
+        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place))
+        last = place == len(batches) - 1
+        with nullcontext() if last else accelerator.no_sync(model):
+            value = _loss(learner, batch)
+            _check_finite("loss", float(value.detach()), step, [batch])
+            accelerator.backward(value / len(batches))
+        losses.append(float(value.detach()))
+    limit = learner.options.clip_norm or math.inf
+    norm = float(accelerator.clip_grad_norm_(model.parameters(), limit))
+    _check_finite("norm of the gradient", norm, step, batches)
+    for group in learner.optimizer.param_groups:
+        group["lr"] = learning_rate
+    learner.optimizer.step()
+    learner.optimizer.zero_grad()
+    return Update(sum(losses) / len(losses), norm)
+
+
+def _loss(learner: Learner, batch: Batch) -> Tensor:
+    with torch.autocast(learner.accelerator.device.type, torch.bfloat16, enabled=learner.half):
+        queries, documents = learner.model(batch.queries, batch.documents)
+    column = batch.column.to(documents.device)
+    return learner.loss(score_batch(queries, documents[column], batch.columns))
+
+
+def _check_finite(what: str, value: float, step: int, batches: Sequence[Batch]) -> None:
+    if math.isfinite(value):
+        return
+    query_ids = [query_id for batch in batches for query_id in batch.query_ids]
+    more = f" and {len(query_ids) - 10} more" if len(query_ids) > 10 else ""
+    raise TrainingError(
+        f"step {step + 1}: the {what} is {value}, with queries {', '.join(query_ids[:10])}{more}: "
+        "lower the learning rate, or train with precision fp32"
+    )

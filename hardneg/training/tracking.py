@@ -1,0 +1,54 @@
+"""The accelerator, and the tracker that it logs to."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hardneg.errors import MissingDependency, UsageError
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+@contextmanager
+def accelerated(
+    device: torch.device, tracker: str | None, folder: Path, config: Mapping[str, Any]
+) -> Iterator["Accelerator"]:
+    """An accelerator for `device` that logs to `tracker`, below `folder` where the tracker keeps files.
+
+    Raises:
+        UsageError: accelerate knows no such tracker.
+        MissingDependency: the tracker's package is not installed.
+    """
+    from accelerate import Accelerator
+
+    if tracker is not None:
+        _check(tracker)
+    accelerator = Accelerator(
+        cpu=device.type == "cpu",
+        device_placement=False,
+        mixed_precision="no",
+        log_with=tracker,
+        project_dir=str(folder / "tracker"),
+    )
+    if tracker is not None:
+        plain = {name: "none" if value is None else value for name, value in config.items()}
+        accelerator.init_trackers("training", config=plain)
+    try:
+        yield accelerator
+    finally:
+        for running in accelerator.trackers if tracker is not None else ():
+            running.finish()
+
+
+def _check(tracker: str) -> None:
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    known = sorted(map(str, LOGGER_TYPE_TO_CLASS))
+    if tracker not in known:
+        raise UsageError(f"no tracker is called {tracker!r}; there are: {', '.join(known)}")
+    if tracker not in map(str, get_available_trackers()):
+        raise MissingDependency(f"the tracker {tracker!r} is not installed: pip install {tracker}")

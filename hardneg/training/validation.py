@@ -1,0 +1,130 @@
+"""A quick look at the dev queries while training: exact search over a pool, not over the whole corpus."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.corpus import Corpus
+from hardneg.data.runs import Run
+from hardneg.errors import TrainingError
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.progress import Progress, Silent
+
+_DEPTH = 100
+_QUERIES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationData:
+    """The dev queries, their relevances by query and document id, and a run to take the pool from."""
+
+    corpus: Corpus
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+    qrels: Mapping[str, Mapping[str, int]]
+    run: Run
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """A part of the corpus with the queries that are searched in it.
+
+    rows: int64 [N], ascending rows of the corpus.
+    texts: those of the Q queries that have a relevant document in the corpus.
+    gains: int64 [J], relevances above 0, ascending by query; query: int64 [J], whose each is;
+    place: int64 [J], which of `rows` it judges.
+    """
+
+    rows: NDArray[np.int64]
+    texts: list[str]
+    gains: NDArray[np.int64]
+    query: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+
+def pool_validation(
+    encoder: Encoder,
+    data: ValidationData,
+    depth: int = 20,
+    options: EncodeOptions = EncodeOptions(),  # noqa: B008
+    progress: Progress = Silent(),  # noqa: B008
+) -> Callable[[], dict[str, float]]:
+    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
+
+    The pool is all dev positives and the first `depth` documents of the run for each dev query. The
+    figures are estimates that are too high, since the rest of the corpus does not compete; they serve
+    to compare checkpoints.
+
+    Raises:
+        TrainingError: no dev query has a relevant document in the corpus.
+    """
+    pool = make_pool(data, depth)
+
+    def validate() -> dict[str, float]:
+        documents = encoder.encode(data.corpus.contents(pool.rows), "document", options, progress)
+        queries = encoder.encode(pool.texts, "query", options, progress)
+        return pool_metrics(queries, documents, pool)
+
+    return validate
+
+
+def make_pool(data: ValidationData, depth: int) -> Pool:
+    """The pool of `pool_validation`."""
+    judged = [
+        (number, doc_id, relevance)
+        for number, query_id in enumerate(data.query_ids)
+        for doc_id, relevance in data.qrels.get(query_id, {}).items()
+        if relevance > 0
+    ]
+    relevant = data.corpus.rows([doc_id for _, doc_id, _ in judged])
+    found = relevant >= 0
+    if not found.any():
+        raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
+    asked = set(data.query_ids)
+    listed = [
+        doc_id
+        for query_id, doc_ids in zip(data.run.query_ids, data.run.doc_ids, strict=True)
+        if query_id in asked
+        for doc_id in doc_ids[:depth]
+    ]
+    others = data.corpus.rows(listed)
+    rows = np.union1d(relevant[found], others[others >= 0])
+    numbers = np.array([number for number, _, _ in judged], np.int64)[found]
+    kept, query = np.unique(numbers, return_inverse=True)
+    gains = np.array([relevance for _, _, relevance in judged], np.int64)[found]
+    texts = [data.texts[number] for number in kept.tolist()]
+    return Pool(rows, texts, gains, query, np.searchsorted(rows, relevant[found]))
+
+
+def pool_metrics(
+    queries: NDArray[np.float32], documents: NDArray[np.float32], pool: Pool
+) -> dict[str, float]:
+    """Means over float32 [Q, d] queries searched in float32 [N, d] documents; ties by ascending row."""
+    ranked = []
+    for start in range(0, len(queries), _QUERIES):
+        block = queries[start : start + _QUERIES]
+        gains = np.zeros((len(block), len(documents)), np.int64)
+        here = (pool.query >= start) & (pool.query < start + len(block))
+        gains[pool.query[here] - start, pool.place[here]] = pool.gains[here]
+        order = np.argsort(-(block @ documents.T), axis=1, kind="stable")[:, :_DEPTH]
+        ranked.append(np.take_along_axis(gains, order, axis=1))
+    return _means(np.concatenate(ranked), pool)
+
+
+def _means(ranked: NDArray[np.int64], pool: Pool) -> dict[str, float]:
+    """ranked: int64 [Q, up to 100], the gain of each retrieved document."""
+    top = ranked[:, :10]
+    first = np.where((top > 0).any(axis=1), 1 / (1 + (top > 0).argmax(axis=1)), 0.0)
+    total = np.bincount(pool.query, minlength=len(ranked))
+    order = np.lexsort((-pool.gains, pool.query))
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(total) - total, total)
+    best = np.where(rank < 10, pool.gains[order] / np.log2(rank + 2), 0.0)
+    ideal = np.bincount(pool.query[order], best, minlength=len(ranked))
+    gained = (top / np.log2(np.arange(top.shape[1]) + 2)).sum(axis=1)
+    return {
+        "mrr@10": float(first.mean()),
+        "ndcg@10": float((gained / ideal).mean()),
+        "recall@100": float(((ranked > 0).sum(axis=1) / total).mean()),
+    }

@@ -1,0 +1,119 @@
+"""Draws and the masks made from them, on the toy task."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from toy import toy_data
+
+from hardneg.data.negatives import read_negatives, write_negatives
+from hardneg.errors import DataError, TrainingError
+from hardneg.training.examples import Draw, Examples
+from hardneg.training.scoring import Columns, score_batch
+from hardneg.types import Negatives
+
+
+def test_an_epoch_has_every_query_once_and_the_next_another_order(toy_folder: Path) -> None:
+    examples = Examples(toy_data(toy_folder), 2, seed=0)
+    first, second = examples.draw(0, 12).query_ids, examples.draw(12, 12).query_ids
+    assert sorted(first) == sorted(second) == sorted(f"q{i}" for i in range(12))
+    assert first != second
+
+
+def test_a_draw_does_not_depend_on_how_it_is_cut(toy_folder: Path) -> None:
+    whole = Examples(toy_data(toy_folder), 2, seed=0).draw(0, 30)
+    examples = Examples(toy_data(toy_folder), 2, seed=0)
+    parts = [examples.draw(start, 5) for start in (25, 0, 5, 15, 10, 20)]
+    parts = [parts[1], parts[2], parts[4], parts[3], parts[5], parts[0]]
+    assert [name for part in parts for name in part.query_ids] == whole.query_ids
+    np.testing.assert_array_equal(np.concatenate([part.documents for part in parts]), whole.documents)
+
+
+def test_positives_and_negatives_are_drawn_from_their_lists(toy_folder: Path) -> None:
+    data = toy_data(toy_folder)
+    draw = Examples(data, 3, seed=0).draw(0, 1200)
+    assert draw.documents.shape == (1200, 4)
+    names = np.array(data.corpus.doc_ids[:])[draw.documents]
+    seen: dict[str, set[str]] = {}
+    for query_id, row in zip(draw.query_ids, names, strict=True):
+        number = int(query_id[1:])
+        assert row[0] in data.positives[query_id]
+        assert set(row[1:]) <= {f"n{j}" for j in range(number, number + 6)}
+        assert len(set(row[1:])) == 3
+        seen.setdefault(query_id, set()).update(row.tolist())
+    assert {len(found) for found in seen.values()} == {7, 8}
+    counts = np.unique(draw.documents[:, 1:], return_counts=True)[1]
+    assert counts.sum() == 3600
+
+
+def test_short_lists_repeat_and_empty_ones_are_counted(toy_folder: Path, tmp_path: Path) -> None:
+    rows = [
+        Negatives("q0", ["p0"], ["n1"], np.zeros(1, np.float32)),
+        Negatives("q1", ["p1"], [], np.zeros(0, np.float32)),
+    ]
+    write_negatives(tmp_path / "short.arrow", rows)
+    data = toy_data(toy_folder)
+    positives = {**data.positives, "q3": ["unknown"], "q0": ["p0", "gone"]}
+    short = replace(data, negatives=read_negatives(tmp_path / "short.arrow"), positives=positives)
+    examples = Examples(short, 3, seed=0)
+    assert examples.skipped == {
+        "queries without positives": 1,
+        "queries without negatives": 10,
+        "positives that the corpus lacks": 2,
+    }
+    draw = examples.draw(0, 2)
+    assert draw.query_ids == ["q0", "q0"]
+    assert draw.documents[0].tolist() == draw.documents[1].tolist()
+    assert len(set(draw.documents[0, 1:].tolist())) == 1
+
+
+def test_no_negatives_are_needed_where_none_are_drawn(toy_folder: Path) -> None:
+    data = replace(toy_data(toy_folder), negatives=None)
+    assert Examples(data, 0, seed=0).draw(0, 5).documents.shape == (5, 1)
+    with pytest.raises(TrainingError, match="no query can be trained on: 12 queries without negatives"):
+        Examples(data, 1, seed=0)
+
+
+def test_a_negative_that_the_corpus_lacks_is_named(toy_folder: Path, tmp_path: Path) -> None:
+    rows = [Negatives("q0", ["p0"], ["nowhere"], np.zeros(1, np.float32))]
+    write_negatives(tmp_path / "foreign.arrow", rows)
+    data = replace(toy_data(toy_folder), negatives=read_negatives(tmp_path / "foreign.arrow"))
+    with pytest.raises(DataError, match="negative 'nowhere' is not in the corpus"):
+        Examples(data, 1, seed=0).draw(0, 1)
+
+
+def test_masks_know_other_positives_and_copies(toy_folder: Path) -> None:
+    corpus = toy_data(toy_folder).corpus
+
+    def rows(*names: str) -> np.ndarray:
+        return corpus.rows(list(names))
+
+    draw = Draw(
+        ["q0", "q1", "q2"],
+        ["", "", ""],
+        np.stack([rows("p0", "n1"), rows("p1", "c0"), rows("extra2", "p2")]),
+        rows("p0", "extra0", "p1", "p2", "extra2"),
+        np.array([0, 0, 1, 2, 2]),
+    )
+    columns = Columns.of(draw, corpus.content_hash)
+    queries = torch.eye(3, 4)
+    documents = torch.arange(24.0).reshape(6, 4)
+    batch = score_batch(queries, documents, columns)
+    assert batch.scores.tolist() == documents.T[:3].tolist()
+    assert batch.positive.int().tolist() == [[1, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0]]
+    assert batch.own.int().tolist() == [[0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
+    assert batch.valid.int().tolist() == [
+        [1, 1, 1, 0, 1, 1],
+        [1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 0],
+    ]
+
+
+def test_the_same_query_twice_in_a_batch_does_not_meet_its_positive(toy_folder: Path) -> None:
+    corpus = toy_data(toy_folder).corpus
+    rows = corpus.rows(["p0", "extra0"])
+    draw = Draw(["q0", "q0"], ["", ""], rows[:, None], np.tile(rows, 2), np.array([0, 0, 1, 1]))
+    batch = score_batch(torch.eye(2), torch.eye(2), Columns.of(draw, corpus.content_hash))
+    assert batch.valid.int().tolist() == [[1, 0], [0, 1]]

@@ -1,0 +1,205 @@
+"""The loop: it learns, it can be killed, it stops early, and it says what is wrong."""
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from toy import BagEncoder, options, toy_data
+
+from hardneg.errors import MissingDependency, TrainingError, UsageError
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.ranknet import RankNet
+from hardneg.losses.star import Star
+from hardneg.progress import Silent
+from hardneg.training.loop import TrainingResult, train
+from hardneg.training.options import TrainOptions
+from hardneg.types import ScoreBatch
+
+HERE = Path(__file__).parent
+
+
+def run(
+    toy: Path, folder: Path, chosen: TrainOptions, encoder: Any = None, loss: Any = None, validate: Any = None
+) -> TrainingResult:
+    encoder = encoder or BagEncoder()
+    return train(
+        encoder, toy_data(toy), loss or Star(), chosen, folder, progress=Silent(), validate=validate
+    )
+
+
+def weights(encoder: BagEncoder) -> list[np.ndarray]:
+    return [tensor.detach().numpy().copy() for tensor in encoder.module.state_dict().values()]
+
+
+@pytest.mark.parametrize("loss", [Star(), RankNet(), InfoNCE()], ids=repr)
+def test_the_loss_goes_down(toy_folder: Path, tmp_path: Path, loss: Any) -> None:
+    result = run(toy_folder, tmp_path, options(max_steps=40, checkpoint_every=None), loss=loss)
+    losses = [record["loss"] for record in result.history]
+    assert len(losses) == result.steps == 40
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    assert [record["step"] for record in result.history] == list(range(1, 41))
+    assert result.best is None
+    assert result.skipped == {}
+
+
+def test_two_runs_are_the_same_and_another_seed_is_not(toy_folder: Path, tmp_path: Path) -> None:
+    found = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        encoder = BagEncoder()
+        run(toy_folder, tmp_path / name, options(seed=seed, max_steps=4), encoder)
+        found.append(weights(encoder))
+    assert all(np.array_equal(x, y) for x, y in zip(found[0], found[1], strict=True))
+    assert not np.array_equal(found[0][0], found[2][0])
+
+
+def test_the_caller_keeps_its_random_state_and_gets_the_model_in_evaluation_mode(
+    toy_folder: Path, tmp_path: Path
+) -> None:
+    encoder = BagEncoder()
+    before = torch.get_rng_state()
+    run(toy_folder, tmp_path, options(max_steps=2), encoder)
+    assert torch.equal(before, torch.get_rng_state())
+    assert not encoder.module.training
+
+
+def start(toy: Path, folder: Path, optimizer: str, killed_at: int) -> int:
+    command = [sys.executable, str(HERE / "toy.py"), str(toy), str(folder), optimizer, str(killed_at)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
+    return subprocess.run(command, env=environment, check=False, timeout=300).returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_a_killed_run_ends_with_the_same_bytes(toy_folder: Path, tmp_path: Path, optimizer: str) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert start(toy_folder, whole, optimizer, 0) == 0
+    assert start(toy_folder, broken, optimizer, 5) == -9
+    assert (broken / "checkpoints" / "step-000000004").is_dir()
+    assert start(toy_folder, broken, optimizer, 3) == -9
+    assert start(toy_folder, broken, optimizer, 0) == 0
+    for name in (
+        "final.safetensors",
+        "history.jsonl",
+        "checkpoints/step-000000012/model.safetensors",
+        "checkpoints/step-000000012/optimizer.safetensors",
+        "checkpoints/step-000000012/state.json",
+    ):
+        assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
+    assert [path.name for path in (broken / "checkpoints").iterdir()] == ["step-000000012"]
+
+
+def test_half_written_checkpoints_are_ignored(toy_folder: Path, tmp_path: Path) -> None:
+    first, second = BagEncoder(), BagEncoder()
+    run(toy_folder, tmp_path, options(max_steps=4), first)
+    partial = tmp_path / "checkpoints" / "step-000000099.partial"
+    partial.mkdir()
+    (partial / "state.json").write_text("{")
+    hollow = tmp_path / "checkpoints" / "step-000000098"
+    hollow.mkdir()
+    (hollow / "state.json").write_text("{")
+    result = run(toy_folder, tmp_path, options(max_steps=4), second)
+    assert result.steps == 4
+    assert all(np.array_equal(x, y) for x, y in zip(weights(first), weights(second), strict=True))
+
+
+def test_checkpoints_of_another_run_are_refused(toy_folder: Path, tmp_path: Path) -> None:
+    run(toy_folder, tmp_path, options(max_steps=2))
+    run(toy_folder, tmp_path, options(max_steps=2, checkpoint_every=1))
+    for other in (options(max_steps=2, seed=7), options(max_steps=3)):
+        with pytest.raises(TrainingError, match="another model, other data or other options"):
+            run(toy_folder, tmp_path, other)
+    with pytest.raises(TrainingError, match="another model, other data or other options"):
+        run(toy_folder, tmp_path, options(max_steps=2), loss=RankNet())
+    changed = BagEncoder()
+    with torch.no_grad():
+        changed.module.head.bias += 1
+    with pytest.raises(TrainingError, match="another model, other data or other options"):
+        run(toy_folder, tmp_path, options(max_steps=2), changed)
+
+
+def scripted(values: list[float]) -> Any:
+    stream = iter(values)
+    return lambda: {"mrr@10": next(stream), "ndcg@10": 0.0}
+
+
+def test_patience_stops_and_the_best_weights_come_back(toy_folder: Path, tmp_path: Path) -> None:
+    chosen = options(max_steps=20, evaluate_every=2, patience=2, checkpoint_every=None)
+    encoder, short = BagEncoder(), BagEncoder()
+    result = run(toy_folder, tmp_path / "a", chosen, encoder, validate=scripted([0.1, 0.5, 0.4, 0.5]))
+    assert (result.steps, result.best_step, result.best) == (8, 4, 0.5)
+    assert [record["dev"]["mrr@10"] for record in result.history if "dev" in record] == [0.1, 0.5, 0.4, 0.5]
+    kept = sorted(path.name for path in (tmp_path / "a" / "checkpoints").iterdir())
+    assert kept == ["step-000000004", "step-000000008"]
+    constant = replace(chosen, decay="constant", warmup_steps=0)
+    run(toy_folder, tmp_path / "b", replace(constant, max_steps=4, patience=None), short)
+    again = BagEncoder()
+    run(toy_folder, tmp_path / "c", constant, again, validate=scripted([0.1, 0.5, 0.4, 0.5]))
+    assert all(np.array_equal(x, y) for x, y in zip(weights(short), weights(again), strict=True))
+    resumed = run(toy_folder, tmp_path / "a", chosen, validate=scripted([]))
+    assert (resumed.steps, resumed.best) == (8, 0.5)
+
+
+def test_an_unknown_metric_is_named(toy_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'map' is not measured; there are: mrr@10, ndcg@10"):
+        run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A loss that is not finite from its third batch on."""
+
+    version: ClassVar[int] = 1
+
+    calls: list[int]
+
+    def __call__(self, batch: ScoreBatch) -> torch.Tensor:
+        self.calls.append(1)
+        return batch.scores.sum() * (math.nan if len(self.calls) > 2 else 1.0)
+
+
+def test_a_loss_that_is_not_finite_names_step_and_queries(toy_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"step 2: the loss is nan, with queries q\d+, q\d+, q\d+, q\d+:"):
+        run(toy_folder, tmp_path, options(), loss=Broken([]))
+
+
+def test_options_are_checked_first(toy_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
+        run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
+
+
+def test_trackers_log_or_say_what_to_install(toy_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no tracker is called 'nowhere'"):
+        run(toy_folder, tmp_path / "a", options(tracker="nowhere"))
+    from accelerate.tracking import get_available_trackers
+
+    available = set(map(str, get_available_trackers()))
+    missing = next(name for name in ("aim", "clearml", "dvclive", "comet_ml") if name not in available)
+    with pytest.raises(MissingDependency, match=f"pip install {missing}"):
+        run(toy_folder, tmp_path / "b", options(tracker=missing))
+    if "tensorboard" in available:
+        run(toy_folder, tmp_path / "c", options(tracker="tensorboard", max_steps=2))
+        assert list((tmp_path / "c" / "tracker").rglob("events.*"))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path, precision: Any) -> None:
+    from hardneg.models.encoder import Encoder
+    from hardneg.models.spec import ModelSpec
+
+    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
+    found = []
+    for checkpointing in (False, True):
+        encoder = Encoder.load(spec, "cpu")
+        chosen = options(max_steps=6, precision=precision, gradient_checkpointing=checkpointing)
+        result = run(toy_folder, tmp_path / str(checkpointing), chosen, encoder)
+        found.append([record["loss"] for record in result.history])
+        assert not encoder.module.training
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    assert found[0][-1] < found[0][0]

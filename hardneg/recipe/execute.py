@@ -12,7 +12,7 @@ from hardneg.errors import ArtifactError
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step
 from hardneg.stages.specs import START
-from hardneg.stages.work import Input, Work
+from hardneg.stages.work import Input, Work, empty
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ def _make(
         run.watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
+        if not step.spec.resumes:
+            empty(folder)
         work = Work(
             step.name, step.spec, folder, _inputs(step, plan, artifacts), step.plugins, run.watcher.progress,
             run.options.device,

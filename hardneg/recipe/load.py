@@ -12,7 +12,7 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.reading import apply_preset, apply_settings, read_tree
 from hardneg.registry import configure, suggestion
-from hardneg.stages.specs import DATASET, STAGES, START, Dataset, DatasetSpec, Model, Name, StageSpec, Validation
+from hardneg.stages.specs import DATASET, STAGES, START, Dataset, DatasetSpec, Model, Name, StageSpec, TrainSpec, Validation
 from hardneg.training.options import TrainOptions
 
 
@@ -59,9 +59,9 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     tree, more = apply_settings(tree, settings)
     problems += more
     top = _check_top(tree, problems)
-    stages = dict(_check_stages(tree.get("stages"), problems))
+    stages = dict(_check_stages(tree.get("stages"), top.seed if top else 0, problems))
     if top is not None:
-        stages = {DATASET: DatasetSpec(loader=top.dataset), **_fill_seeds(stages, top.seed)}
+        stages = {DATASET: DatasetSpec(loader=top.dataset), **stages}
     problems += _reference_problems(stages, set(tree.get("stages") or ()))
     plugins = _configure_all(stages, problems)
     outputs = _outputs(stages, top.outputs if top else {}, problems)
@@ -78,7 +78,7 @@ def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
         return None
 
 
-def _check_stages(stages: Any, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
+def _check_stages(stages: Any, seed: int, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
     for name, value in (stages if isinstance(stages, Mapping) else {}).items():
         path = f"stages.{name}"
         if name in {START, DATASET}:
@@ -91,7 +91,7 @@ def _check_stages(stages: Any, problems: list[str]) -> Iterator[tuple[str, Stage
         else:
             spec = STAGES[value["stage"]]
             try:
-                yield str(name), spec.model_validate(value)
+                yield str(name), spec.model_validate(_with_seed(spec, value, seed))
             except ValidationError as error:
                 problems += _problems(path, error, spec)
 
@@ -119,11 +119,11 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     return list(kind.model_fields) if kind is Validation else [field.name for field in dataclasses.fields(kind)]
 
 
-def _fill_seeds(stages: Mapping[str, StageSpec], seed: int) -> dict[str, StageSpec]:
-    return {
-        name: spec.model_copy(update={"seed": seed}) if getattr(spec, "seed", 0) is None else spec
-        for name, spec in stages.items()
-    }
+def _with_seed(spec: type[StageSpec], value: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The recipe's seed goes where a stage draws and says no seed of its own."""
+    if spec is TrainSpec and isinstance(options := value.get("options", {}), Mapping):
+        return {**value, "options": {"seed": seed, **options}}
+    return {"seed": seed, **value} if "seed" in spec.model_fields else dict(value)
 
 
 def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> list[str]:

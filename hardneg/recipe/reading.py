@@ -21,7 +21,9 @@ class _Loader(yaml.SafeLoader):
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
-            if isinstance(key, Hashable) and key in seen:
+            if not isinstance(key, Hashable):
+                break  # the base class says so
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} stands here for the second time", key_node.start_mark
                 )

@@ -18,4 +18,5 @@ def run(work: Work) -> dict[str, Any]:
     encode_blocks(encoder, corpus, writer, options, work.progress)
     writer.write_doc_ids(corpus.doc_ids)
     writer.close()
+    work.keep_only("index", "docid")
     return {"passages": len(corpus), "dimension": encoder.dimension}

@@ -13,20 +13,22 @@ METRICS = "metrics.json"
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Writes means, per-query values, intervals and paired tests against the baselines."""
+    """Writes means, per-query values, intervals and paired tests against the baselines (none named: the first row)."""
     from hardneg.evaluation.metrics import evaluate
     from hardneg.evaluation.metrics_json import write_metrics
-    from hardneg.evaluation.significance import compare_all
+    from hardneg.evaluation.significance import Randomisation, compare_all
 
     spec = work.spec
     for label in spec.baselines:
         if label not in spec.runs:
             raise UsageError(f"{work.name}.baselines: no row {label!r}{suggestion(label, spec.runs)}")
-    qrels = open_collection(work.inputs["dataset"]).qrels(spec.split)
+    collection = open_collection(work.inputs["dataset"])
+    qrels = collection.qrels(spec.split)
     scores = {
         label: evaluate(read_run(source.folder / RUN), qrels, spec.metrics, spec.relevance_level)
         for label, source in work.inputs_of("runs").items()
     }
-    comparisons = compare_all(scores, spec.baselines or list(spec.runs)[:1], seed=spec.seed)
+    baselines = spec.baselines or tuple(spec.runs)[:1]
+    comparisons = compare_all(scores, baselines, Randomisation(seed=spec.seed))
     write_metrics(work.folder / METRICS, scores, comparisons)
-    return {"queries": len(qrels), "systems": len(scores)}
+    return {"queries": len(qrels), "passages": len(collection.corpus), "systems": len(scores)}

@@ -1,6 +1,5 @@
 """Stage `index`: an index over the corpus's texts, such as Lucene's for BM25."""
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +10,8 @@ from hardneg.stages.work import Work
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Builds the index from the start: a Lucene index that was not closed cannot be gone on with."""
+    """Builds the index; one that was not closed cannot be gone on with."""
     corpus = open_collection(work.inputs["dataset"]).corpus
-    for leftover in work.folder.iterdir():
-        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     work.plugins["backend"].build(_entries(corpus, work.progress), work.folder)
     return {"passages": len(corpus)}
 

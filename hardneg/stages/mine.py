@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import write_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.runs import stream_run
+from hardneg.data.run_stream import stream_run
 from hardneg.errors import DataError
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, with_config
 
 from hardneg.models.spec import ModelSpec
 from hardneg.training.options import TrainOptions
@@ -50,19 +50,36 @@ def parse_model(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+class _Checked(Protocol):
+    def problems(self) -> list[str]: ...
+
+
+_Options = TypeVar("_Options", bound=_Checked)
+
+
+def _without_problems(options: _Options) -> _Options:
+    if found := options.problems():
+        raise ValueError("; ".join(found))
+    return options
+
+
+for _dataclass in (ModelSpec, TrainOptions):
+    with_config(ConfigDict(extra="forbid"))(_dataclass)
+
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
 Dataset = Annotated[Setting, PluginKind("datasets")]
 Miner = Annotated[Setting, PluginKind("miners")]
-LossSetting = Annotated[Setting, PluginKind("losses")]
+Loss = Annotated[Setting, PluginKind("losses")]
 Backend = Annotated[Setting, PluginKind("indexes")]
-Model = Annotated[ModelSpec, BeforeValidator(parse_model)]
+Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(_without_problems)]
 Name = Annotated[str, Field(min_length=1)]
 
 
 class StageSpec(BaseModel):
     """What every stage has.
 
-    version: raised when the same spec and inputs give another result. kind: what the stage makes.
+    version: raised when the same spec and inputs give another result. kind: what the stage makes. resumes: it goes on
+    from what a stopped run left in its folder; the others find it empty.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -70,6 +87,7 @@ class StageSpec(BaseModel):
     version: ClassVar[int]
     kind: ClassVar[str]
     needs_dataset: ClassVar[bool] = False
+    resumes: ClassVar[bool] = False
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path in this spec, the stage it names, and what it needs."""
@@ -116,6 +134,7 @@ class EncodeSpec(StageSpec):
     version = 1
     kind = "index"
     needs_dataset = True
+    resumes = True
     stage: Literal["encode"]
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -155,7 +174,7 @@ class MineSpec(StageSpec):
     miner: Miner
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     split: Name = "train"
-    seed: int | None = None
+    seed: int = 42
 
 
 class Validation(BaseModel):
@@ -174,22 +193,18 @@ class TrainSpec(StageSpec):
     version = 1
     kind = "model"
     needs_dataset = True
+    resumes = True
     stage: Literal["train"]
     model: Annotated[Name, Reference(("model",))] = START
     negatives: Annotated[Name, Reference(("negatives",))]
-    loss: LossSetting
-    options: TrainOptions = Field(default_factory=TrainOptions)
+    loss: Loss
+    options: Annotated[TrainOptions, AfterValidator(_without_problems)] = Field(default_factory=TrainOptions)
     validation_run: Annotated[Name | None, Reference(("run",))] = None
     validation: Validation = Validation()
-    seed: int | None = None
 
     def identity(self) -> dict[str, Any]:
         """The options that only say how often to look or to save are left out."""
-        own = super().identity()
-        own["options"] = {
-            name: value for name, value in own["options"].items() if name not in TrainOptions.not_in_identity
-        }
-        return own
+        return {**super().identity(), "options": self.options.identity()}
 
 
 class EvaluateSpec(StageSpec):
@@ -204,7 +219,7 @@ class EvaluateSpec(StageSpec):
     metrics: tuple[Name, ...] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0)
     baselines: tuple[str, ...] = ()
-    seed: int | None = None
+    seed: int = 42
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too."""

@@ -1,6 +1,7 @@
 """What a stage is handed when it runs."""
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Input:
 class Work:
     """One stage at work: it reads `inputs`, writes into `folder`, and returns facts for the manifest.
 
-    folder: may hold what a stopped run left; a stage goes on from it or writes over it. plugins: configured, by field.
+    folder: empty, or, for a stage that resumes, with what a stopped run left. plugins: configured, by field.
     """
 
     name: str
@@ -53,3 +54,18 @@ class Work:
         """The inputs of a mapping of references, by label, in the order of the recipe."""
         prefix = f"{field_name}."
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}
+
+    def keep_only(self, *names: str) -> None:
+        """Removes from the folder all but these: checkpoints, and files that a killed process was writing."""
+        empty(self.folder, keep=names)
+
+
+def empty(folder: Path, keep: Sequence[str] = ()) -> None:
+    """Removes all in `folder` but the names to keep."""
+    for path in folder.iterdir():
+        if path.name in keep:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

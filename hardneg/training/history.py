@@ -7,6 +7,9 @@ from typing import Any
 
 Record = dict[str, Any]
 
+HISTORY = "history.jsonl"
+"""The file's name in a training folder."""
+
 
 class History:
     """A file of records, each with its `step`; a record is in the file as soon as it is added."""

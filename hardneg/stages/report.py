@@ -1,0 +1,52 @@
+"""Stage `report`: the table, the tests and the training curves, as Markdown and as one HTML page."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hardneg.stages.evaluate import METRICS
+from hardneg.stages.specs import EvaluateSpec, TrainSpec
+from hardneg.stages.work import Input, Work
+from hardneg.training.history import HISTORY
+
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Writes `report.md` and `report.html`."""
+    from hardneg.evaluation.metrics_json import read_metrics
+    from hardneg.evaluation.report import Report, estimates, html, markdown
+
+    evaluation, trained = work.inputs["evaluation"], work.inputs_of("training")
+    measured = read_metrics(evaluation.folder / METRICS)
+    report = Report(
+        title=work.spec.title or "Results",
+        systems={label: estimates(values) for label, values in measured.results.items()},
+        queries=int(evaluation.facts["queries"]),
+        comparisons=measured.comparisons,
+        histories={label: _history(source.folder / HISTORY) for label, source in trained.items()},
+        settings=_settings(evaluation, trained),
+    )
+    (work.folder / "report.md").write_text(markdown(report), encoding="utf-8")
+    (work.folder / "report.html").write_text(html(report), encoding="utf-8")
+    return {}
+
+
+def _history(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, object]:
+    """What one needs to know to judge the table, name by name."""
+    assert isinstance(evaluation.spec, EvaluateSpec)
+    settings: dict[str, object] = {
+        "passages": evaluation.facts["passages"],
+        "evaluated on": f"{evaluation.facts['queries']} queries of split {evaluation.spec.split}",
+        "relevant from grade": evaluation.spec.relevance_level,
+    }
+    for label, source in trained.items():
+        assert isinstance(source.spec, TrainSpec)
+        settings[f"{label}: loss"] = source.plugins["loss"]
+        settings |= {f"{label}: {name}": value for name, value in source.spec.options.identity().items()}
+        settings |= {f"{label}: {name}": value for name, value in source.facts.items() if isinstance(value, int | float)}
+    return settings

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -180,21 +180,23 @@ def _learner(encoder: Encoder, loss: Loss, options: TrainOptions, accelerator: "
 def _learning(encoder: Encoder, options: TrainOptions) -> Iterator[None]:
     """Leaves torch's random state as it was, the model in evaluation mode, and gradient checkpointing off."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
-    inner = _checkpointed(encoder) if options.gradient_checkpointing else None
-    if inner is not None:
-        inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    turn_off = _turn_on_checkpointing(encoder) if options.gradient_checkpointing else None
     try:
         with torch.random.fork_rng(devices=devices):
             yield
     finally:
-        if inner is not None:
-            inner.gradient_checkpointing_disable()
+        if turn_off is not None:
+            turn_off()
         encoder.module.eval()
 
 
-def _checkpointed(encoder: Encoder) -> Any:
-    """The transformer whose activations can be computed twice."""
+def _turn_on_checkpointing(encoder: Encoder) -> Callable[[], None]:
+    """Has the transformer compute activations twice; returns what ends that."""
     for part in encoder.module.modules():
-        if hasattr(part, "gradient_checkpointing_disable"):
-            return part
+        for name in ("activation", "gradient"):
+            if hasattr(part, f"{name}_checkpointing_disable"):
+                kwargs = {f"{name}_checkpointing_kwargs": {"use_reentrant": False}}
+                getattr(part, f"{name}_checkpointing_enable")(**kwargs)
+                turn_off: Callable[[], None] = getattr(part, f"{name}_checkpointing_disable")
+                return turn_off
     raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")

@@ -68,10 +68,10 @@ def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate:
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place))
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
-            value = _loss(learner, batch)
-            _check_finite("loss", float(value.detach()), step, [batch])
-            accelerator.backward(value / len(batches))
-        losses.append(float(value.detach()))
+            loss = _loss(learner, batch)
+            losses.append(float(loss.detach()))
+            _check_finite("loss", losses[-1], step, [batch])
+            accelerator.backward(loss / len(batches))
     limit = learner.options.clip_norm or math.inf
     norm = float(accelerator.clip_grad_norm_(model.parameters(), limit))
     _check_finite("norm of the gradient", norm, step, batches)

@@ -4,6 +4,8 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -203,3 +205,46 @@ def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path
         assert not encoder.module.training
     assert found[0] == pytest.approx(found[1], rel=1e-4)
     assert found[0][-1] < found[0][0]
+
+
+class Interrupted(Silent):
+    """A progress display at which someone presses Ctrl-C."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    @contextmanager
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
+        yield self
+
+    def advance(self, count: int = 1) -> None:
+        self.after -= 1
+        if self.after == 0:
+            raise KeyboardInterrupt
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+def test_a_transformer_with_dropout_goes_on_bit_for_bit(
+    toy_folder: Path, tmp_path: Path, tiny_model: Path
+) -> None:
+    from hardneg.models.encoder import Encoder
+    from hardneg.models.spec import ModelSpec
+
+    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
+    chosen = options(max_steps=6, precision="bf16")
+    whole = Encoder.load(spec, "cpu")
+    run(toy_folder, tmp_path / "whole", chosen, whole)
+    with pytest.raises(KeyboardInterrupt):
+        stopped = Encoder.load(spec, "cpu")
+        train(
+            stopped, toy_data(toy_folder), Star(), chosen, tmp_path / "broken", progress=Interrupted(5)
+        )
+    encoder = Encoder.load(spec, "cpu")
+    run(toy_folder, tmp_path / "broken", chosen, encoder)
+    found = encoder.module.state_dict()
+    assert all(torch.equal(tensor, found[name]) for name, tensor in whole.module.state_dict().items())
+    names = ("model.safetensors", "optimizer.safetensors", "state.json")
+    for path in (f"checkpoints/step-000000006/{name}" for name in names):
+        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()

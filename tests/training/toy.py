@@ -20,7 +20,8 @@ from hardneg.training.loop import train
 from hardneg.training.options import TrainOptions
 from hardneg.types import Document, Negatives
 
-WORDS = "amber birch cedar delta ember fjord grove heath islet jetty knoll ledge".split()
+WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
+WORDS += ["grove", "heath", "islet", "jetty", "knoll", "ledge"]
 
 
 def write_toy(folder: Path) -> Path:

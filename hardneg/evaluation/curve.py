@@ -65,7 +65,7 @@ def curve_svg(histories: Mapping[str, History]) -> str:
             _draw(figure.add_subplot(1, len(names), place), name, histories)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return _embeddable(text.getvalue())
+    return _embeddable(text.getvalue(), width=31 * len(names))
 
 
 def _draw(axes: Any, name: str, histories: Mapping[str, History]) -> None:
@@ -107,14 +107,15 @@ def _thinned(points: Points) -> Points:
     ]
 
 
-def _embeddable(svg: str) -> str:
-    """Only the svg element, in the page's text colour, as wide as the page, with nothing to fetch."""
+def _embeddable(svg: str, width: int) -> str:
+    """Only the svg element, in the page's text colour, up to `width` rem wide, with nothing to fetch."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     head, _, rest = body.partition(">")
     view_box = re.search(r'viewBox="[^"]*"', head)
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    opening = f'<svg {names} {view_box.group() if view_box else ""} class="curve" role="img"'
+    shape = f'{view_box.group() if view_box else ""} style="max-width: {width}rem"'
+    opening = f'<svg {names} {shape} class="curve" role="img"'
     return f"{opening}>{rest}".replace(_INK, "currentColor").strip()
 
 

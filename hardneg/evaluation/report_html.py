@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from hardneg.evaluation.curve import COLOURS, curve_svg
-from hardneg.evaluation.report import (
+from hardneg.evaluation.report_content import (
     TEST_COLUMNS,
     TESTS_EXPLAINED,
     TRAINING_COLUMNS,
@@ -151,8 +151,9 @@ def _row(cells: Sequence[str], words: int) -> str:
 
 
 def _table(columns: Iterable[str], rows: Sequence[str], words: int) -> str:
+    word = ' class="word"'
     heads = "".join(
-        f'<th scope="col"{" class=word" if i < words else ""}>{escape(column)}</th>'
+        f'<th scope="col"{word if i < words else ""}>{escape(column)}</th>'
         for i, column in enumerate(columns)
     )
     body = "\n".join(rows)

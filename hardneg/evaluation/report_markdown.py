@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hardneg.evaluation.report import (
+from hardneg.evaluation.report_content import (
     TEST_COLUMNS,
     TESTS_EXPLAINED,
     TRAINING_COLUMNS,

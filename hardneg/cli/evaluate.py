@@ -1,0 +1,170 @@
+"""`hardneg evaluate`: scores TREC run files with the figures of trec_eval, and tests their differences."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.data.qrels import Qrels
+    from hardneg.data.runs import Run
+    from hardneg.evaluation.metrics_json import Measured
+
+_METRICS = ("ndcg@10", "mrr@10", "recall@100")
+_COMPILE_NOTE_SECONDS = 3.0
+
+
+def evaluate(
+    qrels: Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip.")],
+    run: Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")],
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metrics", metavar="NAME...", help=f"One or several; if none, {' '.join(_METRICS)}."),
+    ] = None,
+    more_metrics: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME")] = None,
+    relevance_level: Annotated[
+        int, typer.Option(min=1, help="The lowest grade that binary metrics take as relevant (trec_eval -l).")
+    ] = 1,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", help="Compare with this run only (its file's name); else each with each."),
+    ] = None,
+    per_query: Annotated[bool, typer.Option("--per-query", help="Print each query's scores too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Score run files against judgements, as trec_eval does, and test the differences between them.
+
+    Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
+    """
+    names = _names(metrics or [], more_metrics or [])
+    labels = _labels(run)
+    baselines = _baselines(baseline or [], labels)
+    measured = _measure(qrels, labels, names, relevance_level)
+    if as_json:
+        typer.echo(_json(measured, per_query))
+        return
+    if per_query:
+        _print_queries(measured)
+    _print_tables(_tested(measured, baselines))
+
+
+def _names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Metric names: repeated, joined by commas, or several words after one flag (which are arguments)."""
+    from hardneg.evaluation.metrics import parse_metrics
+
+    for word in words:
+        if Path(word).is_file():
+            raise UsageError(f"{word} is a file where a metric is expected; give --run before each run file")
+    given = [name for text in (*after_flag, *words) for name in text.split(",") if name]
+    return [metric.name for metric in parse_metrics(given or _METRICS)]
+
+
+def _labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UsageError(f"{twice} is given twice; give each run once")
+    return {path: _shortest_tail(path, [p for p in paths if p.name == path.name]) for path in paths}
+
+
+def _baselines(names: Sequence[str], labels: dict[Path, str]) -> list[str]:
+    """The labels of the runs to compare with, which may be named by label or by path."""
+    found = [labels.get(Path(name), name) for name in names]
+    for name in found:
+        if name not in labels.values():
+            raise UsageError(f"baseline {name} is not among the runs: {', '.join(labels.values())}")
+    return found
+
+
+def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
+    for length in range(1, len(path.parts) + 1):
+        tail = path.parts[-length:]
+        if sum(other.parts[-length:] == tail for other in namesakes) == 1:
+            return Path(*tail).as_posix()
+    return path.as_posix()
+
+
+def _measure(qrels_path: Path, labels: dict[Path, str], names: list[str], level: int) -> "Measured":
+    from hardneg.data.qrels import read_qrels
+    from hardneg.data.runs import read_run
+    from hardneg.evaluation.metrics import evaluate as evaluate_run
+    from hardneg.evaluation.metrics import warm_up
+    from hardneg.evaluation.metrics_json import Measured
+
+    qrels = read_qrels(qrels_path)
+    results = {}
+    for path, label in labels.items():
+        run = read_run(path)
+        _note_coverage(label, run, qrels)
+        with _compile_note():
+            warm_up(names)
+        results[label] = evaluate_run(run, qrels, names, level)
+    return Measured(results, [])
+
+
+def _note_coverage(label: str, run: "Run", qrels: "Qrels") -> None:
+    """Says on stderr what is left out."""
+    from hardneg.evaluation.metrics import coverage
+
+    counts = coverage(run, qrels)
+    if not counts.shared:
+        typer.echo(f"{label}: no query of the run is judged; are these the right judgements?", err=True)
+    elif counts.unranked:
+        typer.echo(f"{label}: {counts.unranked} judged queries are not in the run and score 0", err=True)
+    if counts.shared and counts.unjudged:
+        typer.echo(f"{label}: {counts.unjudged} queries have no judgement and are left out", err=True)
+
+
+@contextmanager
+def _compile_note() -> Iterator[None]:
+    """Says on stderr why nothing seems to happen, if it takes long."""
+    from threading import Timer
+
+    note = "starting ranx; its first use compiles, about 30 s, and is quick after that"
+    timer = Timer(_COMPILE_NOTE_SECONDS, typer.echo, [note], {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _json(measured: "Measured", per_query: bool) -> str:
+    """The means by run and metric; with `per_query` the means and the scores, as in a metrics file."""
+    from hardneg.evaluation.metrics_json import to_json
+
+    content = to_json(measured.results)
+    if not per_query:
+        return json.dumps(content["metrics"], ensure_ascii=False)
+    return json.dumps({key: content[key] for key in ("metrics", "per_query")}, ensure_ascii=False)
+
+
+def _tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":
+    """With the paired tests of the runs against the baselines, or of each with each."""
+    from dataclasses import replace
+
+    from hardneg.evaluation.significance import compare_all
+
+    return replace(measured, comparisons=compare_all(measured.results, baselines))
+
+
+def _print_queries(measured: "Measured") -> None:
+    """One line a score: run, metric, query, score, separated by tabs."""
+    for label, scores in measured.results.items():
+        for metric, values in scores.items():
+            for query_id, score in values.items():
+                typer.echo(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
+
+
+def _print_tables(measured: "Measured") -> None:
+    from rich.console import Console
+
+    from hardneg.cli.render import measured_tables
+
+    measured_tables(Console(highlight=False), measured)

@@ -1,0 +1,124 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hardneg.cli.evaluate import _labels, evaluate
+from hardneg.errors import HardnegError, UsageError
+
+QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
+FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"
+SECOND = "q1 Q0 a 1 2.0 y\nq2 Q0 a 1 1.0 y\nq3 Q0 c 1 1.0 y\n"
+
+app = typer.Typer()
+app.command()(evaluate)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "qrels.txt").write_text(QRELS)
+    (tmp_path / "first.trec").write_text(FIRST)
+    (tmp_path / "second.trec").write_text(SECOND)
+    return tmp_path
+
+
+def call(files: Path, *words: str, runs: tuple[str, ...] = ("first.trec",)) -> str:
+    arguments = ["--qrels", str(files / "qrels.txt")]
+    for run in runs:
+        arguments += ["--run", str(files / run)]
+    result = CliRunner().invoke(app, [*arguments, *words])
+    if isinstance(result.exception, HardnegError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_json_is_exactly_the_means(files: Path) -> None:
+    found = json.loads(call(files, "--metrics", "mrr@10", "recall@100", "--json"))
+    assert found == {"first.trec": {"mrr@10": pytest.approx(0.5), "recall@100": pytest.approx(2 / 3)}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--metrics", "mrr@10", "map", "precision@1", "--json"],
+        ["--metrics", "mrr@10", "--metrics", "map", "--metrics", "precision@1", "--json"],
+        ["--metrics", "mrr@10,map,precision@1", "--json"],
+        ["--metrics", "mrr@10,map", "precision@1", "--json"],
+        ["--json", "--metrics", "mrr@10", "map", "precision@1"],
+    ],
+)
+def test_ways_to_give_several_metrics(files: Path, words: list[str]) -> None:
+    assert list(json.loads(call(files, *words))["first.trec"]) == ["mrr@10", "map", "precision@1"]
+
+
+def test_default_metrics(files: Path) -> None:
+    assert list(json.loads(call(files, "--json"))["first.trec"]) == ["ndcg@10", "mrr@10", "recall@100"]
+
+
+def test_relevance_level(files: Path) -> None:
+    found = json.loads(call(files, "--metrics", "mrr", "--relevance-level", "2", "--json"))
+    assert found["first.trec"]["mrr"] == pytest.approx(0.5 / 3)
+
+
+def test_json_per_query(files: Path) -> None:
+    found = json.loads(call(files, "--metrics", "mrr", "--per-query", "--json"))
+    assert found["metrics"] == {"first.trec": {"mrr": 0.5}}
+    assert found["per_query"] == {"first.trec": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 0.0}}}
+
+
+def test_per_query_lines(files: Path) -> None:
+    assert "first.trec\tmrr\tq2\t0.5000\n" in call(files, "--metrics", "mrr", "--per-query")
+
+
+def test_tables(files: Path) -> None:
+    text = call(files, "--metrics", "mrr", runs=("first.trec", "second.trec"))
+    assert "first.trec" in text
+    assert "1.0000" in text
+    assert "Means over 3 queries." in text
+    assert "Paired tests, mrr" in text
+    assert "+0.5000" in text
+
+
+def test_one_run_has_no_tests(files: Path) -> None:
+    assert "Paired" not in call(files, "--metrics", "mrr")
+
+
+def test_baseline_by_name_or_path(files: Path) -> None:
+    runs = ("first.trec", "second.trec")
+    for name in ("second.trec", str(files / "second.trec")):
+        assert "−0.5000" in call(files, "--metrics", "mrr", "--baseline", name, runs=runs)
+    with pytest.raises(UsageError, match=r"baseline third is not among the runs: first\.trec, second\.trec"):
+        call(files, "--baseline", "third", "--json", runs=runs)
+
+
+def test_what_is_left_out_is_told_on_stderr(files: Path) -> None:
+    arguments = ["--qrels", str(files / "qrels.txt"), "--run", str(files / "first.trec"), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert "first.trec: 1 judged queries are not in the run and score 0" in result.stderr
+    assert "first.trec: 1 queries have no judgement and are left out" in result.stderr
+
+
+def test_mistakes(files: Path) -> None:
+    with pytest.raises(UsageError, match=r"did you mean ndcg@10\?"):
+        call(files, "--metrics", "ngdc@10")
+    with pytest.raises(UsageError, match="give --run before each run file"):
+        call(files, str(files / "second.trec"))
+    with pytest.raises(UsageError, match="given twice"):
+        call(files, runs=("first.trec", "first.trec"))
+
+
+def test_labels_tell_runs_apart() -> None:
+    paths = [Path("a/x/run.trec"), Path("a/y/run.trec"), Path("b/y/run.trec"), Path("other.trec")]
+    assert list(_labels(paths).values()) == ["x/run.trec", "a/y/run.trec", "b/y/run.trec", "other.trec"]
+
+
+def test_importing_the_command_is_light() -> None:
+    program = "import sys, hardneg.cli.evaluate, hardneg.cli.render; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    heavy = {"torch", "numpy", "ranx", "numba", "scipy", "pyarrow", "matplotlib"}
+    assert not heavy & set(found.stdout.split())

@@ -1,0 +1,129 @@
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from hardneg.evaluation.curve import curve_svg, measurements
+from hardneg.evaluation.report import Estimate, Report, estimates, html, markdown
+from hardneg.evaluation.report_content import legend, summary
+from hardneg.evaluation.significance import Comparison, Interval
+
+HISTORY = [
+    {"step": 1, "loss": 2.0, "lr": 1e-5},
+    {"step": 2, "loss": 1.0, "dev": {"ndcg@10": 0.4, "seconds": 3}},
+    {"step": 3, "loss": float("nan")},
+    {"step": 4, "loss": 1.5, "dev_ndcg@10": 0.3},
+]
+
+
+def comparison(system: str, baseline: str, p: float) -> Comparison:
+    return Comparison(system, baseline, "ndcg@10", 0.1, Interval(-0.05, 0.25), 43, p, p, p, p)
+
+
+def report(**changes: object) -> Report:
+    fields: dict[str, object] = {
+        "title": "Two systems",
+        "systems": {
+            "bm25": {"ndcg@10": Estimate(0.5, Interval(0.4, 0.6)), "mrr": Estimate(0.7)},
+            "dense": {"ndcg@10": Estimate(0.6, Interval(0.5, 0.7))},
+        },
+        "queries": 43,
+        "comparisons": [comparison("dense", "bm25", 0.002)],
+        "histories": {"dense": HISTORY},
+        "settings": {"learning rate": 1e-5, "loss": "star"},
+        "notes": ["2 queries have no ranking."],
+    }
+    return Report(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_measurements() -> None:
+    assert measurements(HISTORY) == {
+        "loss": [(1, 2.0), (2, 1.0), (4, 1.5)],
+        "ndcg@10": [(2, 0.4), (4, 0.3)],
+    }
+
+
+def test_markdown_reads_as_a_paper() -> None:
+    text = markdown(report())
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    assert headings == [
+        "Two systems", "Effectiveness", "Paired tests", "Training", "How it was made", "Notes",
+    ]  # fmt: skip
+    assert r"| bm25 | 0.5000 \[0.400, 0.600\] | 0.7000 |" in text
+    assert r"| dense | **0.6000**† \[0.500, 0.700\] | – |" in text
+    assert "† differs from bm25: p \\< 0.01 in both paired tests" in text
+    assert "| dense | loss | 2.0000 | 1.5000 | 1.0000 | 2 |" in text
+    assert "| dense | ndcg@10 | 0.4000 | 0.3000 | 0.4000 | 2 |" in text
+    assert "| learning rate | 1e-05 |" in text
+
+
+def test_summary_names_the_winner_and_the_proof() -> None:
+    assert summary(report()) == (
+        "dense is best of 2 systems with ndcg@10 0.6000 (95 % interval 0.500 to 0.700). "
+        "It differs significantly from bm25."
+    )
+    assert "does not differ significantly from bm25" in summary(
+        report(comparisons=[comparison("dense", "bm25", 0.2)])
+    )
+
+
+def test_each_baseline_has_its_sign() -> None:
+    pair = [comparison("dense", "bm25", 0.001), comparison("dense", "other", 0.001)]
+    assert "**0.6000**†‡" in markdown(report(comparisons=pair))
+    assert any(line.startswith("‡ differs from other") for line in legend(report(comparisons=pair)))
+    none = report(comparisons=[comparison("dense", "bm25", 0.01)])
+    assert "†" not in markdown(none)
+    assert "No difference has p < 0.01 in both paired tests after Holm's correction." in legend(none)
+
+
+def test_page_is_self_contained_and_well_formed() -> None:
+    page = html(report())
+    assert not re.search(r"<script|<link|<img|@import|url\(['\"]?(?!#)", page)
+    assert set(re.findall(r"https?://[^\s\"'<>]+", page)) <= {
+        "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink",
+    }  # fmt: skip
+    body = page[page.index("<main>") : page.index("</body>")]
+    ElementTree.fromstring(body)
+    assert html(report()) == page
+
+
+ODD = "<script>alert('x')</script> & $x_1$ \"q\" | *b*"
+
+
+@pytest.mark.parametrize("name", [ODD, "_hidden", "数据"])
+def test_whatever_is_given_is_escaped(name: str) -> None:
+    odd = report(
+        title=name,
+        systems={name: {name: Estimate(0.5)}, "b": {name: Estimate(0.4)}},
+        comparisons=[Comparison(name, "b", name, 0.1, None, 1, 1.0, 1.0, 1.0, 1.0)],
+        histories={name: HISTORY},
+        settings={name: name},
+        notes=[name],
+    )
+    page = html(odd)
+    assert "<script" not in page
+    ElementTree.fromstring(page[page.index("<main>") : page.index("</body>")])
+    assert "<script" not in markdown(odd).replace("\\<", "")
+
+
+def test_an_empty_report() -> None:
+    empty = Report("Nothing yet", {}, 0)
+    assert markdown(empty) == "# Nothing yet\n"
+    assert "<h2>" not in html(empty)
+
+
+def test_curve_takes_the_colour_of_the_page() -> None:
+    svg = curve_svg({"dense": HISTORY})
+    assert "currentColor" in svg
+    assert "training loss" in svg
+    assert "ndcg@10 on the dev set" in svg
+    assert curve_svg({"dense": [{"step": 1, "lr": 0.1}]}) == ""
+
+
+def test_a_long_history_stays_small() -> None:
+    long = [{"step": step, "loss": 1 / (1 + step)} for step in range(50_000)]
+    assert len(curve_svg({"m": long})) < 60_000
+
+
+def test_estimates() -> None:
+    assert estimates({"mrr": {"q1": 0.25}}) == {"mrr": Estimate(0.25, None)}

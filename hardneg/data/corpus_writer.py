@@ -62,6 +62,8 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
     block: list[Document] = []
     characters = 0
     for document in documents:
+        if not all(isinstance(part, str) for part in document):
+            raise DataError(f"document {document.doc_id!r}: id, title and text must be strings")
         if not one_word(document.doc_id):
             raise DataError(f"document id {document.doc_id!r}: ids must not be empty or hold white space")
         size = len(document.text) + len(document.title)
@@ -79,7 +81,7 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 def _batch(block: list[Document]) -> pa.RecordBatch:
     try:
         columns = [pa.array([getattr(document, name) for document in block], pa.string()) for name in COLUMNS]
-    except (UnicodeEncodeError, TypeError, pa.ArrowException) as error:
+    except (UnicodeEncodeError, pa.ArrowException) as error:
         ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
         raise DataError(f"documents {ends} hold a title or text that is not Unicode text: {error}") from error
     return pa.record_batch(columns, schema=_SCHEMA)

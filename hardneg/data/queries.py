@@ -69,6 +69,8 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
 
 
 def _check(query: Query, known: dict[str, None]) -> None:
+    if not (isinstance(query.query_id, str) and isinstance(query.text, str)):
+        raise DataError(f"query {query.query_id!r}: id and text must be strings")
     if not one_word(query.query_id):
         raise DataError(f"query id {query.query_id!r}: ids must not be empty or hold white space")
     if query.query_id in known:

@@ -15,7 +15,7 @@ from hardneg.errors import MissingDependency, UsageError
 _TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_NESTING = (ast.stmt, ast.ExceptHandler, ast.match_case)
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
 
 class Docstring(NamedTuple):
@@ -122,5 +122,5 @@ def _documented(tree: ast.Module, module: str) -> Iterator[Docstring]:
             text = ast.get_docstring(node)
             if text:
                 yield Docstring(name, text)
-        children = [(child, name) for child in ast.iter_child_nodes(node) if isinstance(child, _NESTING)]
-        waiting.extend(reversed(children))
+        children = [child for block in _BLOCKS for child in getattr(node, block, ())]
+        waiting.extend((child, name) for child in reversed(children))

@@ -12,7 +12,6 @@ from hardneg.errors import DataError
 from hardneg.identity import digest
 from hardneg.types import Document, Judgement, Query
 
-
 _CORPUS, _QUERIES, _QRELS = Table(config="corpus"), Table(config="queries"), Table()
 
 
@@ -34,17 +33,17 @@ class Columns:
 class HuggingFace:
     """A corpus, queries and qrels on the hub, streamed with `datasets`; nothing of a repository is executed.
 
-    `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its configurations
-    of these names, and the qrels are the repository `source`-qrels where `source` is one of BeIR's, the folder
-    `qrels` of a local `source`, the configuration `default` else. The splits are those of the qrels;
-    `validation` is `dev`. Ids may be integers. A query table that has a split of the qrels' name is read there,
-    any other in full; queries that no judgement names are left out and noted.
+    `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
+    configurations of these names, and the qrels are the repository `source`-qrels where `source` is one of
+    BeIR's, the folder `qrels` of a local `source`, the configuration `default` else. The splits are those of
+    the qrels; `validation` is `dev`. Ids may be integers. A query table that has a split of the qrels' name
+    is read there, any other in full; queries that no judgement names are left out and noted.
 
-    MS MARCO passages are `HuggingFace("mteb/msmarco")`, or `HuggingFace("BeIR/msmarco")`, for which the default
-    means `qrels=Table(repo="BeIR/msmarco-qrels")`; both have the splits train, dev (6,980 queries) and test
-    (TREC DL 2019). A repository that still has a loading script is read from its converted branch:
-    `revision="refs/convert/parquet"`, and so in `qrels` where that is another repository. A commit hash as
-    `revision` pins the data and needs no look-up on the hub.
+    MS MARCO passages are `HuggingFace("mteb/msmarco")`, or `HuggingFace("BeIR/msmarco")`, for which the
+    default means `qrels=Table(repo="BeIR/msmarco-qrels")`; the splits are train, dev and test. A repository
+    that still has a loading script is read from its converted branch: `revision="refs/convert/parquet"`, and
+    so in `qrels` where that is another repository. A commit hash as `revision` pins the data and needs no
+    look-up on the hub.
     """
 
     source: str

@@ -15,9 +15,7 @@ class JudgedQueries:
     _totals: dict[str, int] = field(default_factory=dict)
     _used: dict[str, set[str]] = field(default_factory=dict)
 
-    def select(
-        self, source: str, queries: Iterable[tuple[int, Query]], named: set[str]
-    ) -> Iterator[Query]:
+    def select(self, source: str, queries: Iterable[tuple[int, Query]], named: set[str]) -> Iterator[Query]:
         """The queries whose id is in `named`, in order; each comes with the number of its line or row.
 
         Raises:

@@ -1,0 +1,166 @@
+"""Folders in BEIR's form."""
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.data.collection import StoredCollection, write_collection
+from hardneg.datasets.beir import Beir
+from hardneg.errors import DataError, HardnegError
+from hardneg.progress import Silent
+from hardneg.types import Document, Judgement, Query
+
+CORPUS = '{"_id": "d1", "title": "A", "text": "one"}\n{"_id": "d2", "text": "two \\u00e9", "metadata": {}}\n'
+QUERIES = '{"_id": "q3", "text": "c"}\n{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}\n'
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text(CORPUS)
+    (tmp_path / "queries.jsonl").write_text(QUERIES)
+    (tmp_path / "qrels" / "test.tsv").write_text(f"{HEADER}q1\td1\t1\nq3\td2\t2\n")
+    (tmp_path / "qrels" / "train.tsv").write_text(f"{HEADER}q1\td1\t1\n")
+    return tmp_path
+
+
+def test_all_parts(folder: Path) -> None:
+    loader = Beir(str(folder))
+    collection = loader.load()
+    assert list(collection.documents()) == [Document("d1", "one", "A"), Document("d2", "two é")]
+    assert collection.splits() == ["train", "test"]
+    assert list(collection.queries("test")) == [Query("q3", "c"), Query("q1", "a")]
+    assert list(collection.queries("train")) == [Query("q1", "a")]
+    assert list(collection.qrels("test")) == [Judgement("q1", "d1", 1), Judgement("q3", "d2", 2)]
+    assert collection.notes() == [f"{folder}/queries.jsonl: 1 queries left out: no judgement names them"]
+    assert loader.size_hint() == 2
+
+
+def test_gzip_reads_the_same(folder: Path) -> None:
+    plain = Beir(str(folder)).load()
+    expected = (list(plain.documents()), list(plain.queries("test")), list(plain.qrels("test")))
+    for path in [folder / "corpus.jsonl", folder / "queries.jsonl", *folder.glob("qrels/*")]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    packed = Beir(str(folder))
+    collection = packed.load()
+    assert (
+        list(collection.documents()),
+        list(collection.queries("test")),
+        list(collection.qrels("test")),
+    ) == expected
+    assert collection.splits() == ["train", "test"]
+    assert packed.size_hint() == 2
+
+
+def test_size_of_a_long_corpus(folder: Path) -> None:
+    numbers = random.Random(0)
+    rows = ({"_id": f"d{i}", "text": numbers.randbytes(490).hex()} for i in range(12000))
+    corpus = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    (folder / "corpus.jsonl").write_bytes(corpus)
+    assert 11900 < Beir(str(folder)).size_hint() < 12100
+    (folder / "corpus.jsonl").write_bytes(gzip.compress(corpus, 1))
+    assert 11000 < Beir(str(folder)).size_hint() < 13000
+
+
+def edit(path: str, old: str, new: str) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        (folder / path).write_text((folder / path).read_text().replace(old, new))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (edit("corpus.jsonl", '"two', "two"), "corpus.jsonl:2: not JSON"),
+        (edit("corpus.jsonl", '"text": "two', '"body": "two'), "corpus.jsonl:2: no 'text'"),
+        (edit("corpus.jsonl", '"one"', "1"), "corpus.jsonl:1: 'text' must be a string, not 1"),
+        (edit("corpus.jsonl", '"A"', "null"), "corpus.jsonl:1: 'title' must be a string, not null"),
+        (edit("corpus.jsonl", "d2", "d 2"), "corpus.jsonl:2: id 'd 2'"),
+        (edit("corpus.jsonl", "\\u00e9", "\\ud800"), "corpus.jsonl:2: 'text' holds half of a surrogate pair"),
+        (edit("corpus.jsonl", "{", "[" * 100_000 + "{"), "corpus.jsonl:1: not JSON"),
+        (edit("corpus.jsonl", CORPUS, "3\n"), "corpus.jsonl:1: a JSON value that is not an object"),
+        (edit("corpus.jsonl", "d2", "d1"), "document id 'd1' occurs twice"),
+        (edit("queries.jsonl", "q2", "q1"), "queries.jsonl:3: query id 'q1' stands there twice"),
+        (edit("qrels/test.tsv", "\t2\n", "\ttwo\n"), "test.tsv:3: relevance 'two'"),
+        (edit("qrels/train.tsv", "\td1", ""), "train.tsv:2: 2 columns where the first line has 3"),
+        (lambda folder: (folder / "corpus.jsonl").unlink(), "neither corpus.jsonl nor corpus.jsonl.gz"),
+        (lambda folder: (folder / "qrels").rename(folder / "x"), "no qrels/SPLIT.tsv"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_place(
+    folder: Path, change: Callable[[Path], None], message: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    change(folder)
+    with pytest.raises(DataError) as raised:
+        write_collection(Beir(str(folder)).load(), tmp_path_factory.mktemp("stored"), Silent())
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_folder() -> None:
+    with pytest.raises(DataError, match="no such folder"):
+        Beir("/nowhere").load()
+
+
+def test_fingerprint_follows_content(folder: Path) -> None:
+    before = Beir(str(folder)).fingerprint()
+    (folder / "README.md").write_text("is not read")
+    assert Beir(str(folder)).fingerprint() == before
+    seen = {before}
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"):
+        with (folder / name).open("a") as file:
+            file.write("\n")
+        seen.add(Beir(str(folder)).fingerprint())
+    assert len(seen) == 4
+
+
+LINES = st.sampled_from([*CORPUS.splitlines(), *QUERIES.splitlines(), HEADER, "q1\td1\t1", "q1 0 d2 0"])
+BYTES = st.lists(LINES.map(str.encode) | st.binary(max_size=12), max_size=5).map(b"\n".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(BYTES, BYTES, BYTES)
+def test_no_bytes_give_another_error(
+    tmp_path_factory: pytest.TempPathFactory, corpus: bytes, queries: bytes, qrels: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "qrels").mkdir()
+    for name, data in (("corpus.jsonl", corpus), ("queries.jsonl", queries), ("qrels/dev.tsv", qrels)):
+        (folder / name).write_bytes(data)
+    try:
+        write_collection(Beir(str(folder)).load(), folder / "stored", Silent())
+    except HardnegError as error:
+        assert "\n" not in str(error)
+    else:
+        StoredCollection.open(folder / "stored").all_qrels()
+
+
+REAL = {
+    "scifact": (5183, {"train": 649, "dev": 160, "test": 300}),
+    "cranfield": (1398, {"train": 135, "dev": 45, "test": 45}),
+    "msmarco-dl1920": (28606, {"dev": 43, "test": 54}),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_collections(test_data: Path, tmp_path: Path, name: str) -> None:
+    documents, queries = REAL[name]
+    loader = Beir(str(test_data / name))
+    counts = write_collection(loader.load(), tmp_path, Silent(), loader.size_hint())
+    assert counts["documents"] == documents
+    assert {split: count["queries"] for split, count in counts["splits"].items()} == queries
+    assert counts["notes"] == []
+    assert abs(loader.size_hint() - documents) < documents * 0.1
+    stored = StoredCollection.open(tmp_path)
+    ids = stored.corpus.doc_ids[:]
+    assert stored.corpus.rows(ids).tolist() == list(range(documents))
+    assert sum(len(block) for block in stored.corpus.blocks()) == documents

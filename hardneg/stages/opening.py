@@ -1,7 +1,10 @@
 """Artifacts opened for use: the encoder of a model, the searcher of an index."""
 
 from hardneg.data.collection import StoredCollection
+from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.flat import FlatSearcher
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import Searcher
 from hardneg.stages.specs import EncodeSpec
@@ -25,9 +28,7 @@ def open_collection(source: Input) -> StoredCollection:
 def open_searcher(source: Input, collection: StoredCollection, device: str | None) -> Searcher:
     """The searcher of an index stage's backend; vectors that were encoded open as a flat index."""
     if isinstance(source.spec, EncodeSpec):
-        from hardneg.indexes.flat import Flat
-
-        return Flat(device=device).open(source.folder)
+        return FlatSearcher(FlatVectors.open(source.folder), ExactOptions(device=device))
     backend = source.plugins["backend"]
     if backend.input != "texts":
         raise ArtifactError(f"{source.name}: an index stage builds from texts; {type(backend).__name__} takes vectors")

@@ -22,7 +22,7 @@ def plan_table(rows: Sequence[Estimate]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for title in ("step", "stage", "state", "items", "disk", "memory", "time"):
-        table.add_column(title, justify="left" if title in {"step", "stage", "state"} else "right")
+        table.add_column(title, justify="left" if title in {"step", "stage", "state"} else "right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.step.name, row.step.verb, "in the store" if row.cached else "to run", f"{row.items:,} {row.unit}",

@@ -13,7 +13,7 @@ from hardneg.models.precision import good_at_bf16
 from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
-from hardneg.stages.specs import DATASET, MineSpec, SearchSpec, TrainSpec
+from hardneg.stages.specs import DATASET, EvaluateSpec, MineSpec, SearchSpec, TrainSpec
 
 _DOCUMENT_BYTES = 600
 _PROCESS_BYTES = 700_000_000
@@ -92,10 +92,10 @@ def model_shape(spec: ModelSpec) -> Shape:
 def _sizes(plan: Plan, store: Store) -> _Sizes:
     artifact = cached(plan.steps[DATASET], store)
     facts: Mapping[str, Any] = artifact.facts if artifact else {}
-    documents = facts.get("documents") or plan.steps[DATASET].plugins["loader"].size_hint()
-    return _Sizes(
-        documents, facts.get("queries") or {}, model_shape(plan.recipe.model), plan.recipe.model, _operations()
-    )
+    said, loader = plan.recipe.sizes, plan.steps[DATASET].plugins["loader"]
+    documents = facts.get("documents") or said.documents or loader.size_hint()
+    queries = facts.get("queries") or said.queries
+    return _Sizes(documents, queries, model_shape(plan.recipe.model), plan.recipe.model, _operations())
 
 
 def _operations() -> float:
@@ -159,8 +159,14 @@ def _train(step: Step, sizes: _Sizes) -> _Row:
     return steps, "steps", 4 * sizes.shape.weights, _PROCESS_BYTES + 4 * sizes.shape.weights + activations, seconds + 5
 
 
-def _small(step: Step, sizes: _Sizes) -> _Row:
-    return _queries(sizes, "test"), "queries", 1_000_000, _PROCESS_BYTES, 15
+def _evaluate(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, EvaluateSpec)
+    count = _queries(sizes, step.spec.split)
+    return count, "queries", 2_000 + count * 300, _PROCESS_BYTES, 15
+
+
+def _report(step: Step, sizes: _Sizes) -> _Row:
+    return 1, "page", 200_000, _PROCESS_BYTES, 3
 
 
 _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
@@ -170,6 +176,6 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "search": _search,
     "mine": _mine,
     "train": _train,
-    "evaluate": _small,
-    "report": _small,
+    "evaluate": _evaluate,
+    "report": _report,
 }

@@ -16,6 +16,15 @@ from hardneg.stages.specs import DATASET, STAGES, START, Dataset, DatasetSpec, M
 from hardneg.training.options import TrainOptions
 
 
+class Sizes(BaseModel):
+    """How large the dataset is, for the estimates of a plan; never more than a hint."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    documents: int = Field(0, ge=0)
+    queries: dict[str, int] = Field(default_factory=dict)
+
+
 class _Top(BaseModel):
     """What stands at the top of a recipe."""
 
@@ -24,6 +33,7 @@ class _Top(BaseModel):
     title: str = ""
     dataset: Dataset
     model: Model
+    sizes: Sizes = Sizes()
     seed: int = 42
     stages: dict[Name, Any] = Field(min_length=1)
     outputs: dict[str, Name] = Field(default_factory=dict)
@@ -35,6 +45,7 @@ class Recipe:
 
     stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
     file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
+    sizes: what the recipe says of its dataset's size.
     """
 
     name: str
@@ -46,6 +57,7 @@ class Recipe:
     stages: Mapping[str, StageSpec]
     plugins: Mapping[tuple[str, str], Any]
     outputs: Mapping[str, str]
+    sizes: Sizes
     tree: Mapping[str, Any]
 
 
@@ -67,7 +79,9 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if problems or top is None:
         raise RecipeError(f"{path}{f' (preset {chosen})' if chosen else ''}", problems)
-    return Recipe(path.stem, chosen, path, top.title or path.stem, top.seed, top.model, stages, plugins, outputs, tree)
+    return Recipe(
+        path.stem, chosen, path, top.title or path.stem, top.seed, top.model, stages, plugins, outputs, top.sizes, tree
+    )
 
 
 def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:

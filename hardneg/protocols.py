@@ -4,13 +4,14 @@ Every plugin class has `version: ClassVar[int]`, raised whenever the same option
 No plugin needs to import or inherit from these protocols: they are for type checkers and readers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.progress import Progress
 from hardneg.types import Candidates, Collection, Hits, Negatives, ScoreBatch
 
 if TYPE_CHECKING:
@@ -57,8 +58,19 @@ class IndexBackend(Protocol):
     version: ClassVar[int]
     input: ClassVar[str]
 
-    def open(self, path: Path) -> Searcher:
-        """The index in folder `path`, ready to search."""
+    def build(self, source: Any, path: Path, progress: Progress) -> int:
+        """Builds the index in folder `path` and returns how many documents it holds.
+
+        source: for `"texts"` pairs (doc_id, contents) in row order, read once; for `"vectors"` the path of a
+            dense index folder.
+        """
+        ...
+
+    def open(self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Searcher:
+        """The index in folder `path`, ready to search.
+
+        rows: gives the row numbers of document ids, int64 [n], to an index that knows documents by id only.
+        """
         ...
 
 

@@ -1,0 +1,261 @@
+"""Dense vectors on disk as the folder that Pyserini's `FaissSearcher` opens.
+
+`index` is a flat inner-product index of faiss: 45 bytes of header and raw float32 rows, written in blocks, in
+any order and by several processes, and read by memory map, without faiss. `docid` has the id of each row. A
+journal names the finished blocks until all are there.
+"""
+
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import ArtifactError, DataError, UsageError
+
+# magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
+_HEADER = struct.Struct("<4siqqqBiQ")
+_UNUSED = 1 << 20
+_FLOAT = 4
+
+
+def _header(dimension: int, count: int) -> bytes:
+    return _HEADER.pack(b"IxFI", dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count)
+
+
+class FlatWriter:
+    """Writes a dense index folder in blocks; after a kill, the next writer finds them.
+
+    Several processes may hold a writer of one folder, each with blocks of its own; one of them calls
+    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
+    """
+
+    def __init__(self, folder: Path, dimension: int, count: int) -> None:
+        """Starts or resumes a folder of `count` vectors with `dimension` numbers each."""
+        if dimension < 1 or count < 0:
+            raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
+        self.folder, self.dimension, self.count = folder, dimension, count
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(folder / "index", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._start()
+            self._journal = os.open(self._journal_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def _journal_path(self) -> Path:
+        return self.folder / "index.journal"
+
+    def _start(self) -> None:
+        header = _header(self.dimension, self.count)
+        found = os.pread(self._file, len(header), 0)
+        if found.strip(b"\0") and found != header:
+            raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
+        if found == header and not self._journal_path.exists():
+            raise ArtifactError(
+                f"{self.folder / 'index'}: already complete: delete the folder to write it anew"
+            )
+        self._journal_path.touch()
+        os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
+        os.pwrite(self._file, header, 0)
+
+    def finished_blocks(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
+        return {number for number, _, _ in self._records()}
+
+    def _records(self) -> Iterator[tuple[int, int, int]]:
+        for line in self._journal_path.read_text().splitlines():
+            record, _, checksum = line.rpartition(" ")
+            if record and checksum == _checksum(record):  # a line cut short by a kill names no finished block
+                number, start, rows = map(int, record.split())
+                yield number, start, rows
+
+    def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
+        """Writes the rows from `start_row` on, float32 [n, dimension], and marks the block as finished.
+
+        Numbers must mean the same rows whenever the folder is resumed.
+        """
+        if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
+            raise UsageError(f"block {number} has shape {vectors.shape} instead of [n, {self.dimension}]")
+        if start_row < 0 or start_row + len(vectors) > self.count:
+            raise UsageError(f"block {number} ends at row {start_row + len(vectors)} of {self.count}")
+        if not np.isfinite(vectors).all():
+            raise ArtifactError(f"vectors from row {start_row} on are not finite: check the model")
+        data = memoryview(np.ascontiguousarray(vectors, dtype="<f4").data).cast("B")
+        offset = _HEADER.size + start_row * self.dimension * _FLOAT
+        _write_all(self._file, data, offset)
+        os.fdatasync(self._file)
+        record = f"{number} {start_row} {len(vectors)}"
+        os.write(self._journal, f"\n{record} {_checksum(record)}\n".encode())
+
+    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
+        """Writes the id of each row, in row order, streaming."""
+        temporary = self.folder / "docid.tmp"
+        written = 0
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            for doc_id in doc_ids:
+                if doc_id.split() != [doc_id]:
+                    raise DataError(f"document id {doc_id!r} in row {written}: white space cannot be stored")
+                file.write(doc_id + "\n")
+                written += 1
+            file.flush()
+            os.fsync(file.fileno())
+        if written != self.count:
+            raise ArtifactError(f"{self.folder}: {written} document ids for {self.count} vectors")
+        temporary.replace(self.folder / "docid")
+
+    def close(self) -> None:
+        """Checks that every row and the ids are there and removes the journal: the folder is complete."""
+        done = 0
+        for _, start, rows in sorted(self._records(), key=lambda record: record[1]):
+            if start > done:
+                break
+            done = max(done, start + rows)
+        if done < self.count:
+            raise ArtifactError(
+                f"{self.folder}: the vectors from row {done} on are missing: write them first"
+            )
+        if not (self.folder / "docid").exists():
+            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+        os.fsync(self._file)
+        self._journal_path.unlink()
+        self._release()
+
+    def _release(self) -> None:
+        for descriptor in (self._file, self._journal):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._journal = -1
+
+    def __enter__(self) -> "FlatWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+
+def _checksum(record: str) -> str:
+    return f"{zlib.crc32(record.encode()):08x}"
+
+
+def _write_all(file: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written
+
+
+class DocIds(Sequence[str]):
+    """The lines of a `docid` file, read from a memory map when they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _text(self) -> NDArray[np.uint8]:
+        if not self._path.stat().st_size:
+            return np.empty(0, np.uint8)
+        with self._path.open("rb") as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        ends = np.flatnonzero(self._text == ord("\n"))
+        unfinished = len(self._text) > (ends[-1] + 1 if len(ends) else 0)
+        return np.append(ends, len(self._text)) if unfinished else ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = range(len(self))[index]
+        start = int(self._ends[row - 1]) + 1 if row else 0
+        return self._text[start : self._ends[row]].tobytes().decode().rstrip()
+
+
+class FlatVectors:
+    """A dense index folder, opened for reading: `read` keeps memory bounded, `vectors` maps the whole."""
+
+    def __init__(self, folder: Path, dimension: int, count: int) -> None:
+        self.folder, self.dimension, self.count = folder, dimension, count
+        self.doc_ids: Sequence[str] = DocIds(folder / "docid")
+
+    @classmethod
+    def open(cls, folder: Path) -> "FlatVectors":
+        """Opens a complete folder, of this module or of Pyserini.
+
+        Raises:
+            ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index.
+        """
+        path = folder / "index"
+        if (folder / "index.journal").exists():
+            raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
+        try:
+            with path.open("rb") as file:
+                header = file.read(_HEADER.size)
+            size = path.stat().st_size
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
+        opened = cls(folder, *_shape(path, header, size))
+        if not (folder / "docid").exists():
+            raise ArtifactError(f"{folder / 'docid'}: missing: an index folder needs one document id a line")
+        return opened
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float32]:
+        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see."""
+        if not self.count:
+            return np.empty((0, self.dimension), np.float32)
+        shape = (self.count, self.dimension)
+        return np.memmap(self.folder / "index", dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float32]:
+        """A fresh, aligned copy of rows `start` to `stop`: float32 [n, d], leaving no pages mapped."""
+        rows = max(0, min(stop, self.count) - start)
+        block = np.empty((rows, self.dimension), dtype="<f4")
+        buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
+        with self._opened() as file:
+            offset = _HEADER.size + start * self.dimension * _FLOAT
+            while buffer:
+                got = os.preadv(file, [buffer], offset)
+                if not got:
+                    raise ArtifactError(f"{self.folder / 'index'}: cut short while it was read")
+                buffer, offset = buffer[got:], offset + got
+        return block
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        file = os.open(self.folder / "index", os.O_RDONLY)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+
+def _shape(path: Path, header: bytes, size: int) -> tuple[int, int]:
+    if len(header) < _HEADER.size or header[:4] != b"IxFI":
+        raise ArtifactError(f"{path}: not a flat inner-product faiss index: build a flat one")
+    _, dimension, count, _, _, _, metric, floats = _HEADER.unpack(header)
+    if metric != 0 or dimension < 1 or count < 0 or floats != dimension * count:
+        raise ArtifactError(f"{path}: its header is damaged: build the index again")
+    expected = _HEADER.size + floats * _FLOAT
+    if size != expected:
+        raise ArtifactError(f"{path}: {size} bytes instead of {expected}: build the index again")
+    return dimension, count

@@ -1,0 +1,213 @@
+"""BM25 through Pyserini: a Lucene index with the collection's own document ids, which `LuceneSearcher` opens.
+
+Scores are those of `LuceneSearcher`: rounded to four decimals, equal ones set apart in the order of ids.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.indexes.java import start_java
+from hardneg.progress import Progress
+from hardneg.types import Hits
+
+_BATCH = 2048
+_SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
+_BLANKS = "".join(map(chr, range(33)))  # what Lucene takes for white space where it looks for empty documents
+_HELD = 1 << 15  # hits whose stored texts are in memory at a time
+_WORDS = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
+
+RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """Lucene's BM25; k1 and b matter when searching, the language (an ISO 639-1 code) also when building."""
+
+    k1: float = 0.9
+    b: float = 0.4
+    language: str = "en"
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "texts"
+
+    def __post_init__(self) -> None:
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise UsageError(
+                f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1"
+            )
+
+    def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
+        """Indexes pairs (doc_id, contents) as they come, with their text; returns the number of documents.
+
+        Lucene leaves out documents whose contents are blank; their number is noted.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where Lucene refused a document or holds another number in the end.
+        """
+        indexed, blank = 0, 0
+        writer = self._writer(path, append=False)
+        try:
+            held = 0
+            with progress.task("index", None, "passages") as task:
+                for batch in _batches(source):
+                    records = [_record(*pair) for pair in batch if pair[1].strip(_BLANKS)]
+                    _add(writer, records, path)
+                    indexed, blank = indexed + len(records), blank + len(batch) - len(records)
+                    held += sum(map(len, records))
+                    if held > _SESSION:
+                        writer.close()
+                        writer, held = self._writer(path, append=True), 0
+                    task.advance(len(batch))
+        finally:
+            writer.close(True)
+        if blank:
+            progress.note(f"bm25: {blank} documents without text are not in the index")
+        found = _open(path).num_docs
+        if found != indexed:
+            raise ArtifactError(
+                f"{path}: Lucene holds {found} of {indexed} documents: is the disk full? Build it again"
+            )
+        return indexed
+
+    def _writer(self, path: Path, append: bool) -> Any:
+        indexer = _imported("pyserini.index.lucene").LuceneIndexer
+        from jnius import autoclass
+
+        known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
+        if self.language != "en" and not known.containsKey(self.language):
+            names = ", ".join(sorted(["en", *known.keySet().toArray()]))
+            raise UsageError(
+                f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}"
+            )
+        arguments = ["-index", str(path), "-storeRaw", "-language", self.language]
+        return indexer(args=arguments, append=append, threads=_threads()).object
+
+    def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
+        """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where `path` holds no Lucene index.
+        """
+        searcher = _open(path)
+        searcher.set_bm25(self.k1, self.b)
+        if self.language != "en":
+            searcher.set_language(self.language)
+        return Bm25Searcher(path, searcher, rows)
+
+
+@dataclass(frozen=True)
+class Bm25Searcher:
+    """An opened Lucene index; `lucene` is the `pyserini.search.lucene.LuceneSearcher`."""
+
+    path: Path
+    lucene: Any
+    rows: RowLookup
+
+    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+        """The best k documents of each text that share a word with it; none for an empty text.
+
+        Raises:
+            UsageError: for vectors, or k below 1.
+            ArtifactError: where the index holds a document that `rows` does not know.
+        """
+        if isinstance(queries, np.ndarray):
+            raise UsageError("a BM25 index searches with texts, not vectors")
+        if k < 1:
+            raise UsageError(f"k is {k}: ask for at least one document")
+        rows = np.full((len(queries), k), -1, np.int64)
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        size = max(_threads(), _HELD // k)
+        for start in range(0, len(queries), size):
+            lists = _ranked(self.lucene, queries[start : start + size], k)
+            self._fill(lists, rows[start : start + size], scores[start : start + size])
+        order = np.lexsort((rows, -scores))
+        return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+
+    def _fill(
+        self, lists: list[list[dict[str, Any]]], rows: NDArray[np.int64], scores: NDArray[np.float32]
+    ) -> None:
+        found = self.rows([hit["docid"] for hits in lists for hit in hits])
+        if (found < 0).any():
+            raise ArtifactError(
+                f"{self.path}: holds documents that are not in the corpus: build the index again"
+            )
+        counts = np.array([len(hits) for hits in lists])
+        filled = np.arange(rows.shape[1]) < counts[:, None]
+        rows[filled] = found
+        scores[filled] = [hit["score"] for hits in lists for hit in hits]
+
+
+def _threads() -> int:
+    return min(16, os.cpu_count() or 1)
+
+
+def _batches(source: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    pairs = iter(source)
+    while batch := list(islice(pairs, _BATCH)):
+        yield batch
+
+
+def _record(doc_id: str, contents: str) -> str:
+    return json.dumps({"id": doc_id, "contents": contents})
+
+
+def _add(writer: Any, records: list[str], path: Path) -> None:
+    added = writer.addRawDocuments(records) if records else 0
+    if added != len(records):
+        raise ArtifactError(
+            f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?"
+        )
+
+
+def _imported(module: str) -> Any:
+    start_java()
+    try:
+        return import_module(module)
+    except Exception as error:
+        advice = 'pip install "hardneg[lucene]" brings versions that fit each other'
+        raise MissingDependency(f"Pyserini cannot be imported ({error}): {advice}") from error
+
+
+def _open(path: Path) -> Any:
+    searcher = _imported("pyserini.search.lucene").LuceneSearcher
+    from jnius import JavaException, autoclass
+
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_WORDS)
+    try:
+        return searcher(str(path))
+    except JavaException as error:
+        reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
+        raise ArtifactError(
+            f"{path}: not a Lucene index that can be read ({reason}): build it again"
+        ) from error
+
+
+def _ranked(lucene: Any, texts: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
+    """The hits of each text, best first, fetched from Java as one JSON text: a call a hit would be slow."""
+    from jnius import autoclass, find_javaclass
+
+    array_list = autoclass("java.util.ArrayList")
+    queries, names = array_list(), array_list()
+    for i, text in enumerate(texts):
+        queries.add(text.replace("\0", " "))
+        names.add(str(i))
+    found = lucene.object.batch_search(queries, names, k, _threads())
+    mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
+    true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
+    stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))
+    stored.setIsIgnoredType(true)
+    mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
+    lists = json.loads(mapper.writeValueAsString(found))
+    return [lists.get(str(i), []) for i in range(len(texts))]

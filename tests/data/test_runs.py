@@ -1,0 +1,189 @@
+import gzip
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardneg.data.runs import read_run, strictly_decreasing, write_run
+from hardneg.errors import DataError
+
+_TINY = float(np.finfo(np.float32).tiny)
+_GOOD = "q1 Q0 d1 1 2.5 t\n"
+
+
+def _written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_lists_come_in_the_order_of_trec_eval(tmp_path: Path) -> None:
+    text = "q2 Q0 a 9 1.0 t\nq1 Q0 d1 1 0.5 t\nq2 Q0 b 1 1.0 t\n"
+    text += "q1 Q0 d10 2 0.5 t\nq1 Q0 d2 3 0.5 t\nq2 Q0 c 3 7e-1 t\n"
+    run = read_run(_written(tmp_path / "run", text))
+    assert run.query_ids == ["q2", "q1"]
+    assert run.doc_ids == [["b", "a", "c"], ["d2", "d10", "d1"]]
+    assert run.scores[0].dtype == np.float32
+    assert run.scores[0].tolist() == [1.0, 1.0, np.float32(0.7)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q1\tQ0\td1\t1\t2.5\tt\nq1\tQ0\td2\t2\t1\tt",
+        "  q1  Q0 d1\t1 2.5 t \r\n\r\nq1 Q0 d2 2 1 t\n\n",
+        gzip.compress(b"q1 Q0 d1 1 2.5 t\nq1 Q0 d2 2 1 t\n"),
+        'q1 Q0 d1 1 2.5 "t\nq1 Q0 d2 2 1 t"\n',
+    ],
+)
+def test_separators_line_ends_and_gzip_do_not_matter(tmp_path: Path, text: str | bytes) -> None:
+    run = read_run(_written(tmp_path / "run", text))
+    assert run.doc_ids == [["d1", "d2"]]
+    assert run.scores[0].tolist() == [2.5, 1.0]
+
+
+def test_ids_may_be_any_text_and_the_file_may_be_empty(tmp_path: Path) -> None:
+    run = read_run(_written(tmp_path / "run", 'q"1 Q0 dé😀 1 2.5 t\nnull Q0 NA 1 1 t\n'))
+    assert (run.query_ids, run.doc_ids) == (['q"1', "null"], [["dé😀"], ["NA"]])
+    assert read_run(_written(tmp_path / "empty", "")).query_ids == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("q1 Q0 d2 2 1.0\n", "5 columns"),
+        ("q1 Q0 d2 2 1.0 my tag\n", "7 columns"),
+        ("q1 Q0 d2 2 high t\n", "not a number"),
+        ("q1 Q0 d2 2 1_0 t\n", "not a number"),
+        ("q1 Q0 d2 2 nan t\n", "finite"),
+        ("q1 Q0 d2 2 -inf t\n", "finite"),
+        ("q1 Q0 d2 2 1e39 t\n", "finite"),
+        ("q1 Q0 d1 2 1.0 t\n", "twice"),
+        (b"q1 Q0 d\xff 2 1.0 t\n", "UTF-8"),
+        (b"q1 Q0 d2 2 1.0 t\xff\n", "UTF-8"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, reason: str) -> None:
+    bad = line.encode() if isinstance(line, str) else line
+    path = _written(tmp_path / "run", _GOOD.encode() + b"\n" + bad + b"q2 Q0 d1 1 1 t\n")
+    with pytest.raises(DataError, match=f"run:3: .*{reason}"):
+        read_run(path)
+
+
+def test_a_truncated_gzip_is_named(tmp_path: Path) -> None:
+    packed = gzip.compress(_GOOD.encode() * 3)
+    with pytest.raises(DataError, match=r"run:\d+: the gzip file is damaged"):
+        read_run(_written(tmp_path / "run", packed[:-9]))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_run(tmp_path / "absent")
+
+
+def test_ties_are_read_as_trec_eval_reads_them(tmp_path: Path) -> None:
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    generator = np.random.default_rng(5)
+    doc_ids = [f"d{i}" for i in range(30)] + ["D", "é", "d-1", "~"]
+    lines = [(f"q{q}", doc, float(generator.integers(-2, 3)) / 3) for q in range(20) for doc in doc_ids]
+    run = read_run(_written(tmp_path / "run", "".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in lines)))
+    qrels = {
+        q: {docs[place]: 1} for q, docs, place in zip(run.query_ids, run.doc_ids, range(20), strict=True)
+    }
+    scores: dict[str, dict[str, float]] = {}
+    for query_id, doc_id, score in lines:
+        scores.setdefault(query_id, {})[doc_id] = score
+    found = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(scores)
+    for place, query_id in enumerate(run.query_ids):
+        assert found[query_id]["recip_rank"] == pytest.approx(1 / (place + 1))
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "run"
+    scores = np.array([1, 2, 2, 0], np.float32)
+    assert write_run(path, [("q1", ["a", "c", "b", "d"], scores), ("q2", [], scores[:0])], "tag") == 4
+    assert path.read_text() == (
+        "q1 Q0 b 1 2 tag\nq1 Q0 c 2 1.99999988 tag\nq1 Q0 a 3 1 tag\nq1 Q0 d 4 0 tag\n"
+    )
+    assert os.listdir(path.parent) == ["run"]
+
+
+def test_gzip_bytes_are_the_same_each_time(tmp_path: Path) -> None:
+    entries = [("q1", ["a", "b"], np.array([1, 2], np.float32))]
+    write_run(tmp_path / "one.gz", entries)
+    write_run(tmp_path / "two.gz", entries)
+    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "two.gz").read_bytes()
+    assert read_run(tmp_path / "one.gz").doc_ids == [["b", "a"]]
+
+
+@pytest.mark.parametrize(
+    ("entry", "tag"),
+    [
+        (("q 1", ["a"], [1.0]), "t"),
+        (("q1", ["a\u00a0b"], [1.0]), "t"),
+        (("q1", [""], [1.0]), "t"),
+        (("q1", ["a", "a"], [1.0, 2.0]), "t"),
+        (("q1", ["a"], [1.0, 2.0]), "t"),
+        (("q1", ["a"], [math.nan]), "t"),
+        (("q1", ["a"], [-math.inf]), "t"),
+        (("q1", ["a"], [1.0]), "my tag"),
+        (("", ["a"], [1.0]), "t"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_old_file(
+    tmp_path: Path, entry: tuple[str, list[str], list[float]], tag: str
+) -> None:
+    path = _written(tmp_path / "run", "old")
+    with pytest.raises(DataError):
+        write_run(
+            path, [("q0", ["a"], np.ones(1, np.float32)), (*entry[:2], np.array(entry[2], np.float32))], tag
+        )
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_query_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    entry = ("q1", ["a"], np.ones(1, np.float32))
+    with pytest.raises(DataError, match="twice"):
+        write_run(tmp_path / "run", [entry, entry])
+
+
+_scores = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, _TINY, -_TINY, 3.4028234663852886e38, -3.4028234663852886e38]
+    ),
+)
+_entries = st.dictionaries(
+    st.text("ab1é", min_size=1, max_size=3),
+    st.dictionaries(st.text("abc19~é", min_size=1, max_size=3), _scores, max_size=12),
+    max_size=4,
+)
+
+
+@given(_entries, st.booleans())
+def test_a_run_comes_back_in_its_order_with_distinct_scores(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, float]], packed: bool
+) -> None:
+    path = tmp_path_factory.mktemp("run") / ("run.gz" if packed else "run")
+    write_run(
+        path, ((q, list(docs), np.array(list(docs.values()), np.float32)) for q, docs in entries.items())
+    )
+    run = read_run(path)
+    assert run.query_ids == [query_id for query_id, docs in entries.items() if docs]
+    for query_id, doc_ids, scores in zip(run.query_ids, run.doc_ids, run.scores, strict=True):
+        docs = entries[query_id]
+        assert doc_ids == sorted(docs, key=lambda doc_id: (-np.float32(docs[doc_id]), doc_id))
+        assert (scores[1:] < scores[:-1]).all()
+        wanted = np.array([docs[doc_id] for doc_id in doc_ids])
+        steps = len(docs) * (np.abs(wanted) * 2.0**-23 + 2 * _TINY)
+        assert (np.abs(scores - wanted) <= steps).all()
+
+
+def test_a_thousand_equal_scores_stay_close() -> None:
+    scores = strictly_decreasing(np.full(1000, 0.25, np.float32))
+    assert (np.diff(scores) < 0).all()
+    assert scores[0] == 0.25
+    assert scores[-1] == pytest.approx(0.25, abs=1000 * 2.0**-25)
+    zeros = strictly_decreasing(np.zeros(3, np.float32))
+    assert zeros.tolist() == [0.0, -_TINY, float(np.nextafter(np.float32(-_TINY), np.float32(-1)))]

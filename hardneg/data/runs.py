@@ -90,7 +90,11 @@ def _parse_at_once(data: bytes) -> _Lines | None:
             parse_options=csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
             convert_options=csv.ConvertOptions(
                 include_columns=["query_id", "doc_id", "score"],
-                column_types={"query_id": pa.string(), "doc_id": pa.string(), "score": pa.float64()},
+                column_types={
+                    "query_id": pa.large_string(),
+                    "doc_id": pa.large_string(),
+                    "score": pa.float64(),
+                },
                 strings_can_be_null=False,
                 null_values=[],
             ),
@@ -119,9 +123,8 @@ def _is_regular(data: bytes, delimiter: bytes) -> bool:
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
-    chunks = column.dictionary_encode().unify_dictionaries().chunks
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]).astype(np.int64)
-    return chunks[0].dictionary.to_pylist(), codes
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def _as_float32(scores: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -22,6 +22,7 @@ from pyarrow import csv
 from hardneg.errors import DataError
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
+_TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
 _CHUNK = 1 << 22
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
@@ -89,7 +90,7 @@ def _parse_at_once(data: bytes) -> _Lines | None:
             read_options=csv.ReadOptions(column_names=_COLUMNS),
             parse_options=csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
             convert_options=csv.ConvertOptions(
-                include_columns=["query_id", "doc_id", "score"],
+                include_columns=list(_TYPES),
                 column_types={
                     "query_id": pa.large_string(),
                     "doc_id": pa.large_string(),

@@ -19,12 +19,14 @@ from hardneg.models.spec import Kind
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
 
+_CPU_TOKENS = 1024
 
 @dataclass(frozen=True)
 class EncodeOptions:
     """How to encode; changes a vector by float noise at most, and `precision` by rounding.
 
-    tokens_per_batch: rows times padded length of one forward pass; a longer text passes alone.
+    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. On a
+        CPU passes are kept to 1024 tokens a thread, beyond which they leave its caches and get slower.
     precision: `auto` is bfloat16 where the device is good at it.
     window: texts that are sorted by length together.
     """
@@ -72,11 +74,16 @@ def _vectors(
     half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(device))
     casting = torch.autocast(device.type, torch.bfloat16, half)  # entered once: it casts each weight once
     with _evaluating(encoder.module), torch.inference_mode(), casting:
-        for rows in token_batches(tokens.lengths, options.tokens_per_batch):
+        for rows in token_batches(tokens.lengths, _budget(options, device)):
             vectors[torch.from_numpy(rows).to(device)] = encoder.embed(tokens.batch(rows))
             advance(len(rows))
     found: NDArray[np.float32] = vectors.cpu().numpy()
     return found
+
+
+def _budget(options: EncodeOptions, device: torch.device) -> int:
+    most = options.tokens_per_batch
+    return min(most, _CPU_TOKENS * torch.get_num_threads()) if device.type == "cpu" else most
 
 
 def _check(encoder: "Encoder", kind: Kind, start: int, vectors: NDArray[np.float32]) -> None:

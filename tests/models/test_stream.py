@@ -1,3 +1,6 @@
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -6,11 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.models import stream
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.models.stream import encode_blocks
 from hardneg.progress import Silent
+from hardneg.types import Document
 
 FP32 = EncodeOptions(precision="fp32")
 
@@ -92,3 +98,43 @@ def test_a_broken_vector_is_named_by_its_row(encoder: Encoder):
 
     with pytest.raises(ModelError, match="document text 9 "):
         encode_blocks(encoder, texts, Blocks(), FP32, Silent())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hardneg.data.corpus import Corpus
+from hardneg.data.flat import FlatWriter
+from hardneg.models import stream
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+
+class Killed(FlatWriter):
+    def write_block(self, number, start_row, vectors):
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().write_block(number, start_row, vectors)
+
+model, corpus, index = sys.argv[1:]
+stream.BLOCK = 4
+encoder = Encoder.load(ModelSpec(model), "cpu")
+writer = Killed(Path(index), encoder.dimension, 18)
+stream.encode_blocks(encoder, Corpus.open(Path(corpus)), writer, EncodeOptions(precision="fp32"), Silent())
+"""
+
+
+def test_a_killed_process_is_resumed(encoder: Encoder, tiny_model: Path, tmp_path: Path):
+    texts = corpus(18)
+    write_corpus((Document(f"d{n}", text) for n, text in enumerate(texts)), tmp_path / "corpus", Silent())
+    arguments = [str(tiny_model), str(tmp_path / "corpus"), str(tmp_path / "index")]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    stored = Corpus.open(tmp_path / "corpus")
+    with FlatWriter(tmp_path / "index", 32, 18) as writer:
+        assert writer.finished_blocks() == {0, 1}
+        encode_blocks(encoder, stored, writer, FP32, Silent())
+        writer.write_doc_ids(stored.doc_ids)
+        writer.close()
+    vectors = FlatVectors.open(tmp_path / "index").vectors
+    np.testing.assert_allclose(vectors, encoder.encode(texts, "document", FP32), atol=1e-5)

@@ -1,7 +1,9 @@
 """The `hardneg` command: groups its commands, turns errors into one line and an exit code."""
 
 import os
+import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -41,8 +43,15 @@ def _root(
     pass
 
 
+def _stop(number: int, frame: FrameType | None) -> None:
+    typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Runs the command line; set HARDNEG_DEBUG=1 to see where an error comes from."""
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
     try:
         app()
     except HardnegError as error:
@@ -50,9 +59,6 @@ def main() -> None:
             raise
         typer.echo(f"hardneg: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
-        sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -1,0 +1,83 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("commands")
+    tree = small_tree(small_collection(folder / "data"), tiny_model)
+    write_recipe(folder / "small.yaml", tree)
+    tree["stages"]["star"]["options"]["max_steps"] = 100_000
+    write_recipe(folder / "long.yaml", tree)
+    return folder
+
+
+def start(place, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "hardneg", *arguments], cwd=place, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "HARDNEG_STORE": str(place / "store"), "COLUMNS": "200"},
+    )  # fmt: skip
+
+
+def hardneg(place, *arguments):
+    process = start(place, *arguments)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+@pytest.mark.slow
+def test_a_recipe_from_plan_to_garbage(place):
+    code, out, err = hardneg(place, "recipe", "plan", "small.yaml")
+    assert code == 0 and "to run: 10 of 10 steps" in out, err
+    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "out", "--device", "cpu")
+    assert code == 0, err
+    assert "10 of 10 steps ran" in err and "preset demo; the other: --preset longer" in err
+    assert "\x1b" not in out + err and "%" not in err.replace("95 %", "")
+    assert "STAR" in out and "mrr@10" in out
+    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "out")
+    assert code == 0 and "0 of 10 steps ran" in err
+    code, out, _ = hardneg(place, "artifacts", "list")
+    assert len(out.splitlines()) == 10 and "negatives" in out
+    code, out, _ = hardneg(
+        place, "artifacts", "why", "static", "--recipe", "small.yaml", "--set", "stages.static.miner.depth=5"
+    )
+    assert "plugins.miner.options.depth: 10 then, 5 now" in out
+    assert "0 folders" in hardneg(place, "artifacts", "gc")[1]
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_store_that_resumes(place):
+    process = start(place, "recipe", "run", "long.yaml", "--out", "long", "--device", "cpu")
+    begun = time.monotonic()
+    while not list((place / "store").glob("*.partial/history.jsonl")):
+        assert process.poll() is None and time.monotonic() - begun < 120
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stopped" in err.splitlines()[-1] and "Traceback" not in err
+    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "after", "--device", "cpu")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["recipe", "run", "nothing"], 2, "no recipe is called 'nothing'"),
+        (["recipe", "run", "small.yaml", "--set", "stages.star.los=x"], 2, "did you mean 'loss'"),
+        (["recipe", "run", "small.yaml", "--set", "dataset=beir:missing"], 4, "missing"),
+        (["recipe", "run", "small.yaml", "--set", "model=packaged:other"], 6, "no such packaged model"),
+        (["recipe", "run", "small.yaml", "--until", "sta"], 2, "no step 'sta'"),
+        (["plugins", "show", "miners", "nothing"], 3, "no miners plugin is called 'nothing'"),
+        (["recipe", "fly"], 2, "fly"),
+    ],
+)
+def test_errors_are_one_line_with_their_exit_code(place, arguments, code, message):
+    found, out, err = hardneg(place, *arguments)
+    assert (found, message in err, "Traceback" in err) == (code, True, False), err

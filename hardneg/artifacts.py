@@ -1,9 +1,9 @@
 """The content-addressed store: one folder an artifact, its manifest written last, one rename to finish it.
 
-    <store>/<key>/              a finished artifact, with manifest.json
-    <store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
-    <store>/locks/<key>         held while it is made; the system frees it when the holder dies
-    <store>/roots/<name>.json   the keys that a run folder uses, so that `gc` keeps them
+<store>/<key>/              a finished artifact, with manifest.json
+<store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
+<store>/locks/<key>         held while it is made; the system frees it when the holder dies
+<store>/roots/<name>.json   the keys that a run folder uses, so that `gc` keeps them
 """
 
 import contextlib
@@ -148,10 +148,10 @@ class Store:
             entry = json.loads(root.read_text(encoding="utf-8"))
             if Path(entry["owner"]).exists():
                 kept.update(entry["keys"])
-        folders = [path for path in sorted(self.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
-        return [
-            (path, _size(path)) for path in folders if path.name.split(".")[0] not in kept and not self._busy(path)
+        folders = [
+            path for path in sorted(self.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}
         ]
+        return [(path, _size(path)) for path in folders if path.name.split(".")[0] not in kept and not self._busy(path)]
 
     def _busy(self, path: Path) -> bool:
         lock = self.root / "locks" / path.name.split(".")[0]

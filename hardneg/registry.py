@@ -48,7 +48,9 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     points = [point for point in _entry_points(_known_kind(kind)) if point.name == name]
     if not points:
         names = sorted({point.name for point in _entry_points(kind)})
-        raise PluginError(f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}")
+        raise PluginError(
+            f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
+        )
     if len(points) > 1:
         raise PluginError(_claimed_twice(kind, name, [_package(point)[0] for point in points]))
     try:
@@ -108,7 +110,9 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 def _known_kind(kind: str) -> str:
     if kind not in KINDS:
-        raise PluginError(f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}")
+        raise PluginError(
+            f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}"
+        )
     return kind
 
 
@@ -162,10 +166,7 @@ def _find_source(module: str) -> Path | None:
     parts = module.split(".")
     for depth in range(len(parts)):
         name = ".".join(parts[: depth + 1])
-        if depth == 0:
-            spec = importlib.util.find_spec(name)
-        else:
-            spec = importlib.machinery.PathFinder.find_spec(name, search)
+        spec = importlib.util.find_spec(name) if depth == 0 else importlib.machinery.PathFinder.find_spec(name, search)
         if spec is None:
             return None
         search = list(spec.submodule_search_locations or [])
@@ -187,7 +188,7 @@ def _names_bound(tree: ast.Module) -> set[str]:
 def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
     """One mapping an option: `name`, `type`, `default` (empty: required) and `meaning` from the class docstring."""
     meanings = _argument_meanings(plugin.__doc__ or "")
-    rows = []
+    rows: list[Mapping[str, str]] = []
     for field in dataclasses.fields(plugin):
         default = "" if field.default is dataclasses.MISSING else repr(field.default)
         if field.default_factory is not dataclasses.MISSING:

@@ -17,7 +17,11 @@ def test_the_wheel_carries_the_recipes_and_works_outside_the_checkout(tmp_path):
 
     def hardneg(*arguments):
         return subprocess.run(
-            [sys.executable, "-m", "hardneg", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True,
+            [sys.executable, "-m", "hardneg", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
             env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "HARDNEG_STORE": str(tmp_path / "store")},
         ).stdout
 

@@ -61,8 +61,15 @@ def _make_bars(console: "Console", unit: str) -> "RichProgress":
             return Text(f"{done / task.elapsed:.1f} {unit}/s" if task.elapsed and done else "")
 
     return Progress(
-        TextColumn("    {task.description}"), BarColumn(28), MofNCompleteColumn(), Rate(), TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"), console=console, transient=True, disable=not console.is_terminal,
+        TextColumn("    {task.description}"),
+        BarColumn(28),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     )
 
 

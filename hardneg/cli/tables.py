@@ -25,15 +25,22 @@ def plan_table(rows: Sequence[Estimate]) -> None:
         table.add_column(title, justify="left" if title in {"step", "stage", "state"} else "right", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.step.name, row.step.verb, "in the store" if row.cached else "to run", f"{row.items:,} {row.unit}",
-            size(row.disk), size(row.memory), duration(row.seconds),
+            row.step.name,
+            row.step.verb,
+            "in the store" if row.cached else "to run",
+            f"{row.items:,} {row.unit}",
+            size(row.disk),
+            size(row.memory),
+            duration(row.seconds),
         )
     console = Console(highlight=False)
     console.print(table)
     ahead = [row for row in rows if not row.cached]
     disk, memory = sum(row.disk for row in ahead), max((row.memory for row in ahead), default=0)
     time = duration(sum(row.seconds for row in ahead)) if ahead else "0 s"
-    console.print(f"to run: {len(ahead)} of {len(rows)} steps, about {size(disk)} of disk, {size(memory)} of memory, {time}")
+    console.print(
+        f"to run: {len(ahead)} of {len(rows)} steps, about {size(disk)} of disk, {size(memory)} of memory, {time}"
+    )
 
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:

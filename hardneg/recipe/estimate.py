@@ -128,7 +128,13 @@ def _encode(step: Step, sizes: _Sizes) -> _Row:
 
 
 def _index(step: Step, sizes: _Sizes) -> _Row:
-    return sizes.documents, "passages", sizes.documents * _DOCUMENT_BYTES, _JVM_BYTES, sizes.documents / _LUCENE_PASSAGES + 8
+    return (
+        sizes.documents,
+        "passages",
+        sizes.documents * _DOCUMENT_BYTES,
+        _JVM_BYTES,
+        sizes.documents / _LUCENE_PASSAGES + 8,
+    )
 
 
 def _search(step: Step, sizes: _Sizes) -> _Row:

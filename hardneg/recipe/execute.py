@@ -4,7 +4,7 @@ import errno
 import importlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store, disk_errors
@@ -30,7 +30,7 @@ class Watcher:
 
     begins: Callable[[Step], None] = lambda step: None
     ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
-    progress: Progress = Silent()
+    progress: Progress = field(default_factory=Silent)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,12 @@ def _make(
         if not step.spec.resumes:
             empty(folder)
         work = Work(
-            step.name, step.spec, folder, _inputs(step, plan, artifacts), step.plugins, run.watcher.progress,
+            step.name,
+            step.spec,
+            folder,
+            _inputs(step, plan, artifacts),
+            step.plugins,
+            run.watcher.progress,
             run.options.device,
         )
         facts = _run_stage(step, work)
@@ -132,7 +137,5 @@ def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[s
             found[path] = Input(START, plan.start, None, model=plan.recipe.model)
         else:
             made, source = artifacts[name], plan.steps[name]
-            found[path] = Input(
-                name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins
-            )
+            found[path] = Input(name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins)
     return found

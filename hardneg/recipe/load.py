@@ -12,7 +12,18 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.reading import apply_preset, apply_settings, read_tree
 from hardneg.registry import configure, suggestion
-from hardneg.stages.specs import DATASET, STAGES, START, Dataset, DatasetSpec, Model, Name, StageSpec, TrainSpec, Validation
+from hardneg.stages.specs import (
+    DATASET,
+    STAGES,
+    START,
+    Dataset,
+    DatasetSpec,
+    Model,
+    Name,
+    StageSpec,
+    TrainSpec,
+    Validation,
+)
 from hardneg.training.options import TrainOptions
 
 
@@ -21,7 +32,7 @@ class Sizes(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    documents: int = Field(0, ge=0)
+    documents: int = Field(default=0, ge=0)
     queries: dict[str, int] = Field(default_factory=dict)
 
 
@@ -96,7 +107,9 @@ def _check_stages(stages: Any, seed: int, problems: list[str]) -> Iterator[tuple
     for name, value in (stages if isinstance(stages, Mapping) else {}).items():
         path = f"stages.{name}"
         if name in {START, DATASET}:
-            problems.append(f"{path}: the name {name!r} is taken: `{START}` is the recipe's model, `{DATASET}` its dataset")
+            problems.append(
+                f"{path}: the name {name!r} is taken: `{START}` is the recipe's model, `{DATASET}` its dataset"
+            )
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
             problems.append(f"{path}.stage: missing; one of: {', '.join(STAGES)}")
         elif value["stage"] not in STAGES:
@@ -149,7 +162,9 @@ def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> l
             fitting = [other for other, item in stages.items() if item.kind in need.kinds and other != name]
             if kind is None and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
-                problems.append(f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}")
+                problems.append(
+                    f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}"
+                )
             elif kind is not None and kind not in need.kinds:
                 hint = f"; such are: {', '.join(fitting)}" if fitting else ""
                 problems.append(f"{where}: {target!r} makes {kind}, but {' or '.join(need.kinds)} is needed{hint}")
@@ -189,7 +204,9 @@ def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems
     for kind in ("model", "index"):
         names = [name for name, spec in stages.items() if spec.kind == kind]
         if kind in given and given[kind] not in names:
-            problems.append(f"outputs.{kind}: {given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}")
+            problems.append(
+                f"outputs.{kind}: {given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}"
+            )
         elif names:
             outputs[kind] = given.get(kind, names[-1])
     problems += [

@@ -136,9 +136,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         "stage": spec.stage,  # type: ignore[attr-defined]
         "version": spec.version,
         "options": spec.identity(),
-        "plugins": {
-            field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()
-        },
+        "plugins": {field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()},
         "inputs": {path: sources.start if target == START else steps[target].key for path, target in inputs.items()},
     }
     if name == DATASET:

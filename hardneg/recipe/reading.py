@@ -20,7 +20,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 break  # the base class says so
             if key in seen:
@@ -56,7 +56,7 @@ def find_recipe(name: str) -> Path:
     recipes = shipped_recipes()
     if name not in recipes:
         raise UsageError(
-            f"no recipe is called {name!r}{suggestion(name, recipes)}; there are: {', '.join(recipes)}, or a path to a file"
+            f"no recipe is called {name!r}{suggestion(name, recipes)}; there are: {', '.join(recipes)}, or a path"
         )
     return recipes[name]
 
@@ -105,7 +105,11 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
         return base, "", []
     if chosen not in presets:
         names = ", ".join(map(str, presets)) or "none"
-        return base, chosen, [f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"]
+        return (
+            base,
+            chosen,
+            [f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"],
+        )
     return merge(base, presets[chosen] or {}), chosen, []
 
 

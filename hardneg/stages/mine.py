@@ -73,4 +73,6 @@ def _in_order(path: Path, query_ids: Sequence[str]) -> Iterator[RankedList]:
         else:
             yield RankedList((), empty)
     if head is not None:
-        raise DataError(f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again")
+        raise DataError(
+            f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
+        )

@@ -11,7 +11,6 @@ from hardneg.stages.work import Input, Work
 from hardneg.training.history import HISTORY
 
 
-
 def run(work: Work) -> dict[str, Any]:
     """Writes `report.md` and `report.html`."""
     from hardneg.evaluation.metrics_json import read_metrics
@@ -48,5 +47,7 @@ def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, obje
         assert isinstance(source.spec, TrainSpec)
         settings[f"{label}: loss"] = source.plugins["loss"]
         settings |= {f"{label}: {name}": value for name, value in source.spec.options.identity().items()}
-        settings |= {f"{label}: {name}": value for name, value in source.facts.items() if isinstance(value, int | float)}
+        settings |= {
+            f"{label}: {name}": value for name, value in source.facts.items() if isinstance(value, int | float)
+        }
     return settings

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, with_config
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    with_config,
+)
 
 from hardneg.models.spec import ModelSpec
 from hardneg.training.options import TrainOptions
@@ -12,7 +21,7 @@ from hardneg.types import PluginSetting
 
 START = "start"
 DATASET = "dataset"
-FREE = {"in_identity": False}
+FREE: dict[str, JsonValue] = {"in_identity": False}
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ class EncodeSpec(StageSpec):
     stage: Literal["encode"]
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    tokens_per_batch: int = Field(16384, gt=0, json_schema_extra=FREE)
+    tokens_per_batch: int = Field(default=16384, gt=0, json_schema_extra=FREE)
 
 
 class IndexSpec(StageSpec):
@@ -160,7 +169,7 @@ class SearchSpec(StageSpec):
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
     split: Name = "test"
-    depth: int = Field(100, gt=0)
+    depth: int = Field(default=100, gt=0)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
 
 
@@ -183,8 +192,8 @@ class Validation(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     split: Name = "dev"
-    depth: int = Field(20, gt=0)
-    queries: int | None = Field(None, gt=0)
+    depth: int = Field(default=20, gt=0)
+    queries: int | None = Field(default=None, gt=0)
 
 
 class TrainSpec(StageSpec):

@@ -35,7 +35,11 @@ def run(work: Work) -> dict[str, Any]:
     )
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, _card_facts(work, collection, result)))
     work.keep_only(MODEL_FOLDER, HISTORY)
-    best = {} if result.best is None else {"best step": result.best_step, f"best dev {work.spec.options.metric}": result.best}
+    best = (
+        {}
+        if result.best is None
+        else {"best step": result.best_step, f"best dev {work.spec.options.metric}": result.best}
+    )
     return {"steps": result.steps, **best, **{f"left out: {reason}": n for reason, n in result.skipped.items()}}
 
 
@@ -52,9 +56,7 @@ def _data(work: Work, collection: StoredCollection) -> TrainingData:
     )
 
 
-def _validation(
-    work: Work, collection: StoredCollection, encoder: Encoder
-) -> Callable[[], Mapping[str, float]] | None:
+def _validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:
     if "validation_run" not in work.inputs:
         return None
     options = work.spec.validation

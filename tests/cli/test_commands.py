@@ -20,9 +20,13 @@ def place(tmp_path_factory, tiny_model):
 
 def start(place, *arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "hardneg", *arguments], cwd=place, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-m", "hardneg", *arguments],
+        cwd=place,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "HARDNEG_STORE": str(place / "store"), "COLUMNS": "200"},
-    )  # fmt: skip
+    )
 
 
 def hardneg(place, *arguments):
@@ -59,10 +63,10 @@ def test_ctrl_c_leaves_a_store_that_resumes(place):
         assert process.poll() is None and time.monotonic() - begun < 120
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "stopped" in err.splitlines()[-1] and "Traceback" not in err
-    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "after", "--device", "cpu")
+    code, _out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "after", "--device", "cpu")
     assert code == 0, err
 
 
@@ -79,5 +83,5 @@ def test_ctrl_c_leaves_a_store_that_resumes(place):
     ],
 )
 def test_errors_are_one_line_with_their_exit_code(place, arguments, code, message):
-    found, out, err = hardneg(place, *arguments)
+    found, _out, err = hardneg(place, *arguments)
     assert (found, message in err, "Traceback" in err) == (code, True, False), err

@@ -21,7 +21,7 @@ def small_collection(folder: Path) -> Path:
     queries = [{"_id": f"q{i}", "text": f"{word} {topic}"} for i, (topic, word) in enumerate(pairs)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
-    for split, rows in {"train": range(0, 36), "dev": range(36, 46), "test": range(46, 60)}.items():
+    for split, rows in {"train": range(36), "dev": range(36, 46), "test": range(46, 60)}.items():
         lines = "".join(f"q{i}\td{i}\t1\n" for i in rows)
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     return folder

@@ -56,8 +56,16 @@ def test_the_run_folder_has_stable_names(finished):
     out = folder / "out"
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert {
-        "index/index", "index/docid", "metrics.json", "recipe.lock.yaml", "report.html", "report.md",
-        "runs/start-test.trec.gz", "runs/start-train.trec.gz", "runs/star-test.trec.gz", "model/modules.json",
+        "index/index",
+        "index/docid",
+        "metrics.json",
+        "recipe.lock.yaml",
+        "report.html",
+        "report.md",
+        "runs/start-test.trec.gz",
+        "runs/start-train.trec.gz",
+        "runs/star-test.trec.gz",
+        "model/modules.json",
     } <= names
     assert not [name for name in names if name.endswith(("manifest.json", ".new"))]
     lock = yaml.safe_load((out / "recipe.lock.yaml").read_text())
@@ -73,8 +81,8 @@ def test_the_model_opens_in_sentence_transformers(finished):
 
 def test_the_metrics_have_every_system_and_test(finished):
     metrics = json.loads((finished[0] / "out" / "metrics.json").read_text())
-    assert set(metrics["systems"]) == {"start", "STAR"}
-    assert len(metrics["systems"]["STAR"]["per_query"]["mrr@10"]) == 14
+    assert set(metrics["metrics"]) == {"start", "STAR"}
+    assert len(metrics["per_query"]["STAR"]["mrr@10"]) == 14
     assert {item["metric"] for item in metrics["comparisons"]} == {"mrr@10", "recall@10"}
 
 
@@ -90,18 +98,20 @@ def test_force_runs_a_step_and_its_dependents(finished):
 
 
 def test_the_same_recipe_elsewhere_gives_the_same_bytes(finished, tmp_path):
-    _, path, store, plan, outcome = finished
+    _, path, _store, _plan, outcome = finished
     other, _ = again(path, Store(tmp_path / "store"), until="star-test")
     for name in ("static", "star", "star-test"):
         first, second = outcome.artifacts[name].path, other.artifacts[name].path
-        files = [file.relative_to(first) for file in first.rglob("*") if file.is_file() and file.name != "manifest.json"]
+        files = [
+            file.relative_to(first) for file in first.rglob("*") if file.is_file() and file.name != "manifest.json"
+        ]
         assert files
         for file in files:
             assert (first / file).read_bytes() == (second / file).read_bytes(), (name, file)
 
 
 def test_a_damaged_artifact_is_made_again_with_a_note(finished):
-    _, path, store, plan, outcome = finished
+    _, path, store, _plan, outcome = finished
     run = outcome.artifacts["star-test"].path / "run.trec.gz"
     content = run.read_bytes()
     run.unlink()

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +35,8 @@ def test_what_is_no_recipe_is_told_with_its_line(tmp_path, text, message):
 def test_any_bytes_give_a_tree_or_one_error(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("fuzz") / "r.yaml"
     path.write_bytes(content)
-    try:
+    with contextlib.suppress(HardnegError):
         assert isinstance(read_tree(path), dict)
-    except HardnegError:
-        pass
 
 
 def test_a_preset_lays_itself_over():
@@ -48,7 +48,9 @@ def test_a_preset_lays_itself_over():
 
 def test_settings_reach_into_short_forms():
     tree = {"dataset": "beir:x/y", "model": "packaged:M", "stages": {"s": {"loss": "star"}}}
-    changed, problems = apply_settings(tree, ["stages.s.loss.alpha=0.5", "model.query_length=9", "dataset.source=z", "bad"])
+    changed, problems = apply_settings(
+        tree, ["stages.s.loss.alpha=0.5", "model.query_length=9", "dataset.source=z", "bad"]
+    )
     assert changed["stages"]["s"]["loss"] == {"name": "star", "alpha": 0.5}
     assert changed["model"] == {"name": "packaged:M", "query_length": 9}
     assert changed["dataset"] == {"name": "beir", "source": "z"}

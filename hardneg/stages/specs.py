@@ -161,7 +161,7 @@ class IndexSpec(StageSpec):
 
 
 class SearchSpec(StageSpec):
-    """Searches an index for the queries of one split."""
+    """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it."""
 
     version = 1
     kind = "run"
@@ -170,7 +170,7 @@ class SearchSpec(StageSpec):
     index: Annotated[Name, Reference(("index",))]
     split: Name = "test"
     depth: int = Field(default=100, gt=0)
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "fp32"
 
 
 class MineSpec(StageSpec):

@@ -27,7 +27,9 @@ def test_a_truncated_run_is_told(tmp_path):
         list(stream_run(path))
 
 
-@pytest.mark.parametrize(("line", "message"), [("q1 Q0 a 1 0.5\n", ":1: 5 columns"), ("q Q0 a 1 x t\n", "not a number")])
+@pytest.mark.parametrize(
+    ("line", "message"), [("q1 Q0 a 1 0.5\n", ":1: 5 columns"), ("q Q0 a 1 x t\n", "not a number")]
+)
 def test_a_wrong_line_is_told(tmp_path, line, message):
     path = tmp_path / "run.trec.gz"
     path.write_bytes(gzip.compress(line.encode()))

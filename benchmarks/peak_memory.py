@@ -45,7 +45,7 @@ def measure_search(folder: Path) -> None:
 
 
 PARTS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], None]]] = {
-    "search": (prepare_search, measure_search),
+    "search": (prepare_search, measure_search)
 }
 
 
@@ -73,9 +73,7 @@ def measure(part: str) -> list[float]:
 
 def main() -> None:
     """Measures the parts named on the command line, or does one step of a measurement."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--prepare", nargs=2, metavar=("FOLDER", "COUNT"), help=argparse.SUPPRESS)
     parser.add_argument("--measure", metavar="FOLDER", help=argparse.SUPPRESS)
@@ -91,9 +89,7 @@ def main() -> None:
             print(peak_mib())
         else:
             small, large = measure(part)
-            print(
-                f"{part}: {large / small:.3f} times the memory for {SIZES[1] / SIZES[0]:g} times the passages"
-            )
+            print(f"{part}: {large / small:.3f} times the memory for {SIZES[1] / SIZES[0]:g} times the passages")
 
 
 if __name__ == "__main__":

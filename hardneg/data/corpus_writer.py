@@ -22,9 +22,7 @@ _CHARACTERS = 1 << 24
 _LONGEST = 1 << 29
 
 
-def write_corpus(
-    documents: Iterable[Document], folder: Path, progress: Progress, total: int | None = None
-) -> int:
+def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress, total: int | None = None) -> int:
     """Writes documents in the order given into `folder`, which the caller renames when all is done.
 
     Memory: one batch of documents, and at the end 16 bytes a document to sort the hashes.

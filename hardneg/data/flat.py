@@ -61,9 +61,7 @@ class FlatWriter:
         if found.strip(b"\0") and found != header:
             raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
         if found == header and not self._journal_path.exists():
-            raise ArtifactError(
-                f"{self.folder / 'index'}: already complete: delete the folder to write it anew"
-            )
+            raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
         self._journal_path.touch()
         os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
         os.pwrite(self._file, header, 0)
@@ -121,9 +119,7 @@ class FlatWriter:
                 break
             done = max(done, start + rows)
         if done < self.count:
-            raise ArtifactError(
-                f"{self.folder}: the vectors from row {done} on are missing: write them first"
-            )
+            raise ArtifactError(f"{self.folder}: the vectors from row {done} on are missing: write them first")
         if not (self.folder / "docid").exists():
             raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
         os.fsync(self._file)

@@ -91,11 +91,7 @@ def _parse_at_once(data: bytes) -> _Lines | None:
             parse_options=csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
             convert_options=csv.ConvertOptions(
                 include_columns=list(_TYPES),
-                column_types={
-                    "query_id": pa.large_string(),
-                    "doc_id": pa.large_string(),
-                    "score": pa.float64(),
-                },
+                column_types={"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()},
                 strings_can_be_null=False,
                 null_values=[],
             ),
@@ -156,9 +152,7 @@ def _parse_by_line(path: Path, data: bytes) -> _Lines:
         codes.append(pair)
         scores.append(score)
     pairs = np.array(codes, dtype=np.int64).reshape(-1, 2)
-    return _Lines(
-        list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array(scores, dtype=np.float32)
-    )
+    return _Lines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array(scores, dtype=np.float32))
 
 
 def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
@@ -257,9 +251,7 @@ def _lines_of(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32]
         order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
     distinct = strictly_decreasing(scores[order]).tolist()
     ranked = enumerate(zip(order, distinct, strict=True), start=1)
-    return "".join(
-        f"{query_id} Q0 {doc_ids[i]} {rank} {score:.9g} {tag}\n" for rank, (i, score) in ranked
-    ).encode()
+    return "".join(f"{query_id} Q0 {doc_ids[i]} {rank} {score:.9g} {tag}\n" for rank, (i, score) in ranked).encode()
 
 
 def _check_word(what: str, word: str) -> None:

@@ -115,11 +115,7 @@ class PyDocsCollection:
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """Relevance 1 for each passage whose summary is the query."""
-        return (
-            Judgement(query.query_id, doc_id, 1)
-            for query, doc_ids in self.by_split[split]
-            for doc_id in doc_ids
-        )
+        return (Judgement(query.query_id, doc_id, 1) for query, doc_ids in self.by_split[split] for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
         """How many files and docstrings were left out, by reason."""

@@ -55,9 +55,7 @@ def curve_svg(histories: Mapping[str, History]) -> str:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependency(
-            f'the training curve needs matplotlib ({error}); pip install "hardneg"'
-        ) from error
+        raise MissingDependency(f'the training curve needs matplotlib ({error}); pip install "hardneg"') from error
     with rc_context(_STYLE):
         figure = Figure(figsize=(4.4 * len(names), 3.0), layout="constrained")
         FigureCanvasSVG(figure)
@@ -75,20 +73,8 @@ def _draw(axes: Any, name: str, histories: Mapping[str, History]) -> None:
         if points:
             steps, values = zip(*points, strict=True)
             marker = "o" if len(points) <= 40 else ""
-            axes.plot(
-                steps,
-                values,
-                color=COLOURS[place % len(COLOURS)],
-                marker=marker,
-                markersize=3.5,
-                linewidth=1.8,
-            )
-    axes.set_title(
-        "training loss" if name == "loss" else f"{name} on the dev set",
-        color=_INK,
-        fontsize=10,
-        loc="left",
-    )
+            axes.plot(steps, values, color=COLOURS[place % len(COLOURS)], marker=marker, markersize=3.5, linewidth=1.8)
+    axes.set_title("training loss" if name == "loss" else f"{name} on the dev set", color=_INK, fontsize=10, loc="left")
     axes.set_xlabel("step", color=_INK)
     axes.tick_params(colors=_INK, length=3)
     axes.grid(color=_INK, alpha=0.13, linewidth=0.6)
@@ -102,9 +88,7 @@ def _thinned(points: Points) -> Points:
     """At most `_MOST_POINTS` points, each the mean of as many neighbours."""
     size = -(-len(points) // _MOST_POINTS)
     groups = [points[start : start + size] for start in range(0, len(points), size or 1)]
-    return [
-        (sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups
-    ]
+    return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
 
 def _embeddable(svg: str, width: int) -> str:

@@ -110,9 +110,7 @@ def evaluate(run: "Run", qrels: "Qrels", metrics: Sequence[str], relevance_level
     counts = coverage(run, qrels)
     if counts.unranked or counts.unjudged:
         _log.info(
-            "%d queries without a ranking score 0; %d without judgements are left out",
-            counts.unranked,
-            counts.unjudged,
+            "%d queries without a ranking score 0; %d without judgements are left out", counts.unranked, counts.unjudged
         )
     judged, ranked = _as_arrays(run, qrels)
     return {
@@ -145,9 +143,7 @@ def _parse(name: str) -> Metric | str:
         return f"metric '{name}': the cutoff must be a whole number above 0, as in {kind}@10"
     close = difflib.get_close_matches(kind.lower(), KINDS, n=1, cutoff=0.5)
     number = re.sub(r"[^0-9]", "", name) or "10"
-    hint = (
-        f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(KINDS)}, with @cutoff"
-    )
+    hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(KINDS)}, with @cutoff"
     return f"unknown metric '{name}': {hint}"
 
 

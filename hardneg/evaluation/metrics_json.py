@@ -49,8 +49,7 @@ def from_json(content: Mapping[str, Any]) -> Measured:
     """The scores and comparisons of what `to_json` gave."""
     results = {
         system: {
-            metric: {query_id: float(x) for query_id, x in by_query.items()}
-            for metric, by_query in scores.items()
+            metric: {query_id: float(x) for query_id, x in by_query.items()} for metric, by_query in scores.items()
         }
         for system, scores in content["per_query"].items()
     }

@@ -117,9 +117,7 @@ def _training(report: Report) -> str:
         for i, name in enumerate(report.histories)
     )
     rows = [
-        _row([name, *cells], words=2)
-        for name, history in report.histories.items()
-        for cells in training_rows(history)
+        _row([name, *cells], words=2) for name, history in report.histories.items() for cells in training_rows(history)
     ]
     table = _table(["model", *TRAINING_COLUMNS], rows, words=2)
     return f'<h2>Training</h2>\n<ul class="keys">{keys}</ul>\n{svg}\n<div class="small">{table}</div>\n'
@@ -144,8 +142,7 @@ def _notes(report: Report) -> str:
 def _row(cells: Sequence[str], words: int) -> str:
     """A row of escaped cells, of which the first `words` are words and the rest figures."""
     shown = (
-        f'<td class="word">{escape(c)}</td>' if i < words else f"<td>{escape(c)}</td>"
-        for i, c in enumerate(cells)
+        f'<td class="word">{escape(c)}</td>' if i < words else f"<td>{escape(c)}</td>" for i, c in enumerate(cells)
     )
     return f"<tr>{''.join(shown)}</tr>"
 
@@ -153,8 +150,7 @@ def _row(cells: Sequence[str], words: int) -> str:
 def _table(columns: Iterable[str], rows: Sequence[str], words: int) -> str:
     word = ' class="word"'
     heads = "".join(
-        f'<th scope="col"{word if i < words else ""}>{escape(column)}</th>'
-        for i, column in enumerate(columns)
+        f'<th scope="col"{word if i < words else ""}>{escape(column)}</th>' for i, column in enumerate(columns)
     )
     body = "\n".join(rows)
     table = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>"

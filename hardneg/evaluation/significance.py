@@ -219,7 +219,5 @@ def _stats() -> Any:
     try:
         from scipy import stats
     except ImportError as error:
-        raise MissingDependency(
-            f'significance tests need scipy ({error}); pip install "hardneg"'
-        ) from error
+        raise MissingDependency(f'significance tests need scipy ({error}); pip install "hardneg"') from error
     return stats

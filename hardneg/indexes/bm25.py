@@ -42,9 +42,7 @@ class Bm25:
 
     def __post_init__(self) -> None:
         if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise UsageError(
-                f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1"
-            )
+            raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1")
 
     def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
         """Indexes pairs (doc_id, contents) as they come, with their text; returns the number of documents.
@@ -87,9 +85,7 @@ class Bm25:
         known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
         if self.language != "en" and not known.containsKey(self.language):
             names = ", ".join(sorted(["en", *known.keySet().toArray()]))
-            raise UsageError(
-                f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}"
-            )
+            raise UsageError(f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}")
         arguments = ["-index", str(path), "-storeRaw", "-language", self.language]
         return indexer(args=arguments, append=append, threads=_threads()).object
 
@@ -135,14 +131,10 @@ class Bm25Searcher:
         order = np.lexsort((rows, -scores))
         return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
 
-    def _fill(
-        self, lists: list[list[dict[str, Any]]], rows: NDArray[np.int64], scores: NDArray[np.float32]
-    ) -> None:
+    def _fill(self, lists: list[list[dict[str, Any]]], rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         found = self.rows([hit["docid"] for hits in lists for hit in hits])
         if (found < 0).any():
-            raise ArtifactError(
-                f"{self.path}: holds documents that are not in the corpus: build the index again"
-            )
+            raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
         counts = np.array([len(hits) for hits in lists])
         filled = np.arange(rows.shape[1]) < counts[:, None]
         rows[filled] = found
@@ -166,9 +158,7 @@ def _record(doc_id: str, contents: str) -> str:
 def _add(writer: Any, records: list[str], path: Path) -> None:
     added = writer.addRawDocuments(records) if records else 0
     if added != len(records):
-        raise ArtifactError(
-            f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?"
-        )
+        raise ArtifactError(f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?")
 
 
 def _imported(module: str) -> Any:
@@ -189,9 +179,7 @@ def _open(path: Path) -> Any:
         return searcher(str(path))
     except JavaException as error:
         reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-        raise ArtifactError(
-            f"{path}: not a Lucene index that can be read ({reason}): build it again"
-        ) from error
+        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): build it again") from error
 
 
 def _ranked(lucene: Any, texts: Sequence[str], k: int) -> list[list[dict[str, Any]]]:

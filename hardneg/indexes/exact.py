@@ -36,9 +36,7 @@ class ExactOptions:
 def _settled(options: ExactOptions | None) -> tuple[int, int, torch.device]:
     options = options or ExactOptions()
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    corpus_block, query_block = (
-        (2048, 512) if device.type == "cpu" else (65536, 2048)
-    )  # a CPU's caches, a GPU's cores
+    corpus_block, query_block = (2048, 512) if device.type == "cpu" else (65536, 2048)  # a CPU's caches, a GPU's cores
     corpus_block = corpus_block if options.corpus_block is None else options.corpus_block
     query_block = query_block if options.query_block is None else options.query_block
     if min(corpus_block, query_block) < 1:
@@ -96,9 +94,7 @@ def search_exact(
 def _check(vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float32], k: int) -> None:
     dimension = vectors.dimension if isinstance(vectors, FlatVectors) else vectors.shape[1]
     if queries.ndim != 2 or queries.shape[1] != dimension:
-        raise UsageError(
-            f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model"
-        )
+        raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
     if k < 1:
         raise UsageError(f"k is {k}: ask for at least one document")
     if not np.isfinite(queries).all():
@@ -137,9 +133,7 @@ def _merge(best: _Best | None, scores: Tensor, start: int, k: int) -> _Best:
     query = found.div(scores.shape[1], rounding_mode="floor")
     row = found - query * scores.shape[1] + start
     longer = _appended(best, query, row, _at(scores, found))
-    return (
-        _select(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
-    )
+    return _select(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
 
 
 def _where(mask: Tensor) -> Tensor:

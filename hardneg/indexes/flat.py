@@ -32,9 +32,7 @@ class Flat:
             _share(source / name, path / name)
         return count
 
-    def open(
-        self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]] | None = None
-    ) -> "FlatSearcher":
+    def open(self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]] | None = None) -> "FlatSearcher":
         """The vectors in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
         return FlatSearcher(FlatVectors.open(path))
 

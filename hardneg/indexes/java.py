@@ -98,9 +98,7 @@ def start_java() -> None:
         try:
             import jnius
         except Exception as error:
-            raise MissingDependency(
-                f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}"
-            ) from error
+            raise MissingDependency(f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}") from error
         _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
     _silence(jnius.autoclass)
 
@@ -127,9 +125,7 @@ def _anserini() -> Path:
     if named := os.environ.get("ANSERINI_CLASSPATH"):
         jars = sorted(Path(named).glob("anserini-*-fatjar.jar"))
     else:
-        jars = [
-            jar for folder in folders for jar in sorted(folder.glob("resources/jars/anserini-*-fatjar.jar"))
-        ]
+        jars = [jar for folder in folders for jar in sorted(folder.glob("resources/jars/anserini-*-fatjar.jar"))]
     if not jars:
         raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
     return jars[-1]

@@ -86,11 +86,7 @@ class Encoder:
         return vectors
 
     def encode(
-        self,
-        texts: Sequence[str],
-        kind: Kind,
-        options: EncodeOptions = _DEFAULTS,
-        progress: Progress = _SILENT,
+        self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> NDArray[np.float32]:
         """float32 [n, dimension], one vector a text, in order; an empty text is its special tokens alone.
 

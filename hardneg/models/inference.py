@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _CPU_TOKENS = 1024
 
+
 @dataclass(frozen=True)
 class EncodeOptions:
     """How to encode; changes a vector by float noise at most, and `precision` by rounding.

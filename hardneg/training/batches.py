@@ -41,9 +41,7 @@ def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw) -> Batch:
     )
 
 
-def batches(
-    encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterable[int], size: int
-) -> Iterator[Batch]:
+def batches(encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterable[int], size: int) -> Iterator[Batch]:
     """The batch at each start position, made in another thread one ahead of its use."""
 
     def make(start: int) -> Batch:

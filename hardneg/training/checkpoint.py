@@ -145,9 +145,7 @@ def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimizer's tensors by `<number of the weight>.<name>`."""
     state = optimizer.state_dict()["state"]
     return {
-        f"{index}.{name}": tensor.contiguous()
-        for index, tensors in state.items()
-        for name, tensor in tensors.items()
+        f"{index}.{name}": tensor.contiguous() for index, tensors in state.items() for name, tensor in tensors.items()
     }
 
 

@@ -67,10 +67,7 @@ class Lamb(torch.optim.Optimizer):
 def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
     """The optimizer of `options` over the weights that learn; biases and LayerNorm weights do not decay."""
     decayed, free = decay_groups(module)
-    groups = [
-        {"params": decayed, "weight_decay": options.weight_decay},
-        {"params": free, "weight_decay": 0.0},
-    ]
+    groups = [{"params": decayed, "weight_decay": options.weight_decay}, {"params": free, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "lamb":
         return Lamb(groups, lr=options.learning_rate)

@@ -33,9 +33,7 @@ class TrainOptions:
         tracker: where accelerate logs the learning curve, such as `tensorboard` or `wandb`.
     """
 
-    not_in_identity: ClassVar[frozenset[str]] = frozenset(
-        {"checkpoint_every", "gradient_checkpointing", "tracker"}
-    )
+    not_in_identity: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "gradient_checkpointing", "tracker"})
 
     batch_size: int = 32
     negatives_per_query: int = 1

@@ -98,9 +98,7 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     return Pool(rows, texts, gains, query, np.searchsorted(rows, relevant[found]))
 
 
-def pool_metrics(
-    queries: NDArray[np.float32], documents: NDArray[np.float32], pool: Pool
-) -> dict[str, float]:
+def pool_metrics(queries: NDArray[np.float32], documents: NDArray[np.float32], pool: Pool) -> dict[str, float]:
     """Means over float32 [Q, d] queries searched in float32 [N, d] documents; ties by ascending row."""
     ranked = []
     for start in range(0, len(queries), _QUERIES):

@@ -18,9 +18,7 @@ class Made:
     """A collection from literals."""
 
     docs: Sequence[tuple[str, str]] = (("d1", "one"), ("d2", "two"), ("d3", "three"))
-    asked: dict[str, list[tuple[str, str]]] = field(
-        default_factory=lambda: {"train": [("q2", "b"), ("q1", "a")]}
-    )
+    asked: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: {"train": [("q2", "b"), ("q1", "a")]})
     judged: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
@@ -115,9 +113,7 @@ def test_unknown_split(tmp_path: Path) -> None:
         StoredCollection.open(tmp_path).queries("test")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 9, "splits": {}}', '{"format": 1, "splits": 3}']
-)
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "splits": {}}', '{"format": 1, "splits": 3}'])
 def test_not_a_collection(tmp_path: Path, text: str) -> None:
     write_collection(Made(), tmp_path, Silent())
     (tmp_path / "collection.json").write_text(text)
@@ -136,10 +132,4 @@ def test_missing_parts(tmp_path: Path) -> None:
 
 
 def test_order_of_splits() -> None:
-    assert order_splits(["test", "zeta", "dev", "alpha", "train"]) == [
-        "train",
-        "dev",
-        "test",
-        "alpha",
-        "zeta",
-    ]
+    assert order_splits(["test", "zeta", "dev", "alpha", "train"]) == ["train", "dev", "test", "alpha", "zeta"]

@@ -16,9 +16,7 @@ TREC = "q1 0 d1 1\nq1 Q0 d2 0\nq2\t0\td1\t-2\n"
 BEIR = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td1\t-2\n"
 
 
-@pytest.mark.parametrize(
-    "text", [TREC, BEIR, BEIR.split("\n", 1)[1], TREC.replace("\n", "\r\n\r\n"), "\ufeff" + TREC]
-)
+@pytest.mark.parametrize("text", [TREC, BEIR, BEIR.split("\n", 1)[1], TREC.replace("\n", "\r\n\r\n"), "\ufeff" + TREC])
 def test_all_forms_say_the_same(tmp_path: Path, text: str) -> None:
     (tmp_path / "qrels").write_bytes(text.encode())
     assert read_qrels(tmp_path / "qrels") == EXPECTED

@@ -87,9 +87,7 @@ def test_ties_are_read_as_trec_eval_reads_them(tmp_path: Path) -> None:
     doc_ids = [f"d{i}" for i in range(30)] + ["D", "é", "d-1", "~"]
     lines = [(f"q{q}", doc, float(generator.integers(-2, 3)) / 3) for q in range(20) for doc in doc_ids]
     run = read_run(_written(tmp_path / "run", "".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in lines)))
-    qrels = {
-        q: {docs[place]: 1} for q, docs, place in zip(run.query_ids, run.doc_ids, range(20), strict=True)
-    }
+    qrels = {q: {docs[place]: 1} for q, docs, place in zip(run.query_ids, run.doc_ids, range(20), strict=True)}
     scores: dict[str, dict[str, float]] = {}
     for query_id, doc_id, score in lines:
         scores.setdefault(query_id, {})[doc_id] = score
@@ -102,9 +100,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "new" / "run"
     scores = np.array([1, 2, 2, 0], np.float32)
     assert write_run(path, [("q1", ["a", "c", "b", "d"], scores), ("q2", [], scores[:0])], "tag") == 4
-    assert path.read_text() == (
-        "q1 Q0 b 1 2 tag\nq1 Q0 c 2 1.99999988 tag\nq1 Q0 a 3 1 tag\nq1 Q0 d 4 0 tag\n"
-    )
+    assert path.read_text() == ("q1 Q0 b 1 2 tag\nq1 Q0 c 2 1.99999988 tag\nq1 Q0 a 3 1 tag\nq1 Q0 d 4 0 tag\n")
     assert os.listdir(path.parent) == ["run"]
 
 
@@ -135,9 +131,7 @@ def test_what_cannot_be_written_leaves_the_old_file(
 ) -> None:
     path = _written(tmp_path / "run", "old")
     with pytest.raises(DataError):
-        write_run(
-            path, [("q0", ["a"], np.ones(1, np.float32)), (*entry[:2], np.array(entry[2], np.float32))], tag
-        )
+        write_run(path, [("q0", ["a"], np.ones(1, np.float32)), (*entry[:2], np.array(entry[2], np.float32))], tag)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["run"]
 
@@ -166,9 +160,7 @@ def test_a_run_comes_back_in_its_order_with_distinct_scores(
     tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, float]], packed: bool
 ) -> None:
     path = tmp_path_factory.mktemp("run") / ("run.gz" if packed else "run")
-    write_run(
-        path, ((q, list(docs), np.array(list(docs.values()), np.float32)) for q, docs in entries.items())
-    )
+    write_run(path, ((q, list(docs), np.array(list(docs.values()), np.float32)) for q, docs in entries.items()))
     run = read_run(path)
     assert run.query_ids == [query_id for query_id, docs in entries.items() if docs]
     for query_id, doc_ids, scores in zip(run.query_ids, run.doc_ids, run.scores, strict=True):

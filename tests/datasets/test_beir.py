@@ -51,11 +51,7 @@ def test_gzip_reads_the_same(folder: Path) -> None:
         path.unlink()
     packed = Beir(str(folder))
     collection = packed.load()
-    assert (
-        list(collection.documents()),
-        list(collection.queries("test")),
-        list(collection.qrels("test")),
-    ) == expected
+    assert (list(collection.documents()), list(collection.queries("test")), list(collection.qrels("test"))) == expected
     assert collection.splits() == ["train", "test"]
     assert packed.size_hint() == 2
 

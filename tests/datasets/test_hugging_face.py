@@ -72,11 +72,7 @@ def carded(tmp_path: Path) -> Path:
 
 def check(loader: HuggingFace) -> None:
     collection = loader.load()
-    assert list(collection.documents()) == [
-        Document("1", "one", "A"),
-        Document("2", "two"),
-        Document("3", "three"),
-    ]
+    assert list(collection.documents()) == [Document("1", "one", "A"), Document("2", "two"), Document("3", "three")]
     assert collection.splits() == ["train", "dev"]
     assert list(collection.queries("train")) == [Query("11", "b"), Query("10", "a")]
     assert list(collection.queries("dev")) == [Query("11", "b")]
@@ -155,11 +151,7 @@ def test_one_split(plain: Path) -> None:
     ],
 )
 def test_mistakes(
-    plain: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    path: str,
-    columns: dict[str, list[Any]],
-    message: str,
+    plain: Path, tmp_path_factory: pytest.TempPathFactory, path: str, columns: dict[str, list[Any]], message: str
 ) -> None:
     for old in (plain / path).parent.glob("*"):
         old.unlink()

@@ -72,9 +72,7 @@ def test_small_beside_a_complete_dev(folder: Path) -> None:
         ("qrels.train.tsv", "10\t0\t1\tx\n", "qrels.train.tsv:1: relevance 'x'"),
     ],
 )
-def test_mistakes(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, name: str, text: str, message: str
-) -> None:
+def test_mistakes(folder: Path, tmp_path_factory: pytest.TempPathFactory, name: str, text: str, message: str) -> None:
     (folder / name).write_text(text)
     with pytest.raises(DataError) as raised:
         write_collection(MsMarcoPassage(str(folder)).load(), tmp_path_factory.mktemp("stored"), Silent())
@@ -99,9 +97,7 @@ def test_fingerprint_follows_what_is_read(folder: Path) -> None:
     assert MsMarcoPassage(str(folder)).fingerprint() != before
 
 
-LINES = st.lists(
-    st.sampled_from([b"1\ta", b"2\tb", b"1 0 2 1", b"1 0 1 0"]) | st.binary(max_size=8), max_size=4
-)
+LINES = st.lists(st.sampled_from([b"1\ta", b"2\tb", b"1 0 2 1", b"1 0 1 0"]) | st.binary(max_size=8), max_size=4)
 
 
 @settings(max_examples=100, deadline=None)

@@ -85,14 +85,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     package = tmp_path / "madepackage"
     for folder in ("tests", "sub/testing"):
         (package / folder).mkdir(parents=True)
-    for name in (
-        "tools.py",
-        "tests/test_tools.py",
-        "sub/testing/tools.py",
-        "sub/conftest.py",
-        "zcopy.py",
-        "a-b.py",
-    ):
+    for name in ("tools.py", "tests/test_tools.py", "sub/testing/tools.py", "sub/conftest.py", "zcopy.py", "a-b.py"):
         (package / name).write_text(TOOLS)
     (package / "__init__.py").write_text("")
     (package / "sub" / "__init__.py").write_text(f'"""The sub package.\n\n{WORDS} sub\n"""')
@@ -104,9 +97,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def everything(collection: PyDocsCollection) -> list[object]:
-    parts = [
-        (list(collection.queries(split)), list(collection.qrels(split))) for split in collection.splits()
-    ]
+    parts = [(list(collection.queries(split)), list(collection.qrels(split))) for split in collection.splits()]
     return [list(collection.documents()), parts]
 
 
@@ -223,8 +214,6 @@ new = {name.split(".")[0] for name in set(sys.modules) - before}
 print(sorted(new - set(sys.stdlib_module_names)))
 print(sorted({"sklearn", "networkx", "matplotlib", "torch", "datasets"} & sys.modules.keys()))
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
     assert done.stderr == ""

@@ -42,9 +42,7 @@ RUN = run_of({"q1": ["c", "b", "x", "a"], "q9": ["a"], "q3": ["a"]})
 
 
 def test_by_hand() -> None:
-    scores = evaluate(
-        RUN, QRELS, ["ndcg@10", "mrr", "mrr@1", "recall@2", "map", "precision@4", "hit_rate@2"]
-    )
+    scores = evaluate(RUN, QRELS, ["ndcg@10", "mrr", "mrr@1", "recall@2", "map", "precision@4", "hit_rate@2"])
     ideal = 2 + 1 / np.log2(3)
     assert scores["ndcg@10"]["q1"] == pytest.approx((1 / np.log2(3) + 2 / np.log2(5)) / ideal)
     assert [values["q1"] for values in scores.values()][1:] == pytest.approx([0.5, 0, 0.5, 0.5, 0.5, 1])
@@ -103,9 +101,7 @@ GRADES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 3), min_siz
 def test_equals_trec_eval(queries: dict[str, tuple[dict[str, int], list[str]]], level: int) -> None:
     qrels = {query_id: grades for query_id, (grades, _) in queries.items()}
     ranked = {query_id: docs for query_id, (_, docs) in queries.items()}
-    scored = {
-        query_id: {doc: -float(i) for i, doc in enumerate(docs)} for query_id, docs in ranked.items()
-    }
+    scored = {query_id: {doc: -float(i) for i, doc in enumerate(docs)} for query_id, docs in ranked.items()}
     expected = trec_eval(qrels, scored, level)
     for name, scores in evaluate(run_of(ranked), qrels, list(TREC_NAMES), level).items():
         for query_id, score in scores.items():
@@ -117,9 +113,7 @@ def published(data: Path) -> list[tuple[Path, Path]]:
     trec, small = data / "trec-dl", data / "msmarco-dl1920"
     splits = {"19": "dev", "20": "test"}
     full = [(path, trec / f"qrels/qrels.dl{year(path)}-passage.txt") for path in trec.glob("runs/*.gz")]
-    return full + [
-        (path, small / f"qrels_all/{splits[year(path)]}.tsv") for path in small.glob("runs/*.gz")
-    ]
+    return full + [(path, small / f"qrels_all/{splits[year(path)]}.tsv") for path in small.glob("runs/*.gz")]
 
 
 def year(path: Path) -> str:

@@ -24,10 +24,7 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_one_query_has_no_interval(tmp_path: Path) -> None:
     results = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
     write_metrics(tmp_path / "m.json", results, compare_all(results))
-    assert json.loads((tmp_path / "m.json").read_text())["intervals"] == {
-        "a": {"mrr": None},
-        "b": {"mrr": None},
-    }
+    assert json.loads((tmp_path / "m.json").read_text())["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
     assert read_metrics(tmp_path / "m.json") == Measured(results, compare_all(results))
 
 
@@ -49,9 +46,7 @@ def test_the_order_of_queries_does_not_change_the_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}']
-)
+@pytest.mark.parametrize("text", ["", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}'])
 def test_foreign_files(tmp_path: Path, text: str) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(text)

@@ -37,10 +37,7 @@ def report(**changes: object) -> Report:
 
 
 def test_measurements() -> None:
-    assert measurements(HISTORY) == {
-        "loss": [(1, 2.0), (2, 1.0), (4, 1.5)],
-        "ndcg@10": [(2, 0.4), (4, 0.3)],
-    }
+    assert measurements(HISTORY) == {"loss": [(1, 2.0), (2, 1.0), (4, 1.5)], "ndcg@10": [(2, 0.4), (4, 0.3)]}
 
 
 def test_markdown_reads_as_a_paper() -> None:
@@ -62,9 +59,7 @@ def test_summary_names_the_winner_and_the_proof() -> None:
         "dense is best of 2 systems with ndcg@10 0.6000 (95 % interval 0.500 to 0.700). "
         "It differs significantly from bm25."
     )
-    assert "does not differ significantly from bm25" in summary(
-        report(comparisons=[comparison("dense", "bm25", 0.2)])
-    )
+    assert "does not differ significantly from bm25" in summary(report(comparisons=[comparison("dense", "bm25", 0.2)]))
 
 
 def test_each_baseline_has_its_sign() -> None:

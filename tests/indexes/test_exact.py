@@ -75,9 +75,7 @@ def test_equals_a_full_sort_whatever_the_blocks(
 def test_many_candidates_and_selections(corpus_block: int | None, query_block: int | None) -> None:
     generator = np.random.default_rng(3)
     vectors = generator.integers(-3, 4, (4000, 8)).astype(np.float32)
-    vectors += (np.arange(4000) // 500)[:, None].astype(
-        np.float32
-    )  # ever better ones, so that lists overflow
+    vectors += (np.arange(4000) // 500)[:, None].astype(np.float32)  # ever better ones, so that lists overflow
     queries = generator.integers(-2, 3, (40, 8)).astype(np.float32)
     for k in (1, 10, 300):
         hits = search_exact(vectors, queries, k, ExactOptions(corpus_block, query_block, "cpu"))
@@ -118,8 +116,7 @@ def test_the_flat_backend(tmp_path: Path) -> None:
     searcher = Flat().open(tmp_path / "index")
     assert _same(searcher.search(vectors[:7], 9), _naive(vectors, vectors[:7], 9))
     assert _same(
-        search_exact(FlatVectors.open(tmp_path / "index").vectors, vectors[:7], 9),
-        _naive(vectors, vectors[:7], 9),
+        search_exact(FlatVectors.open(tmp_path / "index").vectors, vectors[:7], 9), _naive(vectors, vectors[:7], 9)
     )
     with pytest.raises(UsageError, match=r"\[n, 5\]"):
         searcher.search(vectors[:, :4], 9)

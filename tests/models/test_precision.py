@@ -15,9 +15,7 @@ from hardneg.models import precision
         ("no flags here\n", False),
     ],
 )
-def test_a_cpu_is_asked_by_its_flags(
-    text: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_cpu_is_asked_by_its_flags(text: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "cpuinfo"
     path.write_text(text)
     monkeypatch.setattr(precision, "Path", lambda _: path)

@@ -45,9 +45,7 @@ def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model: Path,
     assert (tmp_path / "model" / "README.md").read_text() == "# A card\n"
 
 
-def test_a_failed_save_leaves_the_old_folder(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failed_save_leaves_the_old_folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     encoder.save(tmp_path / "model", "first")
 

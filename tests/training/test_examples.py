@@ -104,11 +104,7 @@ def test_masks_know_other_positives_and_copies(toy_folder: Path) -> None:
     assert batch.scores.tolist() == documents.T[:3].tolist()
     assert batch.positive.int().tolist() == [[1, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0]]
     assert batch.own.int().tolist() == [[0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
-    assert batch.valid.int().tolist() == [
-        [1, 1, 1, 0, 1, 1],
-        [1, 1, 1, 1, 1, 1],
-        [1, 1, 1, 1, 1, 0],
-    ]
+    assert batch.valid.int().tolist() == [[1, 1, 1, 0, 1, 1], [1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]]
 
 
 def test_the_same_query_twice_in_a_batch_does_not_meet_its_positive(toy_folder: Path) -> None:

@@ -31,9 +31,7 @@ def run(
     toy: Path, folder: Path, chosen: TrainOptions, encoder: Any = None, loss: Any = None, validate: Any = None
 ) -> TrainingResult:
     encoder = encoder or BagEncoder()
-    return train(
-        encoder, toy_data(toy), loss or Star(), chosen, folder, progress=Silent(), validate=validate
-    )
+    return train(encoder, toy_data(toy), loss or Star(), chosen, folder, progress=Silent(), validate=validate)
 
 
 def weights(encoder: BagEncoder) -> list[np.ndarray]:
@@ -226,9 +224,7 @@ class Interrupted(Silent):
         pass
 
 
-def test_a_transformer_with_dropout_goes_on_bit_for_bit(
-    toy_folder: Path, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
     from hardneg.models.encoder import Encoder
     from hardneg.models.spec import ModelSpec
 
@@ -238,9 +234,7 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(
     run(toy_folder, tmp_path / "whole", chosen, whole)
     with pytest.raises(KeyboardInterrupt):
         stopped = Encoder.load(spec, "cpu")
-        train(
-            stopped, toy_data(toy_folder), Star(), chosen, tmp_path / "broken", progress=Interrupted(5)
-        )
+        train(stopped, toy_data(toy_folder), Star(), chosen, tmp_path / "broken", progress=Interrupted(5))
     encoder = Encoder.load(spec, "cpu")
     run(toy_folder, tmp_path / "broken", chosen, encoder)
     found = encoder.module.state_dict()

@@ -11,10 +11,7 @@ from hardneg.training.schedules import schedule_factor, warmup_length
 
 @pytest.mark.parametrize(
     ("weights", "step", "trust"),
-    [
-        ([3.0, 4.0], [3.19226766, -3.12227266], 1.1197384255),
-        ([30.0, 40.0], [3.46226766, -2.76227266], 2.257765068),
-    ],
+    [([3.0, 4.0], [3.19226766, -3.12227266], 1.1197384255), ([30.0, 40.0], [3.46226766, -2.76227266], 2.257765068)],
 )
 def test_lamb_takes_the_published_first_step(weights: list[float], step: list[float], trust: float) -> None:
     tensor = nn.Parameter(torch.tensor(weights, dtype=torch.float64))

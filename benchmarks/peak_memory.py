@@ -44,8 +44,40 @@ def measure_search(folder: Path) -> None:
     Flat().open(folder).search(queries, K)
 
 
+def prepare_encode(folder: Path, count: int) -> None:
+    """Writes a corpus of short synthetic passages, and a tiny random encoder."""
+    from hardneg.data.corpus import write_corpus
+    from hardneg.progress import Silent
+    from hardneg.types import Document
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from tiny import tiny_encoder
+
+    tiny_encoder(folder / "encoder")
+    documents = (Document(f"d{row}", f"passage {row} speaks of item {row * 7919 % 1000003} ") for row in range(count))
+    write_corpus(documents, folder, Silent())
+
+
+def measure_encode(folder: Path) -> None:
+    """Encodes the corpus into a flat index folder."""
+    from hardneg.data.corpus import Corpus
+    from hardneg.data.flat import FlatWriter
+    from hardneg.models.encoder import EncodeOptions, Encoder
+    from hardneg.models.spec import ModelSpec
+    from hardneg.models.stream import encode_blocks
+    from hardneg.progress import Silent
+
+    corpus = Corpus.open(folder)
+    encoder = Encoder.load(ModelSpec(str(folder / "encoder"), document_length=32), "cpu")
+    with FlatWriter(folder / "index", encoder.dimension, len(corpus)) as writer:
+        encode_blocks(encoder, corpus, writer, EncodeOptions(), Silent())
+        writer.write_doc_ids(corpus.doc_ids)
+        writer.close()
+
+
 PARTS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], None]]] = {
-    "search": (prepare_search, measure_search)
+    "encode": (prepare_encode, measure_encode),
+    "search": (prepare_search, measure_search),
 }
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.corpus_writer import write_corpus as write_corpus
 from hardneg.data.hash_index import find_equal, hash_texts, normalise, spread
-from hardneg.data.mapped import map_array, map_batches
+from hardneg.data.mapped import map_array, map_batches, read_batches
 from hardneg.types import Document
 
 
@@ -74,7 +74,7 @@ class Corpus:
         """The contents of rows `start` to `stop` in row order, `size` at a time."""
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
-            parts = self._parts(low, min(low + size, stop))
+            parts = self._parts(low, min(low + size, stop), [1, 2])
             yield [text for part in parts for text in _joined(part)]
 
     def documents(self) -> Iterator[Document]:
@@ -126,11 +126,15 @@ class Corpus:
         batches = self.batches
         return ((batches[i], j) for i, j in zip(number.tolist(), local.tolist(), strict=True))
 
-    def _parts(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def _parts(self, start: int, stop: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
+        """The rows `start` to `stop` of some columns, read past the map: memory does not grow while passing through."""
+        if start >= stop:
+            return
+        read = read_batches(self.folder / "corpus.arrow", columns)
         number = int(np.searchsorted(self.starts, start, "right")) - 1
         while start < stop:
             end = min(stop, int(self.starts[number + 1]))
-            yield self.batches[number].slice(start - int(self.starts[number]), end - start)
+            yield read(number).slice(start - int(self.starts[number]), end - start)
             start, number = end, number + 1
 
 
@@ -154,7 +158,7 @@ class DocIds(Sequence[str]):
             start, stop, step = index.indices(len(self))
             if step != 1:
                 return self._corpus._ids(np.arange(start, stop, step))
-            return [name for part in self._corpus._parts(start, stop) for name in part.column(0).to_pylist()]
+            return [name for part in self._corpus._parts(start, stop, [0]) for name in part.column(0).to_pylist()]
         row = index + len(self) if index < 0 else index
         return self._corpus._ids(np.array([row]))[0]
 
@@ -164,7 +168,7 @@ class DocIds(Sequence[str]):
 
 
 def _joined(part: pa.RecordBatch) -> list[str]:
-    _, title, text = part.columns
+    title, text = part.columns
     both = pc.binary_join_element_wise(title, text, " ")
     texts: list[str] = pc.if_else(pc.equal(title, ""), text, both).to_pylist()
     return texts

@@ -1,6 +1,7 @@
 """Arrow and .npy files that are memory-mapped: written whole, opened with a check, never read whole."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,17 @@ def map_batches(path: Path, columns: list[str]) -> list[pa.RecordBatch]:
     if names != columns:
         raise ArtifactError(f"{path}: has columns {names} instead of {columns}; write the collection again")
     return batches
+
+
+def read_batches(path: Path, columns: list[int]) -> Callable[[int], pa.RecordBatch]:
+    """A function that reads one record batch, some columns of it, into memory of its own.
+
+    For passing through a file: pages of a map would count as this process's memory until the system needs them.
+    """
+    options = pa.ipc.IpcReadOptions(included_fields=columns)
+    reader = pa.ipc.open_file(pa.OSFile(str(path)), options=options)
+    read: Callable[[int], pa.RecordBatch] = reader.get_batch
+    return read
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
     from hardneg.evaluation.metrics_json import Measured
 
-_FIGURES = 76
-"""Columns that the figures of a paired test take."""
+_INTERVAL = 26
+"""Columns that a mean with its interval and marks takes."""
 
 
 def metrics_tables(console: "Console", content: Mapping[str, Any]) -> None:
@@ -27,72 +27,69 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     systems = {name: estimates(scores) for name, scores in measured.results.items()}
     sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
     report = Report("", systems, max(sizes, default=0), measured.comparisons)
-    numbers = _numbers(console, list(systems))
-    _systems(console, report, numbers)
+    shown = _systems(console, report)
     for line in legend(report):
-        _print_line(console, line)
+        if shown or not line.startswith("Brackets"):
+            _print_line(console, line)
     if measured.comparisons:
-        _tests(console, report, numbers)
+        _tests(console, report)
 
 
-def _numbers(console: "Console", systems: list[str]) -> dict[str, str]:
-    """A number for each system, printed with its name, where two of the names would not fit into a line."""
-    if _FIGURES + 2 * max(map(len, systems), default=0) <= console.width:
-        return {}
-    for place, system in enumerate(systems, 1):
-        console.print(f"{place}  {system}", markup=False, soft_wrap=True)
-    console.print()
-    return {system: str(place) for place, system in enumerate(systems, 1)}
-
-
-def _systems(console: "Console", report: Any, numbers: Mapping[str, str]) -> None:
+def _systems(console: "Console", report: Any) -> bool:
+    """Prints the means; whether their intervals fitted beside them."""
     from rich.text import Text
 
     from hardneg.evaluation.report_content import best, bounds, marks_of, number
 
-    table = _table(["" if numbers else "system", *report.metrics], words=1)
+    names = max(map(len, report.systems), default=0)
+    wide = names + _INTERVAL * len(report.metrics) <= console.width
+    table = _table(["system", *report.metrics])
     tops = {metric: best(report, metric) for metric in report.metrics}
     for system, estimates in report.systems.items():
-        cells = [Text(numbers.get(system, system))]
+        cells = [Text(system)]
         for metric, top in tops.items():
             estimate = estimates[metric]
             cell = Text(number(estimate.mean), style="bold" if estimate.mean == top else "")
-            cell.append(marks_of(report, system, metric), style="not bold")
-            cell.append(f" {bounds(estimate.interval)}" if estimate.interval else "", style="dim not bold")
+            cell.append(marks_of(report, system, metric).ljust(2), style="not bold")
+            cell.append(f" {bounds(estimate.interval)}" if wide and estimate.interval else "", style="dim not bold")
             cells.append(cell)
         table.add_row(*cells)
     console.print(table)
     _print_line(console, f"Means over {report.queries} queries.")
+    return wide
 
 
-def _tests(console: "Console", report: Any, numbers: Mapping[str, str]) -> None:
+def _tests(console: "Console", report: Any) -> None:
     from rich.text import Text
 
-    from hardneg.evaluation.report_content import TEST_COLUMNS, TESTS_EXPLAINED, test_row
+    from hardneg.evaluation.report_content import bounds, p_value, signed
 
-    names = ["", "vs"] if numbers else list(TEST_COLUMNS[1:3])
     for metric in report.metrics:
-        table = _table([*names, *TEST_COLUMNS[3:]], words=2)
-        for comparison in (c for c in report.comparisons if c.metric == metric):
-            _, system, baseline, *figures = test_row(comparison)
-            cells = [numbers.get(system, system), numbers.get(baseline, baseline), *figures]
-            style = "bold" if comparison.significant() else ""
-            table.add_row(*(Text(cell, style=style) for cell in cells))
-        console.print(f"\nPaired tests, {metric}", markup=False, style="bold")
+        table = _table([metric, "difference", "95 % interval", "t-test p", "randomised p"])
+        for c in (c for c in report.comparisons if c.metric == metric):
+            figures = [
+                signed(c.difference),
+                bounds(c.interval, "+.3f"),
+                p_value(c.t_holm),
+                p_value(c.randomisation_holm),
+            ]
+            style = "bold" if c.significant() else ""
+            table.add_row(*(Text(cell, style=style) for cell in [f"{c.system} − {c.baseline}", *figures]))
+        console.print()
         console.print(table)
-    _print_line(console, TESTS_EXPLAINED)
+    _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
 
 
-def _table(columns: list[str], words: int) -> Any:
-    """A table without a frame, whose first `words` columns are words and the rest figures."""
+def _table(columns: list[str]) -> Any:
+    """A table without a frame, whose first column is words and the rest figures."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
-        if place < words:
-            table.add_column(column, overflow="fold")
-        else:
+        if place:
             table.add_column(column, justify="right", no_wrap=True)
+        else:
+            table.add_column(column, overflow="fold")
     return table
 
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from hardneg.models.encoder import Encoder
 from hardneg.models.source import HUB_ID
+
+if TYPE_CHECKING:
+    from hardneg.models.encoder import Encoder
 
 Scores = Mapping[str, Mapping[str, float]]
 
 
-def model_card(encoder: Encoder, facts: Mapping[str, object], scores: Scores | None = None) -> str:
+def model_card(encoder: "Encoder", facts: Mapping[str, object], scores: Scores | None = None) -> str:
     """Markdown with what the model was made from, its scores, and how to open it.
 
     facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
@@ -21,6 +24,12 @@ def model_card(encoder: Encoder, facts: Mapping[str, object], scores: Scores | N
     if scores:
         parts += ["## Scores", _table(scores)]
     return "\n\n".join([*parts, "## Use", _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
+
+
+def with_scores(card: str, scores: Scores) -> str:
+    """A card that `model_card` made, with a table of scores before its last section."""
+    before, heading, after = card.rpartition("## Use")
+    return f"{before}## Scores\n\n{_table(scores)}\n\n{heading}{after}"
 
 
 def _without_place(value: object) -> str:
@@ -37,7 +46,7 @@ def _front_matter(facts: Mapping[str, str]) -> str:
     return "\n".join(["---", *lines, "---"])
 
 
-def _facts(encoder: Encoder, facts: Mapping[str, str]) -> str:
+def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
     spec = encoder.spec
     own = {
         "Vectors": f"{encoder.dimension} dimensions, compared by {spec.similarity}",
@@ -57,7 +66,7 @@ def _table(scores: Scores) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _sentence_transformers(encoder: Encoder) -> str:
+def _sentence_transformers(encoder: "Encoder") -> str:
     return f"""\
 ```python
 from sentence_transformers import SentenceTransformer
@@ -69,7 +78,7 @@ scores = model.similarity(queries, documents)
 ```"""
 
 
-def _pyserini(encoder: Encoder) -> str:
+def _pyserini(encoder: "Encoder") -> str:
     pooling = _plain_pooling(encoder)
     if pooling is None:
         return (
@@ -89,7 +98,7 @@ hits = FaissSearcher("path/to/its/index", encoder).search("a question", k=10)
 ```"""
 
 
-def _plain_pooling(encoder: Encoder) -> str | None:
+def _plain_pooling(encoder: "Encoder") -> str | None:
     """`mean` or `cls` where that and a normalisation are all that follows the transformer, else None."""
     rest = [part for part in list(encoder.module.children())[1:] if type(part).__name__ != "Normalize"]
     mode = getattr(rest[0], "pooling_mode", None) if len(rest) == 1 else None

@@ -82,7 +82,7 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     tree, more = apply_settings(tree, settings)
     problems += more
     top = _check_top(tree, problems)
-    stages = dict(_check_stages(tree.get("stages"), top.seed if top else 0, problems))
+    stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
         stages = {DATASET: DatasetSpec(loader=top.dataset), **stages}
     problems += _reference_problems(stages, set(tree.get("stages") or ()))
@@ -103,7 +103,7 @@ def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
         return None
 
 
-def _check_stages(stages: Any, seed: int, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
+def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
     for name, value in (stages if isinstance(stages, Mapping) else {}).items():
         path = f"stages.{name}"
         if name in {START, DATASET}:
@@ -118,7 +118,7 @@ def _check_stages(stages: Any, seed: int, problems: list[str]) -> Iterator[tuple
         else:
             spec = STAGES[value["stage"]]
             try:
-                yield str(name), spec.model_validate(_with_seed(spec, value, seed))
+                yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
             except ValidationError as error:
                 problems += _problems(path, error, spec)
 
@@ -146,11 +146,12 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     return list(kind.model_fields) if kind is Validation else [field.name for field in dataclasses.fields(kind)]
 
 
-def _with_seed(spec: type[StageSpec], value: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The recipe's seed goes where a stage draws and says no seed of its own."""
+def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
+    """The recipe's seed where a stage draws, its title on a report, where the stage does not say its own."""
     if spec is TrainSpec and isinstance(options := value.get("options", {}), Mapping):
-        return {**value, "options": {"seed": seed, **options}}
-    return {"seed": seed, **value} if "seed" in spec.model_fields else dict(value)
+        return {**value, "options": {"seed": top.seed, **options}}
+    own = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
+    return {**own, **value}
 
 
 def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> list[str]:

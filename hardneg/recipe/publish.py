@@ -1,5 +1,6 @@
 """The run folder: a finished recipe's results under stable names, as hard links into the store where that works."""
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ import yaml
 
 import hardneg
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
 
 LOCK = "recipe.lock.yaml"
@@ -28,6 +30,8 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
             if step in artifacts:
                 source = artifacts[step].path / "model" if kind == "model" else artifacts[step].path
                 written.append(_link_folder(source, out / kind))
+        if (out / "metrics.json") in written and (out / "model") in written:
+            _add_scores(out / "model" / "README.md", out / "metrics.json")
         lock = out / LOCK
         _replace(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
         return [*written, lock]
@@ -56,6 +60,12 @@ def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
             files["report.html"] = artifact.path / "report.html"
             files["report.md"] = artifact.path / "report.md"
     return files
+
+
+def _add_scores(card: Path, metrics: Path) -> None:
+    """The test scores are known after the model is finished, so its card in the run folder gets them here."""
+    scores = json.loads(metrics.read_text(encoding="utf-8"))["metrics"]
+    _replace(card, with_scores(card.read_text(encoding="utf-8"), scores))
 
 
 def _link_folder(source: Path, target: Path) -> Path:

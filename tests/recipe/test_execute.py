@@ -79,6 +79,13 @@ def test_the_model_opens_in_sentence_transformers(finished):
     assert model.encode(["the old river"]).shape == (1, 32)
 
 
+def test_the_model_card_says_what_it_was_trained_on_and_how_it_scored(finished):
+    card = (finished[0] / "out" / "model" / "README.md").read_text()
+    assert "60 passages, 36 training queries" in card and "TopK(depth=10" in card
+    assert "| STAR |" in card.split("## Scores")[1].split("## Use")[0]
+    assert str(finished[0]) not in card
+
+
 def test_the_metrics_have_every_system_and_test(finished):
     metrics = json.loads((finished[0] / "out" / "metrics.json").read_text())
     assert set(metrics["metrics"]) == {"start", "STAR"}

@@ -150,7 +150,7 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
     """The recipe's seed where a stage draws, its title on a report, where the stage does not say its own."""
     if spec is TrainSpec and isinstance(options := value.get("options", {}), Mapping):
         return {**value, "options": {"seed": top.seed, **options}}
-    own = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
+    own: dict[str, Any] = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
     return {**own, **value}
 
 

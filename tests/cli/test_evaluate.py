@@ -80,7 +80,7 @@ def test_tables(files: Path) -> None:
     assert "first.trec" in text
     assert "1.0000" in text
     assert "Means over 3 queries." in text
-    assert "Paired tests, mrr" in text
+    assert "Paired, two-sided" in text
     assert "+0.5000" in text
 
 

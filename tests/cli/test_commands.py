@@ -85,3 +85,21 @@ def test_ctrl_c_leaves_a_store_that_resumes(place):
 def test_errors_are_one_line_with_their_exit_code(place, arguments, code, message):
     found, _out, err = hardneg(place, *arguments)
     assert (found, message in err, "Traceback" in err) == (code, True, False), err
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_as_one_that_was_not(place):
+    settings = ["--set", "stages.star.options.max_steps=40", "--set", "stages.star.options.checkpoint_every=3"]
+    arguments = ["recipe", "run", "small.yaml", "--device", "cpu", *settings, "--until", "star-index"]
+    process = start(place, *arguments, "--out", "killed")
+    begun = time.monotonic()
+    while not any(len(path.read_text().splitlines()) > 7 for path in (place / "store").glob("*.partial/history.jsonl")):
+        assert process.poll() is None and time.monotonic() - begun < 120
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert hardneg(place, *arguments, "--out", "killed")[0] == 0
+    code, _, err = hardneg(place, *arguments, "--out", "whole", "--store", "another-store")
+    assert code == 0, err
+    for name in ("model/model.safetensors", "index/index", "index/docid"):
+        assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name

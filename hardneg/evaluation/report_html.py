@@ -37,7 +37,7 @@ p { margin: .4rem 0; max-width: 46rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 thead th { border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink); font-size: .875rem; }
 tbody tr:last-child > * { border-bottom: 2px solid var(--ink); }
-th, td { text-align: right; padding: .38rem .7rem; vertical-align: baseline; white-space: nowrap; }
+th, td { text-align: right; padding: .38rem 1rem .38rem .7rem; vertical-align: baseline; white-space: nowrap; }
 th { font-weight: 600; }
 tbody th { font-weight: 400; }
 tbody tr + tr > * { border-top: 1px solid var(--line); }

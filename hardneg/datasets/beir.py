@@ -21,6 +21,9 @@ class Beir:
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
     Models", 2021.
+
+    Args:
+        source: the folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each as it is or as `.gz`.
     """
 
     source: str

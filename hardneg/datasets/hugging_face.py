@@ -44,6 +44,14 @@ class HuggingFace:
     that still has a loading script is read from its converted branch: `revision="refs/convert/parquet"`, and
     so in `qrels` where that is another repository. A commit hash as `revision` pins the data and needs no
     look-up on the hub.
+
+    Args:
+        source: a hub id, or a local folder of the same layout.
+        revision: branch, tag or commit of the repository.
+        corpus: the table of documents, where it is not the configuration `corpus`.
+        queries: the table of queries, where it is not the configuration `queries`.
+        qrels: the table of judgements, where it is not found as told above.
+        columns: the names of the columns, where they are not BEIR's.
     """
 
     source: str

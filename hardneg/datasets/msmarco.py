@@ -25,6 +25,9 @@ class MsMarcoPassage:
     judgements (many of `queries.train.tsv`, all of `queries.eval.tsv`) are left out and noted.
 
     Source: Bajaj et al., "MS MARCO: A Human Generated MAchine Reading COmprehension Dataset", 2016.
+
+    Args:
+        source: the folder; each file as it is or as `.gz`.
     """
 
     source: str

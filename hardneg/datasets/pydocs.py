@@ -27,11 +27,12 @@ class PyDocs:
     are the same text are all relevant to it, and the query stands once. Near-duplicates (`numpy.mean`,
     `DataFrame.mean`) stay: they are the hard negatives. Source files are parsed, never imported.
 
-    packages: top-level names of installed packages.
-    max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
-    min_passage_words: shorter passages are left out.
-    query_words: shortest and longest query.
-    seed: changes the sample and the splits.
+    Args:
+        packages: top-level names of installed packages.
+        max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
+        min_passage_words: shorter passages are left out.
+        query_words: shortest and longest query.
+        seed: changes the sample and the splits.
     """
 
     packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")

@@ -31,7 +31,13 @@ RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Bm25:
-    """Lucene's BM25; k1 and b matter when searching, the language (an ISO 639-1 code) also when building."""
+    """Lucene's BM25.
+
+    Args:
+        k1: how slowly a repeated word stops to count; used when searching.
+        b: how much a document's length counts against it, from 0 to 1; used when searching.
+        language: ISO 639-1 code of the texts; decides stemming and stop words when building and searching.
+    """
 
     k1: float = 0.9
     b: float = 0.4

@@ -69,6 +69,11 @@ def run(
     device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is."),
 ) -> None:
     """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder."""
+    from hardneg.distributed import world
+    from hardneg.errors import UsageError
+
+    if world().size > 1:
+        raise UsageError("recipe run: a recipe runs in one process; start it without torchrun or accelerate launch")
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.tables import result_table, step_watcher
     from hardneg.recipe.execute import Options, execute

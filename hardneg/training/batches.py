@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hardneg.data.corpus import Corpus
+from hardneg.distributed import world
 from hardneg.models.encoder import Encoder
 from hardneg.training.examples import Draw, Examples
 from hardneg.training.scoring import Columns
@@ -18,27 +19,37 @@ from hardneg.training.scoring import Columns
 class Batch:
     """One batch as the encoder takes it.
 
-    queries and documents: features; each document is there once.
+    queries and documents: features of this process's share; each document is there once.
+    distinct: how many documents there are, all shares together.
     column: int64 [M], the document of each column of the scores.
     """
 
     query_ids: list[str]
     queries: dict[str, Tensor]
     documents: dict[str, Tensor]
+    distinct: int
     column: Tensor
     columns: Columns
 
 
 def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw) -> Batch:
-    """Tokenises what was drawn."""
+    """Tokenises this process's share of what was drawn."""
     rows, column = np.unique(draw.documents, return_inverse=True)
     return Batch(
         draw.query_ids,
-        encoder.features(draw.texts, "query"),
-        encoder.features(corpus.contents(rows), "document"),
+        encoder.features(draw.texts[_share(len(draw.texts))], "query"),
+        encoder.features(corpus.contents(rows[_share(len(rows))]), "document"),
+        len(rows),
         torch.from_numpy(column.reshape(-1)),
         Columns.of(draw, corpus.content_hash),
     )
+
+
+def _share(total: int) -> slice:
+    """This process's part; one thing at least, as each process must compute something to take part in the sum."""
+    part = world().share(total)
+    start = min(part.start, total - 1)
+    return slice(start, max(part.stop, start + 1))
 
 
 def batches(encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterable[int], size: int) -> Iterator[Batch]:

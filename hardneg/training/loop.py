@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hardneg.errors import UsageError
+from hardneg.distributed import barrier, from_first, world
+from hardneg.errors import TrainingError, UsageError
 from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
 from hardneg.models.precision import good_at_bf16
-from hardneg.progress import Progress, Task
+from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
 from hardneg.training.batches import batches
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
@@ -64,6 +65,9 @@ def train(
     `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments goes on from there.
     On a CPU the weights then are, bit for bit, those of a run that was never stopped.
 
+    Several processes (`hardneg.distributed`) each call this with the same arguments and share each batch; the
+    first one alone measures, shows progress and writes.
+
     Raises:
         UsageError: the options make no sense.
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
@@ -71,6 +75,7 @@ def train(
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
     folder.mkdir(parents=True, exist_ok=True)
+    progress = progress if world().first else Silent()
     examples = Examples(data, options.negatives_per_query, options.seed)
     checkpoints = Checkpoints(folder / "checkpoints", _identity(encoder, loss, options, examples))
     with (
@@ -82,9 +87,12 @@ def train(
         state = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(encoder.module, state.best_step or 0)
+        barrier()
+        history = run.history.read()
+        barrier()
     for reason, count in examples.skipped.items():
         progress.note(f"training: left out {count} {reason}")
-    return TrainingResult(run.history.read(), state.step, state.best_step, state.best, examples.skipped)
+    return TrainingResult(history, state.step, state.best_step, state.best, examples.skipped)
 
 
 @dataclass(frozen=True)
@@ -110,14 +118,19 @@ class _Run:
     def to_the_end(self, progress: Progress) -> TrainState:
         """From the newest checkpoint to the last step, or to where patience runs out."""
         state = self.checkpoints.restore(self.encoder.module, self.learner.optimizer)
-        self.history.truncate(state.step)
+        if from_first(state.step) != state.step:
+            raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
+        barrier()
+        if world().first:
+            self.history.truncate(state.step)
         with progress.task("training", self.total, "steps", done=state.step) as task:
             while state.step < self.total and not state.stopped:
                 stop = self._next_stop(state.step)
                 self._advance(state.step, stop, task)
                 state = self._judge(replace(state, step=stop))
-                self.history.sync()
-                self.checkpoints.save(self.encoder.module, self.learner.optimizer, state)
+                if world().first:
+                    self.history.sync()
+                    self.checkpoints.save(self.encoder.module, self.learner.optimizer, state)
         return state
 
     def _next_stop(self, step: int) -> int:
@@ -137,7 +150,7 @@ class _Run:
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
-            self.history.add({"step": step + 1, **record})
+            self._add({"step": step + 1, **record})
             self.learner.accelerator.log(record, step=step + 1)
             task.advance()
             speed = (step + 1 - start) * per_step / (time.monotonic() - began)
@@ -148,11 +161,11 @@ class _Run:
         every = self.options.evaluate_every
         if self.validate is None or not (state.step == self.total or (every and state.step % every == 0)):
             return state
-        metrics = {name: float(value) for name, value in self.validate().items()}
+        metrics = self._measure(self.validate)
         if self.options.metric not in metrics:
             known = ", ".join(metrics)
             raise UsageError(f"the dev metric {self.options.metric!r} is not measured; there are: {known}")
-        self.history.add({"step": state.step, "dev": metrics})
+        self._add({"step": state.step, "dev": metrics})
         logged = {f"dev/{name}": value for name, value in metrics.items()}
         self.learner.accelerator.log(logged, step=state.step)
         value = metrics[self.options.metric]
@@ -161,6 +174,15 @@ class _Run:
         misses = state.misses + 1
         patience = self.options.patience
         return replace(state, misses=misses, stopped=patience is not None and misses >= patience)
+
+    def _measure(self, validate: Validate) -> dict[str, float]:
+        """The first process measures, and tells the others."""
+        here = {name: float(value) for name, value in validate().items()} if world().first else None
+        return dict(from_first(here))
+
+    def _add(self, record: Record) -> None:
+        if world().first:
+            self.history.add(record)
 
 
 def _identity(encoder: Encoder, loss: Loss, options: TrainOptions, examples: Examples) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import Loss
@@ -57,15 +58,17 @@ class Update:
 def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate: float) -> Update:
     """Takes one step, counted from 0, over batches that are scored one by one.
 
-    Dropout depends on the seed, the step and the batch's place in it, so a continued run repeats it.
+    Dropout depends on the seed, the step and the batch's place in it, so a continued run repeats it; each of
+    several processes has its own.
 
     Raises:
         TrainingError: the loss or the gradient is not finite.
     """
-    model, accelerator = learner.model, learner.accelerator
+    model, accelerator, here = learner.model, learner.accelerator, world()
+    process = [] if here.first else [here.rank]
     losses = []
     for place, batch in enumerate(batches):
-        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place))
+        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
             loss = _loss(learner, batch)
@@ -85,6 +88,7 @@ def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate:
 def _loss(learner: Learner, batch: Batch) -> Tensor:
     with torch.autocast(learner.accelerator.device.type, torch.bfloat16, enabled=learner.half):
         queries, documents = learner.model(batch.queries, batch.documents)
+    queries, documents = gather(queries, batch.columns.queries), gather(documents, batch.distinct)
     column = batch.column.to(documents.device)
     return learner.loss(score_batch(queries, documents[column], batch.columns))
 

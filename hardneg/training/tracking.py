@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hardneg.distributed import join
 from hardneg.errors import MissingDependency, UsageError
 
 if TYPE_CHECKING:
@@ -17,22 +18,24 @@ if TYPE_CHECKING:
 def accelerated(
     device: torch.device, tracker: str | None, folder: Path, config: Mapping[str, Any]
 ) -> Iterator["Accelerator"]:
-    """An accelerator for `device` that logs to `tracker`, below `folder` where the tracker keeps files.
+    """An accelerator of all processes that logs to `tracker`, below `folder` where the tracker keeps files.
 
     Raises:
         UsageError: accelerate knows no such tracker.
         MissingDependency: the tracker's package is not installed.
     """
-    from accelerate import Accelerator
+    from accelerate import Accelerator, DistributedDataParallelKwargs
 
     if tracker is not None:
         _check(tracker)
+    join(on_cpu=device.type == "cpu")
     accelerator = Accelerator(
         cpu=device.type == "cpu",
         device_placement=False,
         mixed_precision="no",
         log_with=tracker,
         project_dir=str(folder / "tracker"),
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)],
     )
     if tracker is not None:
         plain = {name: "none" if value is None else value for name, value in config.items()}

@@ -1,0 +1,187 @@
+"""Several processes as one: which of them this is, what they share, and how they wait for each other.
+
+`torchrun` and `accelerate launch` tell a process its place in the environment. Alone, every function here
+returns at once what it was given, and torch is not imported.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch._C._distributed_c10d import Store
+
+PATIENCE = timedelta(days=30)
+"""How long processes wait for each other; one that dies ends the waiting at once, whoever started them."""
+
+_calls = 0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process's number, counted from 0, and how many there are, here and on this machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and speaks for all."""
+        return self.rank == 0
+
+    def share(self, total: int) -> slice:
+        """This process's part of `total` things that lie in a row; the parts' sizes differ by one at most."""
+        return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)
+
+    def shares(self, total: int) -> list[int]:
+        """The sizes of all processes' parts."""
+        return [total * (rank + 1) // self.size - total * rank // self.size for rank in range(self.size)]
+
+
+def world() -> World:
+    """The place that the launcher gave to this process."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size < 2 or "RANK" not in os.environ:
+        return World()
+    return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def join(on_cpu: bool) -> World:
+    """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo."""
+    here = world()
+    if here.size > 1:
+        import torch
+
+        cuda = not on_cpu and torch.cuda.is_available()
+        if cuda:
+            torch.cuda.set_device(here.local_rank)
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
+    return here
+
+
+def leave() -> None:
+    """Waits until all processes have come here, and parts from them."""
+    if world().size > 1:
+        import torch
+
+        barrier()
+        with suppress(RuntimeError):  # the process that keeps the common store may be gone already
+            torch.distributed.destroy_process_group()
+
+
+def barrier() -> None:
+    """Waits until all processes have come here."""
+    here = world()
+    if here.size > 1:
+        store, key = _store(), _next_key("barrier")
+        store.add(key, 1)
+        _wait(lambda: store.add(key, 0) >= here.size)
+
+
+def from_first(value: Any) -> Any:
+    """The first process's value, which JSON can hold, in all of them; the others wait for it, however long."""
+    here = world()
+    if here.size == 1:
+        return value
+    store, key = _store(), _next_key("value")
+    if here.first:
+        store.set(key, json.dumps(value))
+        return value
+    _wait(lambda: store.check([key]))
+    return json.loads(store.get(key))
+
+
+def speaks() -> bool:
+    """Whether this process is the first that asks to report an error; alone it always is."""
+    return world().size == 1 or bool(_store().add("hardneg/error", 1) == 1)
+
+
+def spoken(seconds: float = 0.0) -> bool:
+    """Whether another process reports an error, or does so within some seconds, or is gone."""
+    end = time.monotonic() + seconds
+    try:
+        while not _store().check(["hardneg/error"]):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.05)
+    except RuntimeError:
+        return True
+    return True
+
+
+def gather(part: "Tensor", total: int) -> "Tensor":
+    """All processes' parts as one, in the order of the processes, with gradients to each.
+
+    The gradient of a part is the sum of those that the processes have for it. Where each process computes
+    the same loss from the whole, the sum is as many times too large as there are processes, and the mean
+    over processes of the weights' gradients is that of a single process.
+
+    Args:
+        part: [n, d], this process's share of `total` rows; rows beyond the share are left out.
+        total: rows in all.
+
+    Returns:
+        [total, d].
+    """
+    here = world()
+    if here.size == 1:
+        return part
+    import torch
+
+    counts = here.shares(total)
+    own = part[: counts[here.rank]]
+    padded = torch.nn.functional.pad(own, (0, 0, 0, max(counts) - len(own)))
+    blocks: Sequence[Tensor] = _gathering().apply(padded)
+    return torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
+
+
+@cache
+def _gathering() -> Any:
+    import torch
+    from torch import Tensor
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, part: Tensor) -> Tensor:
+            parts = [torch.empty_like(part) for _ in range(world().size)]
+            torch.distributed.all_gather(parts, part.contiguous())
+            return torch.stack(parts)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            gradient = gradients[0].contiguous()
+            torch.distributed.all_reduce(gradient)
+            return gradient[world().rank]
+
+    return Gather
+
+
+def _store() -> "Store":
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    return PrefixStore("hardneg", _get_default_store())
+
+
+def _next_key(kind: str) -> str:
+    """Names one meeting of the processes: they come to their meetings in the same order."""
+    global _calls
+    _calls += 1
+    return f"{kind}/{_calls}"
+
+
+def _wait(done: Any) -> None:
+    """Asks again and again, less and less often, so that a signal is heard meanwhile."""
+    pause = 0.001
+    while not done():
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.5)

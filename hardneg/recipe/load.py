@@ -18,6 +18,7 @@ from hardneg.stages.specs import (
     START,
     Dataset,
     DatasetSpec,
+    IndexSpec,
     Model,
     Name,
     StageSpec,
@@ -197,7 +198,17 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
                 plugins[name, field] = configure(kind, setting)
             except PluginError as error:
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
+        if isinstance(spec, IndexSpec) and (name, "backend") in plugins:
+            problems += _index_problems(name, spec, plugins[name, "backend"].input)
     return plugins
+
+
+def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
+    if source == "vectors" and spec.vectors is None:
+        return [f"stages.{name}.vectors: missing; {spec.backend.name} is built from the vectors of an encode stage"]
+    if source == "texts" and spec.vectors is not None:
+        return [f"stages.{name}.vectors: {spec.backend.name} is built from texts; leave it out"]
+    return []
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from hardneg.identity import digest
 from hardneg.models.identity import model_digest
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_identity, suggestion
-from hardneg.stages.specs import DATASET, START, EncodeSpec, SearchSpec, StageSpec
+from hardneg.stages.specs import DATASET, START, EncodeSpec, IndexSpec, SearchSpec, StageSpec
 
 SCHEME = 1
 
@@ -128,8 +128,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
         inputs["dataset"] = DATASET
-    if isinstance(spec, SearchSpec) and isinstance(recipe.stages[spec.index], EncodeSpec):
-        inputs["model"] = steps[spec.index].inputs["model"]
+    if isinstance(spec, SearchSpec) and (encoded := _encoded(recipe, spec.index)):
+        inputs["model"] = steps[encoded].inputs["model"]
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
@@ -143,6 +143,14 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)
         origin["plugins"]["loader"]["options"].pop("source", None)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
+
+
+def _encoded(recipe: Recipe, index: str) -> str | None:
+    """The encode stage whose vectors an index holds; None where it holds texts."""
+    spec = recipe.stages[index]
+    if isinstance(spec, IndexSpec) and spec.vectors is not None:
+        return _encoded(recipe, spec.vectors)
+    return index if isinstance(spec, EncodeSpec) else None
 
 
 def _order(stages: Mapping[str, StageSpec]) -> list[str]:

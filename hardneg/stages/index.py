@@ -1,4 +1,4 @@
-"""Stage `index`: an index over the corpus's texts, such as Lucene's for BM25."""
+"""Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +10,12 @@ from hardneg.stages.work import Work
 
 def run(work: Work) -> dict[str, Any]:
     """Builds the index; one that was not closed cannot be gone on with."""
-    corpus = open_collection(work.inputs["dataset"]).corpus
-    return {"passages": work.plugins["backend"].build(_entries(corpus), work.folder, work.progress)}
+    backend = work.plugins["backend"]
+    if "vectors" in work.inputs:
+        source: Any = work.inputs["vectors"].folder
+    else:
+        source = _entries(open_collection(work.inputs["dataset"]).corpus)
+    return {"passages": backend.build(source, work.folder, work.progress)}
 
 
 def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:

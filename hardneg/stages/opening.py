@@ -2,7 +2,6 @@
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
-from hardneg.errors import ArtifactError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.models.encoder import Encoder
@@ -29,8 +28,5 @@ def open_searcher(source: Input, collection: StoredCollection, device: str | Non
     """The searcher of an index stage's backend; vectors that were encoded open as a flat index."""
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), ExactOptions(device=device))
-    backend = source.plugins["backend"]
-    if backend.input != "texts":
-        raise ArtifactError(f"{source.name}: an index stage builds from texts; {type(backend).__name__} takes vectors")
-    searcher: Searcher = backend.open(source.folder, collection.corpus.rows)
+    searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
     return searcher

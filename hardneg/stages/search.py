@@ -26,7 +26,7 @@ def run(work: Work) -> dict[str, Any]:
     queries = collection.queries(work.spec.split)
     searcher = open_searcher(work.inputs["index"], collection, work.device)
     encoder = open_encoder(work.inputs["model"], work.device) if "model" in work.inputs else None
-    write_run(work.folder / RUN, _entries(work, collection, queries, searcher, encoder), work.name)
+    write_run(work.folder / RUN, _entries(work, collection, queries, searcher, encoder))
     return {"queries": len(queries.query_ids), "depth": work.spec.depth}
 
 

@@ -119,11 +119,12 @@ class StageSpec(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The fields that may change the result, defaults included; references and plugins are added by their keys."""
-        apart = {path.split(".")[0] for path, _, _ in self.references()} | {field for field, _, _ in self.plugins()}
         names = {
             name
             for name, info in type(self).model_fields.items()
-            if name not in apart and name != "stage" and info.json_schema_extra != FREE
+            if name != "stage"
+            and info.json_schema_extra != FREE
+            and not any(isinstance(mark, Reference | PluginKind) for mark in info.metadata)
         }
         return self.model_dump(mode="json", include=names)
 
@@ -151,13 +152,14 @@ class EncodeSpec(StageSpec):
 
 
 class IndexSpec(StageSpec):
-    """Builds an index over the corpus's texts, such as BM25's."""
+    """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
 
     version = 1
     kind = "index"
     needs_dataset = True
     stage: Literal["index"]
     backend: Backend
+    vectors: Annotated[Name | None, Reference(("index",))] = None
 
 
 class SearchSpec(StageSpec):

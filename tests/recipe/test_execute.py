@@ -99,6 +99,20 @@ def test_one_changed_option_runs_what_depends_on_it(finished):
     assert outcome.ran == ("star", "star-index", "star-test", "scores", "report")
 
 
+def test_an_index_built_from_vectors_is_searched_with_their_model(finished):
+    folder, path, store, _, outcome = finished
+    tree = yaml.safe_load(path.read_text())
+    tree["stages"] = {
+        "start-index": {"stage": "encode"},
+        "again": {"stage": "index", "backend": "flat", "vectors": "start-index"},
+        "start-test": {"stage": "search", "index": "again", "split": "test", "depth": 20},
+    }
+    found, _ = again(write_recipe(folder / "flat.yaml", tree), store)
+    assert found.ran == ("again", "start-test")
+    first, second = (item.artifacts["start-test"].path / "run.trec.gz" for item in (outcome, found))
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_force_runs_a_step_and_its_dependents(finished):
     _, path, store, _, _ = finished
     assert again(path, store, force=("scores",))[0].ran == ("scores", "report")

@@ -63,6 +63,15 @@ def test_references_are_checked_by_name_and_kind(tmp_path, tree):
     )
 
 
+def test_an_index_of_vectors_needs_them(tmp_path, tree):
+    tree["stages"]["a"] = {"stage": "index", "backend": "flat"}
+    tree["stages"]["b"] = {"stage": "index", "backend": "bm25", "vectors": "start-index"}
+    assert problems_of(tmp_path, tree) == (
+        "stages.a.vectors: missing; flat is built from the vectors of an encode stage",
+        "stages.b.vectors: bm25 is built from texts; leave it out",
+    )
+
+
 def test_a_circle_is_told(tmp_path, tree):
     tree["stages"]["start-index"]["model"] = "star"
     assert "a circle: start-index → star → static → start-train → start-index" in problems_of(tmp_path, tree)[0]

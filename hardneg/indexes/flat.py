@@ -39,10 +39,11 @@ class Flat:
 
 @dataclass(frozen=True)
 class FlatSearcher:
-    """Searches the vectors of a folder; `options` change the speed only."""
+    """Searches the vectors of a folder; `options` change the speed only, `progress` is told of each block."""
 
     vectors: FlatVectors
     options: ExactOptions | None = None
+    progress: Progress | None = None
 
     def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
         """The best k vectors for queries float32 [Q, d], exactly; ties by ascending row.
@@ -52,7 +53,7 @@ class FlatSearcher:
         """
         if not isinstance(queries, np.ndarray):
             raise UsageError("a flat index searches with vectors, not texts: encode the queries first")
-        return search_exact(self.vectors, queries, k, self.options)
+        return search_exact(self.vectors, queries, k, self.options, self.progress)
 
 
 def _share(source: Path, target: Path) -> None:

@@ -5,6 +5,7 @@ from hardneg.data.flat import FlatVectors
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.models.encoder import Encoder
+from hardneg.progress import Progress
 from hardneg.protocols import Searcher
 from hardneg.stages.specs import EncodeSpec
 from hardneg.stages.work import Input
@@ -24,9 +25,9 @@ def open_collection(source: Input) -> StoredCollection:
     return StoredCollection.open(source.folder)
 
 
-def open_searcher(source: Input, collection: StoredCollection, device: str | None) -> Searcher:
+def open_searcher(source: Input, collection: StoredCollection, device: str | None, progress: Progress) -> Searcher:
     """The searcher of an index stage's backend; vectors that were encoded open as a flat index."""
     if isinstance(source.spec, EncodeSpec):
-        return FlatSearcher(FlatVectors.open(source.folder), ExactOptions(device=device))
+        return FlatSearcher(FlatVectors.open(source.folder), ExactOptions(device=device), progress)
     searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
     return searcher

@@ -24,7 +24,7 @@ def run(work: Work) -> dict[str, Any]:
     """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries."""
     collection = open_collection(work.inputs["dataset"])
     queries = collection.queries(work.spec.split)
-    searcher = open_searcher(work.inputs["index"], collection, work.device)
+    searcher = open_searcher(work.inputs["index"], collection, work.device, work.progress)
     encoder = open_encoder(work.inputs["model"], work.device) if "model" in work.inputs else None
     write_run(work.folder / RUN, _entries(work, collection, queries, searcher, encoder))
     return {"queries": len(queries.query_ids), "depth": work.spec.depth}

@@ -22,13 +22,14 @@ class Corpus:
 
     starts: int64 [batches + 1], the row at which each record batch starts.
     content_hash: uint64 [N] memory map, by row, of the contents with white space normalised.
+    content_order: int64 [N] memory map, the rows in the order of their content hash.
     """
 
     folder: Path
     batches: Sequence[pa.RecordBatch]
     starts: NDArray[np.int64]
     content_hash: NDArray[np.uint64]
-    _content_order: NDArray[np.int64]
+    content_order: NDArray[np.int64]
     _doc_index: NDArray[np.uint64]
 
     @classmethod
@@ -70,6 +71,14 @@ class Corpus:
             found.append(f"{title} {text}" if title else text)
         return found
 
+    def documents_at(self, rows: NDArray[np.int64]) -> list[Document]:
+        """The documents in `rows`: int64 [n], any order, repeats allowed."""
+        found: list[Document] = []
+        for batch, local in self._located(rows):
+            doc_id, title, text = (batch.column(i)[local].as_py() for i in (0, 1, 2))
+            found.append(Document(doc_id, text, title))
+        return found
+
     def blocks(self, start: int = 0, stop: int | None = None, size: int = 4096) -> Iterator[list[str]]:
         """The contents of rows `start` to `stop` in row order, `size` at a time."""
         stop = len(self) if stop is None else min(stop, len(self))
@@ -103,12 +112,12 @@ class Corpus:
     def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
-        first, end = find_equal(self.content_hash, self.content_hash[rows], self._content_order)
+        first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
         several = end - first > 1
         if not several.any():
             return rows
         position, owner = spread(first[several], end[several])
-        candidates = self._content_order[position]
+        candidates = self.content_order[position]
         own = [normalise(text) for text in self.contents(rows[several])]
         texts = self.contents(candidates)
         same = [own[i] == normalise(text) for i, text in zip(owner, texts, strict=True)]

@@ -60,7 +60,7 @@ def join(on_cpu: bool) -> World:
     if here.size > 1:
         import torch
 
-        cuda = not on_cpu and torch.cuda.is_available()
+        cuda = not on_cpu and torch.cuda.device_count() > here.local_rank
         if cuda:
             torch.cuda.set_device(here.local_rank)
         if not torch.distributed.is_initialized():
@@ -73,9 +73,9 @@ def leave() -> None:
     if world().size > 1:
         import torch
 
-        barrier()
-        with suppress(RuntimeError):  # the process that keeps the common store may be gone already
-            torch.distributed.destroy_process_group()
+        with suppress(RuntimeError):  # the process that keeps the common store may have left already
+            barrier()
+        torch.distributed.destroy_process_group()
 
 
 def barrier() -> None:

@@ -8,6 +8,8 @@ import typer
 from hardneg.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
+    from hardneg.artifacts import Store
+    from hardneg.recipe.execute import Options
     from hardneg.recipe.plan import Plan
 
 app = typer.Typer(help="Recipes: named lines of stages from a dataset to a tested result.", no_args_is_help=True)
@@ -67,25 +69,40 @@ def run(
     out: Path | None = typer.Option(None, help="The run folder; default runs/NAME-PRESET."),
     store: Path | None = STORE,
     device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is."),
+    processes: int | None = typer.Option(None, "--num-processes", min=1, help="On N cores' shares, or N GPUs."),
 ) -> None:
     """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder."""
-    from hardneg.distributed import world
-    from hardneg.errors import UsageError
+    from hardneg.cli.launch import launch, launches, together
+    from hardneg.recipe.execute import Options
 
-    if world().size > 1:
-        raise UsageError("recipe run: a recipe runs in one process; start it without torchrun or accelerate launch")
+    if launches(processes):
+        launch(processes or 1, device)
+        return
+    with together(device) as own_device:
+        options = Options(until, tuple(force), own_device)
+        _run(_plan(name, preset, settings), open_store(store), options, out)
+
+
+def _run(made: "Plan", opened: "Store", options: "Options", out: Path | None) -> None:
+    """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
+    from hardneg.cli.launch import check_same
     from hardneg.cli.tables import result_table, step_watcher
-    from hardneg.recipe.execute import Options, execute
+    from hardneg.distributed import world
+    from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish
 
-    made, opened = _plan(name, preset, settings), open_store(store)
+    check_same("model or dataset", {name: step.key for name, step in made.steps.items()})
+    if not world().first:
+        execute(made, opened, options, Watcher())
+        return
     folder = out or Path("runs") / "-".join(filter(None, [made.recipe.name, made.recipe.preset]))
     console = stderr_console()
     console.print(_headline(made), markup=False)
-    console.print(f"run folder {folder}, store {opened.root}", markup=False)
-    watcher = step_watcher(console, Bars(console), len(made.until(until)))
-    outcome = execute(made, opened, Options(until, tuple(force), device), watcher)
+    several = f", {world().size} processes" if world().size > 1 else ""
+    console.print(f"run folder {folder}, store {opened.root}{several}", markup=False)
+    watcher = step_watcher(console, Bars(console), len(made.until(options.until)))
+    outcome = execute(made, opened, options, watcher)
     publish(made, outcome.artifacts, opened, folder)
     console.print(f"{len(outcome.ran)} of {len(outcome.artifacts)} steps ran", markup=False)
     result_table(folder, outcome.artifacts)

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.distributed import World
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.inference import encode_windows
 from hardneg.progress import Progress
@@ -38,20 +39,27 @@ class BlockWriter(Protocol):
 
 
 def encode_blocks(
-    encoder: Encoder, corpus: TextBlocks, writer: BlockWriter, options: EncodeOptions, progress: Progress
+    encoder: Encoder,
+    corpus: TextBlocks,
+    writer: BlockWriter,
+    options: EncodeOptions,
+    progress: Progress,
+    here: World = World(),  # noqa: B008
 ) -> None:
     """Writes the vectors of every block of `BLOCK` rows that the writer does not have; memory does not grow.
 
-    Texts are sorted by length within a block; `options.window` plays no part.
+    Texts are sorted by length within a block; `options.window` plays no part. Of several processes, `here` takes
+    every so-manieth block, whichever are finished already.
 
     Raises:
         ModelError: a vector is not finite; names the first such document's row.
     """
     finished = writer.finished_blocks()
-    missing = [number for number in range(-(-len(corpus) // BLOCK)) if number not in finished]
-    left = sum(min(BLOCK, len(corpus) - number * BLOCK) for number in missing)
+    mine = range(here.rank, -(-len(corpus) // BLOCK), here.size)
+    missing = [number for number in mine if number not in finished]
+    total, left = (sum(min(BLOCK, len(corpus) - number * BLOCK) for number in part) for part in (mine, missing))
     windows = ((number * BLOCK, _texts(corpus, number)) for number in missing)
-    with progress.task("encode corpus", len(corpus), "passages", len(corpus) - left) as task:
+    with progress.task("encode corpus", total, "passages", total - left) as task:
         for start, vectors in encode_windows(encoder, windows, "document", options, task.advance):
             writer.write_block(start // BLOCK, start, vectors)
 

@@ -3,16 +3,21 @@
 import errno
 import importlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store, disk_errors
-from hardneg.errors import ArtifactError
+from hardneg.distributed import from_first, world
+from hardneg.errors import ArtifactError, UsageError
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step
 from hardneg.stages.specs import START
 from hardneg.stages.work import Input, Work, empty
+
+_WORK, _DONE = "work", "done"
 
 
 @dataclass(frozen=True)
@@ -44,13 +49,20 @@ class Outcome:
 def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
     """Makes every step that is not in the store, in order.
 
+    Of several processes each calls this. The first one looks into the store, holds the locks and commits; the others
+    help with the stages that are made for it, wait for the rest, and take what is finished.
+
     Raises:
+        UsageError: several processes, and a stage that trains in one only.
         HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
     """
     steps = plan.until(options.until)
     again = {step.name for name in options.force for step in plan.dependents(name)}
     artifacts: dict[str, Artifact] = {}
     ran: list[str] = []
+    _check_processes(steps)
+    if not world().first:
+        return _help(steps, plan, store, options)
     for step in steps:
         artifact = None if step.name in again else _take(step, store, watcher)
         if artifact is not None:
@@ -59,8 +71,41 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             artifact, seconds = _make(step, plan, store, artifacts, _Run(options, watcher, step.name in again))
             ran += [step.name] if seconds is not None else []
             watcher.ends(step, artifact, seconds)
+        from_first(_DONE)
         artifacts[step.name] = artifact
     return Outcome(artifacts, tuple(ran))
+
+
+def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
+    """What all processes but the first do."""
+    artifacts: dict[str, Artifact] = {}
+    ran: list[str] = []
+    for step in steps:
+        told = from_first(None)
+        if told != _DONE:
+            ran.append(step.name)
+            _run_stage(step, _work(step, store.workspace(step.key), plan, artifacts, Watcher(), options))
+            from_first(None)
+        artifact = store.find(step.key)
+        if artifact is None:
+            raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
+        artifacts[step.name] = artifact
+    return Outcome(artifacts, tuple(ran))
+
+
+def _check_processes(steps: Sequence[Step]) -> None:
+    if world().size > 1:
+        for step in steps:
+            if step.spec.kind == "model" and not _for_every_process(step):
+                raise UsageError(f"{step.name}: stage {step.verb} trains in one process; leave out --num-processes")
+
+
+def _for_every_process(step: Step) -> bool:
+    return bool(getattr(_stage(step), "EVERY_PROCESS", False))
+
+
+def _stage(step: Step) -> ModuleType:
+    return importlib.import_module(f"hardneg.stages.{step.verb}")
 
 
 @dataclass(frozen=True)
@@ -97,19 +142,19 @@ def _make(
         folder = store.workspace(step.key)
         if not step.spec.resumes:
             empty(folder)
-        work = Work(
-            step.name,
-            step.spec,
-            folder,
-            _inputs(step, plan, artifacts),
-            step.plugins,
-            run.watcher.progress,
-            run.options.device,
-        )
-        facts = _run_stage(step, work)
+        if world().size > 1 and _for_every_process(step):
+            from_first(_WORK)
+        facts = _run_stage(step, _work(step, folder, plan, artifacts, run.watcher, run.options))
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(seconds, 3)}
         return store.commit(step.key, step.spec.kind, facts, {**step.origin, "name": step.name}), seconds
+
+
+def _work(
+    step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
+) -> Work:
+    inputs = _inputs(step, plan, artifacts)
+    return Work(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
 
 
 def _take_quietly(step: Step, store: Store) -> Artifact | None:
@@ -120,7 +165,7 @@ def _take_quietly(step: Step, store: Store) -> Artifact | None:
 
 
 def _run_stage(step: Step, work: Work) -> dict[str, Any]:
-    module = importlib.import_module(f"hardneg.stages.{step.verb}")
+    module = _stage(step)
     with disk_errors(work.folder):
         try:
             return dict(module.run(work))

@@ -3,10 +3,13 @@
 from typing import Any
 
 from hardneg.data.flat import FlatWriter
+from hardneg.distributed import barrier, world
 from hardneg.models.encoder import EncodeOptions
 from hardneg.models.stream import encode_blocks
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.work import Work
+
+EVERY_PROCESS = True
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -14,9 +17,11 @@ def run(work: Work) -> dict[str, Any]:
     corpus = open_collection(work.inputs["dataset"]).corpus
     encoder = open_encoder(work.inputs["model"], work.device)
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
-    writer = FlatWriter(work.folder, encoder.dimension, len(corpus))
-    encode_blocks(encoder, corpus, writer, options, work.progress)
-    writer.write_doc_ids(corpus.doc_ids)
-    writer.close()
-    work.keep_only("index", "docid")
+    with FlatWriter(work.folder, encoder.dimension, len(corpus)) as writer:
+        encode_blocks(encoder, corpus, writer, options, work.progress, world())
+        barrier()
+        if world().first:
+            writer.write_doc_ids(corpus.doc_ids)
+            writer.close()
+            work.keep_only("index", "docid")
     return {"passages": len(corpus), "dimension": encoder.dimension}

@@ -7,6 +7,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import read_run
+from hardneg.distributed import world
 from hardneg.models.card import model_card
 from hardneg.models.encoder import Encoder
 from hardneg.stages.mine import NEGATIVES
@@ -18,6 +19,8 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult, train
 from hardneg.training.validation import ValidationData, pool_validation
+
+EVERY_PROCESS = True
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -33,6 +36,8 @@ def run(work: Work) -> dict[str, Any]:
         progress=work.progress,
         validate=_validation(work, collection, encoder),
     )
+    if not world().first:
+        return {}
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, _card_facts(work, collection, result)))
     work.keep_only(MODEL_FOLDER, HISTORY)
     best = (

@@ -35,7 +35,7 @@ def accelerated(
         mixed_precision="no",
         log_with=tracker,
         project_dir=str(folder / "tracker"),
-        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)],
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
     )
     if tracker is not None:
         plain = {name: "none" if value is None else value for name, value in config.items()}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.data.runs import read_run, strictly_decreasing, write_run
+from hardneg.data.runs import join_runs, read_run, strictly_decreasing, write_run
 from hardneg.errors import DataError
 
 _TINY = float(np.finfo(np.float32).tiny)
@@ -179,3 +179,13 @@ def test_a_thousand_equal_scores_stay_close() -> None:
     assert scores[-1] == pytest.approx(0.25, abs=1000 * 2.0**-25)
     zeros = strictly_decreasing(np.zeros(3, np.float32))
     assert zeros.tolist() == [0.0, -_TINY, float(np.nextafter(np.float32(-_TINY), np.float32(-1)))]
+
+
+def test_parts_join_into_the_bytes_of_one_run(tmp_path):
+    entries = [(f"q{i}", [f"d{j}" for j in range(300)], np.linspace(1, i, 300, dtype=np.float32)) for i in range(90)]
+    write_run(tmp_path / "whole.trec.gz", entries)
+    parts = [tmp_path / f"part-{number}.trec" for number in range(3)]
+    for part, chosen in zip(parts, (entries[:50], [], entries[50:]), strict=True):
+        write_run(part, chosen)
+    join_runs(parts, tmp_path / "joined.trec.gz")
+    assert (tmp_path / "joined.trec.gz").read_bytes() == (tmp_path / "whole.trec.gz").read_bytes()

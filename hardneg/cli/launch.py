@@ -1,0 +1,135 @@
+"""`--num-processes N`: the same command in N processes, and how they speak with one voice."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from hardneg.distributed import World, from_first, join, leave, speaks, spoken, world
+from hardneg.errors import HardnegError, UsageError
+
+_ASKED = "HARDNEG_PROCESSES"
+_LOST = 75
+"""Exit code of a process that ends because another one did."""
+
+
+def launches(count: int | None) -> bool:
+    """Whether this process is to start `count` others instead of working itself.
+
+    Raises:
+        UsageError: it was started as one of several, and there are fewer than were asked for, or more.
+    """
+    here, asked = world(), int(os.environ.get(_ASKED, 0)) or count
+    if here.size == 1 and _ASKED not in os.environ:
+        return count is not None and count > 1
+    if asked is not None and here.size != asked:
+        if not here.first:
+            sys.exit(UsageError.exit_code)
+        raise UsageError(f"--num-processes {asked}: {here.size} started; leave it out where a launcher starts hardneg")
+    return False
+
+
+def launch(count: int, device: str | None) -> None:
+    """Runs this command in `count` processes and exits as they do: through torchrun, on GPUs through accelerate."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    on_cpu = own_device(World(0, count), device) == "cpu"
+    os.environ[_ASKED] = str(count)
+    if on_cpu:
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    logging.disable(logging.ERROR)  # torchrun's own account of a failure
+    try:
+        (_torchrun if on_cpu else _accelerate)(count, ["-m", "hardneg", *sys.argv[1:]])
+    except ChildFailedError as error:
+        rank, code = _cause({rank: failure.exitcode for rank, failure in error.failures.items()})
+        if code < 0 or code == _LOST:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else "lost the others"
+            typer.echo(
+                f"hardneg: process {rank} of {count} {how}; the rest was stopped; what was finished is kept, the same "
+                "command goes on from there",
+                err=True,
+            )
+        sys.exit(code if code > 0 else 128 - code)
+    except SignalException as error:
+        typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+        sys.exit(128 + error.sigval.value)
+
+
+def own_device(here: World, device: str | None) -> str:
+    """`cpu`, or the GPU of this process.
+
+    Raises:
+        UsageError: there are too few GPUs, or one is named.
+    """
+    import torch
+
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        return device
+    if device != "cuda":
+        raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
+    if torch.cuda.device_count() < here.size:
+        found = torch.cuda.device_count()
+        raise UsageError(
+            f"--num-processes {here.size}: there are {found} GPUs, one a process is needed; or --device cpu"
+        )
+    return f"cuda:{here.local_rank}"
+
+
+@contextmanager
+def together(device: str | None) -> Iterator[str | None]:
+    """Meets the other processes, gives the device to use, and leaves with them; only one of them reports an error."""
+    here = world()
+    if here.size == 1:
+        yield device
+        return
+    for number in (signal.SIGTERM, signal.SIGINT) if _ASKED in os.environ or not here.first else (signal.SIGTERM,):
+        signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
+    join(on_cpu=device == "cpu")
+    try:
+        if int(os.environ.get("LOCAL_WORLD_SIZE", here.size)) != here.size:
+            raise UsageError("recipe run: the processes of one run work on one machine; start them all there")
+        yield own_device(here, device)
+        leave()
+    except HardnegError as error:
+        if speaks():
+            raise
+        sys.exit(error.exit_code)
+    except Exception:
+        if spoken(seconds=5) or not speaks():
+            sys.exit(_LOST)
+        raise
+
+
+def check_same(what: str, value: object) -> None:
+    """Raises UsageError where this process has come to another `value`, which JSON can hold, than the first."""
+    if from_first(value) != value:
+        raise UsageError(f"process {world().rank} sees another {what} than process 0: their files differ")
+
+
+def _torchrun(count: int, command: list[str]) -> None:
+    from torch.distributed import run
+
+    place = ["--standalone", "--local-addr", "127.0.0.1"]
+    options = [*place, "--nproc-per-node", str(count)]
+    run.run(run.parse_args([*options, *command]))  # type: ignore[no-untyped-call]
+
+
+def _accelerate(count: int, command: list[str]) -> None:
+    from accelerate.commands.launch import launch_command, launch_command_parser
+
+    fixed = ["--multi_gpu", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    options = [*fixed, "--main_process_port", "0", "--num_processes", str(count)]
+    launch_command(launch_command_parser().parse_args([*options, *command]))
+
+
+def _cause(codes: dict[int, int]) -> tuple[int, int]:
+    """The process that failed first, and how: those that ended because of another do not count where one did not."""
+    own = {rank: code for rank, code in codes.items() if code not in {_LOST, -signal.SIGTERM}}
+    return next(iter((own or codes).items()))

@@ -1,0 +1,147 @@
+"""A recipe on two processes: the bytes of one, and a clear line when one of them ends."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe.recipes import small_tree, write_recipe
+
+from hardneg.artifacts import Store
+from hardneg.cli.launch import _cause, launches
+from hardneg.errors import UsageError
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+
+SAME = ("start-index", "start-train", "static")
+STEPS = ["--set", "stages.star.options.max_steps=60", "--set", "stages.star.options.checkpoint_every=10"]
+
+
+def large_collection(folder: Path) -> Path:
+    """9,000 documents and 4,200 training queries: more than one block and one window."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 5))) for _ in range(400)]
+    texts = [" ".join(draw.choices(words, k=draw.randint(2, 9))) for _ in range(9000)]
+    (folder / "qrels").mkdir(parents=True)
+    rows = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("\n".join(rows) + "\n")
+    queries = [json.dumps({"_id": f"q{i}", "text": " ".join(texts[i].split()[:2])}) for i in range(4300)]
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    for split, part in {"train": range(4200), "dev": range(4200, 4210), "test": range(4210, 4300)}.items():
+        lines = "".join(f"q{i}\td{i}\t1\n" for i in part)
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("processes")
+    return write_recipe(folder / "small.yaml", small_tree(large_collection(folder / "data"), tiny_model))
+
+
+def start(recipe: Path, store: str, *more: str) -> subprocess.Popen[str]:
+    names = [*STEPS, "--store", store, "--out", f"{store}-out", "--device", "cpu"]
+    command = [sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), *names, *more]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(command, cwd=recipe.parent, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    errors = process.communicate(timeout=120)[1]
+    return process.returncode, errors
+
+
+def worker(launcher: int, rank: int) -> int:
+    """The process that the launcher gave this number."""
+    for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        if f"RANK={rank}\0" in Path(f"/proc/{child}/environ").read_text().replace("LOCAL_RANK", "").replace(
+            "GROUP_RANK", ""
+        ):
+            return int(child)
+    raise AssertionError(f"no process has rank {rank}")
+
+
+def killed_while_it_trains(recipe: Path) -> tuple[int, str]:
+    running = start(recipe, "two", "--num-processes", "2")
+    end = time.monotonic() + 90
+    while not list(recipe.parent.glob("two/*.partial/checkpoints/step-*")):
+        assert running.poll() is None, running.communicate()[1]
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    os.kill(worker(running.pid, 1), signal.SIGKILL)
+    return finish(running)
+
+
+@pytest.fixture(scope="module")
+def ran(recipe: Path) -> dict[str, Any]:
+    """One process; two of which one is killed; two that go on."""
+    one = start(recipe, "one", "--until", "static")
+    killed = killed_while_it_trains(recipe)
+    return {"one": finish(one), "killed": killed, "two": finish(start(recipe, "two", "--num-processes", "2"))}
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_all_with_one_line(ran: dict[str, Any]) -> None:
+    code, errors = ran["killed"]
+    assert code == 128 + signal.SIGKILL
+    told = [line for line in errors.splitlines() if line.startswith("hardneg:")]
+    assert len(told) == 1 and "process 1 of 2 was killed by SIGKILL" in told[0]
+    assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_and_finishes(ran: dict[str, Any], recipe: Path) -> None:
+    code, errors = ran["two"]
+    assert code == 0, errors
+    assert errors.count("2 processes") == 1
+    assert "static: in the store" in errors and "star: train" in errors
+    assert "5 of 10 steps ran" in errors
+    assert (recipe.parent / "two-out" / "metrics.json").exists()
+
+
+@pytest.mark.slow
+def test_the_bytes_are_those_of_one_process(ran: dict[str, Any], recipe: Path) -> None:
+    assert ran["one"][0] == 0, ran["one"][1]
+    steps = make_plan(load_recipe(recipe)).steps
+    for name in SAME:
+        one, two = (Store(recipe.parent / store).find(steps[name].key) for store in ("one", "two"))
+        assert one is not None and two is not None
+        files = sorted(path.name for path in one.path.iterdir() if path.name != "manifest.json")
+        assert files == sorted(path.name for path in two.path.iterdir() if path.name != "manifest.json") != []
+        for file in files:
+            assert (one.path / file).read_bytes() == (two.path / file).read_bytes(), (name, file)
+
+
+@pytest.mark.slow
+def test_an_error_of_all_processes_is_told_once(ran: dict[str, Any], recipe: Path) -> None:
+    bad = ["--set", "stages.star.options.learning_rate=1e30", "--num-processes", "2", "--until", "star"]
+    code, errors = finish(start(recipe, "two", *bad))
+    assert code == 8
+    told = [line for line in errors.splitlines() if line.startswith("hardneg:")]
+    assert len(told) == 1 and "lower the learning rate" in told[0]
+    assert "Traceback" not in errors
+
+
+def test_fewer_processes_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launches(2) and not launches(1) and not launches(None)
+    monkeypatch.setenv("HARDNEG_PROCESSES", "2")
+    with pytest.raises(UsageError, match="--num-processes 2: 1 started"):
+        launches(2)
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert not launches(2)
+    monkeypatch.delenv("HARDNEG_PROCESSES")
+    with pytest.raises(UsageError, match="--num-processes 3: 2 started"):
+        launches(3)
+
+
+def test_the_cause_is_the_process_that_failed_by_itself() -> None:
+    assert _cause({0: -signal.SIGTERM, 1: -signal.SIGKILL}) == (1, -9)
+    assert _cause({0: 75, 1: 8}) == (1, 8)
+    assert _cause({0: 75}) == (0, 75)

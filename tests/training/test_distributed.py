@@ -155,10 +155,13 @@ def start(toy: Path, model: Path, out: Path, number: int) -> list[subprocess.Pop
 def learnt(toy_folder: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of one, two and three processes."""
     out = tmp_path_factory.mktemp("distributed")
-    running = [process for number in (1, 2, 3) for process in start(toy_folder, tiny_model, out, number)]
+    running = [process for number in (2, 3) for process in start(toy_folder, tiny_model, out, number)]
+    make_optimizer = loop.make_optimizer
     try:
-        assert [process.wait(timeout=300) for process in running] == [0] * 6
+        main(str(toy_folder), str(tiny_model), str(out), "1")
+        assert [process.wait(timeout=300) for process in running] == [0] * 5
     finally:
+        loop.make_optimizer = make_optimizer
         for process in running:
             process.kill()
     return out

@@ -10,6 +10,7 @@ import typer
 import hardneg
 from hardneg.cli import artifacts, plugins, recipe
 from hardneg.cli.evaluate import evaluate
+from hardneg.cli.mine import export, mine
 from hardneg.errors import HardnegError
 
 EXIT_CODES = (
@@ -28,6 +29,8 @@ app.add_typer(recipe.app, name="recipe")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(plugins.app, name="plugins")
 app.command("evaluate")(evaluate)
+app.command("mine")(mine)
+app.command("export")(export)
 
 
 def _show_version(wanted: bool) -> None:

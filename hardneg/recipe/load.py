@@ -81,7 +81,16 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     """
     tree, chosen, problems = apply_preset(read_tree(path), preset)
     tree, more = apply_settings(tree, settings)
-    problems += more
+    return check_recipe(tree, path, chosen, [*problems, *more])
+
+
+def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found: Sequence[str] = ()) -> Recipe:
+    """A recipe from its tree, be it read from `source` or made in memory; `found` are the problems met so far.
+
+    Raises:
+        RecipeError: it has mistakes; all of them are in the message, each with its path.
+    """
+    problems = list(found)
     top = _check_top(tree, problems)
     stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
@@ -90,10 +99,9 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     plugins = _configure_all(stages, problems)
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if problems or top is None:
-        raise RecipeError(f"{path}{f' (preset {chosen})' if chosen else ''}", problems)
-    return Recipe(
-        path.stem, chosen, path, top.title or path.stem, top.seed, top.model, stages, plugins, outputs, top.sizes, tree
-    )
+        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", problems)
+    name, title = source.stem, top.title or source.stem
+    return Recipe(name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree)
 
 
 def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:

@@ -74,7 +74,9 @@ def make_plan(recipe: Recipe, problems: list[str] | None = None) -> Plan:
     Raises:
         HardnegError: the model or the dataset is not there.
     """
-    start = digest({"scheme": SCHEME, "model": _content(lambda: model_digest(recipe.model), problems)})
+    used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
+    content = _content(lambda: model_digest(recipe.model), problems) if used else "not used"
+    start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
         steps[name] = _step(recipe, name, steps, _Sources(start, problems))

@@ -25,11 +25,11 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         store.keep(out, [step.key for step in plan.steps.values()])
-        written = [_link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
+        written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
         for kind, step in plan.recipe.outputs.items():
             if step in artifacts:
                 source = artifacts[step].path / "model" if kind == "model" else artifacts[step].path
-                written.append(_link_folder(source, out / kind))
+                written.append(link_folder(source, out / kind))
         if (out / "metrics.json") in written and (out / "model") in written:
             _add_scores(out / "model" / "README.md", out / "metrics.json")
         lock = out / LOCK
@@ -68,19 +68,21 @@ def _add_scores(card: Path, metrics: Path) -> None:
     _replace(card, with_scores(card.read_text(encoding="utf-8"), scores))
 
 
-def _link_folder(source: Path, target: Path) -> Path:
+def link_folder(source: Path, target: Path) -> Path:
+    """Puts an artifact's files into `target`, which is replaced whole, as hard links or copies."""
     aside = target.with_name(target.name + ".new")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name != MANIFEST):
-        _link_file(path, aside / path.relative_to(source))
+        link_file(path, aside / path.relative_to(source))
     if target.exists():
         shutil.rmtree(target)
     os.replace(aside, target)
     return target
 
 
-def _link_file(source: Path, target: Path) -> Path:
+def link_file(source: Path, target: Path) -> Path:
+    """Puts one file of an artifact at `target`, as a hard link or a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(target.name + ".new")
     aside.unlink(missing_ok=True)

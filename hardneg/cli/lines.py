@@ -1,0 +1,88 @@
+"""Lines of stages that a command makes in memory and runs as a recipe: cached, resumed and named by the same store."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Store
+    from hardneg.recipe.execute import Outcome
+    from hardneg.recipe.plan import Plan
+
+DATASET = typer.Option(..., "--dataset", help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.")
+MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
+SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
+DEVICE = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is.")
+ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
+
+Tree = dict[str, Any]
+
+
+def line(dataset: str, model: str | None, stages: Mapping[str, Any], seed: int = 42) -> Tree:
+    """The tree of a recipe; without a model its stages must not need one."""
+    return {"dataset": dataset, "model": {"name": model or "none"}, "seed": seed, "stages": dict(stages)}
+
+
+def options(given: Sequence[str]) -> dict[str, Any]:
+    """`--option KEY=VALUE`, each value read as YAML."""
+    import yaml
+
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option {text}: must be of the form KEY=VALUE")
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            found[key] = value
+    return found
+
+
+def plan_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Plan":
+    """The steps of a tree with `--set` applied; its mistakes are told under the command's name."""
+    from hardneg.recipe.load import check_recipe
+    from hardneg.recipe.plan import make_plan
+    from hardneg.recipe.reading import apply_settings
+
+    changed, problems = apply_settings(tree, settings)
+    return make_plan(check_recipe(changed, Path(command), found=problems))
+
+
+def run_line(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
+    """Makes what the store lacks, with one line a step on stderr."""
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.cli.tables import step_watcher
+    from hardneg.recipe.execute import Options, execute
+
+    console = stderr_console()
+    watcher = step_watcher(console, Bars(console), len(plan.until(until)))
+    return execute(plan, store, Options(until, device=device), watcher)
+
+
+def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:
+    """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there.
+
+    Raises:
+        UsageError: `output` is a folder that holds other files than those to write.
+    """
+    from hardneg.artifacts import MANIFEST, disk_errors
+    from hardneg.recipe.publish import link_file, link_folder
+
+    if source.is_dir() and output.exists():
+        names = {path.name for path in source.iterdir()} | {MANIFEST}
+        others = [path.name for path in output.iterdir()] if output.is_dir() else [output.name]
+        if foreign := sorted(set(others) - names):
+            raise UsageError(f"{output} holds {foreign[0]}, which is not ours to replace; give another --output")
+    with disk_errors(output):
+        (link_folder if source.is_dir() else link_file)(source, output)
+        keep(plan, store, output)
+
+
+def keep(plan: "Plan", store: "Store", output: Path) -> None:
+    """Lets the store keep the steps of a plan as long as `output` is there."""
+    store.keep(output.absolute(), [step.key for step in plan.steps.values()])

@@ -1,0 +1,236 @@
+"""`hardneg mine` and `hardneg export`: negatives for any training program, mined by a model or from anyone's run."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hardneg.cli import lines
+from hardneg.cli.stores import STORE, open_store
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Artifact, Store
+    from hardneg.data.collection import StoredCollection
+    from hardneg.recipe.execute import Outcome
+    from hardneg.recipe.plan import Plan
+    from hardneg.stages.positive_scores import Scores
+
+FORM = typer.Option(
+    "n-tuple", help="triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
+)
+SPLIT = typer.Option("train", help="The queries' split.")
+CORPUS = typer.Option(None, "--corpus", help="For tevatron-v2: write the corpus here too.")
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What to write: the form, how many negatives a query, with scores or not, where, and where the corpus."""
+
+    form: str
+    negatives: int | None
+    output: Path
+    scores: bool = False
+    corpus: Path | None = None
+
+    def check(self) -> None:
+        from hardneg.data.forms.catalogue import check_form
+
+        check_form(self.form, self.output)
+        if (self.corpus is not None) != (self.form == "tevatron-v2"):
+            raise UsageError(
+                "--corpus FILE goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
+            )
+        if self.corpus is not None and self.corpus.suffix != ".jsonl":
+            raise UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
+
+
+@dataclass(frozen=True)
+class _Mined:
+    """Mined negatives: the folder of the file, what the stage counted, and the scores of the positives if wanted."""
+
+    folder: Path
+    facts: Mapping[str, Any]
+    collection: "StoredCollection"
+    scores: "Scores | None"
+
+
+def mine(
+    dataset: str = lines.DATASET,
+    model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
+    run: Path | None = typer.Option(None, "--run", help="Select from this TREC run instead of a model's search."),
+    miner: str = typer.Option("topk", help="A miner; `hardneg plugins list` shows them."),
+    option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the miner, such as depth=50."),
+    split: str = SPLIT,
+    depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
+    form: str = FORM,
+    negatives: int = typer.Option(8, min=1, help="How many to write for each query, the first ones."),
+    output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
+    scores: bool = typer.Option(False, "--scores", help="Write the scores too, where the form has a place for them."),
+    corpus: Path | None = CORPUS,
+    seed: int = typer.Option(42, help="For miners that draw."),
+    settings: list[str] = lines.SET,
+    store: Path | None = STORE,
+    device: str | None = lines.DEVICE,
+) -> None:
+    """Mine hard negatives and write them in the form a training program reads.
+
+    The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
+    """
+    target = _Target(form, negatives, output, scores, corpus)
+    target.check()
+    if (model is None) == (run is None):
+        raise UsageError("mine: give --model NAME or --run FILE, one of them")
+    stages: dict[str, Any] = {
+        lines.MINED: {"stage": "mine", "split": split, "miner": {"name": miner, **lines.options(option)}}
+    }
+    if run is None:
+        stages[lines.MINED]["runs"] = {"dense": lines.SEARCHED}
+        searched = {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth}
+        stages = {lines.ENCODED: {"stage": "encode"}, lines.SEARCHED: searched, **stages}
+    plan = lines.plan_line("hardneg mine", lines.line(dataset, model, stages, seed), settings)
+    opened = open_store(store)
+    with _mined(plan, opened, run, device, scores) as made:
+        _tell_mined(made.facts)
+        _write(made, split, target)
+        lines.keep(plan, opened, output)
+
+
+def export(
+    dataset: str = lines.DATASET,
+    negatives: Path = typer.Option(..., "--negatives", help="The file to read."),
+    source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes."),
+    split: str = SPLIT,
+    form: str = FORM,
+    count: int | None = typer.Option(None, "--count", min=1, help="How many to write for each query; default all."),
+    output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
+    corpus: Path | None = CORPUS,
+    settings: list[str] = lines.SET,
+    store: Path | None = STORE,
+) -> None:
+    """Read negatives in one form and write them in another; texts are found in the corpus by their contents."""
+    from hardneg.data.forms.catalogue import check_form, read_form
+    from hardneg.data.forms.rows import Lookup
+    from hardneg.data.negatives import write_negatives
+    from hardneg.stages.mine import NEGATIVES
+
+    target = _Target(form, count, output, scores=form == "dpr", corpus=corpus)
+    target.check()
+    check_form(source_form, negatives)
+    with _collection(dataset, settings, store) as collection, TemporaryDirectory() as folder:
+        lookup = Lookup(collection.queries(split), collection.corpus)
+        queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
+        typer.echo(f"{negatives}: {queries} queries")
+        _tell_left_out(lookup.counts)
+        _write(_Mined(Path(folder), {}, collection, None), split, target)
+
+
+@contextmanager
+def _collection(dataset: str, settings: list[str], store: Path | None) -> Iterator["StoredCollection"]:
+    from hardneg.data.collection import StoredCollection
+    from hardneg.stages.specs import DATASET
+
+    stages = {lines.MINED: {"stage": "mine", "miner": "random"}}
+    plan, opened = lines.plan_line("hardneg export", lines.line(dataset, None, stages), settings), open_store(store)
+    outcome = lines.run_line(plan, opened, None, until=DATASET)
+    yield StoredCollection.open(outcome.artifacts[DATASET].path)
+
+
+@contextmanager
+def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, scores: bool) -> Iterator[_Mined]:
+    from hardneg.data.collection import StoredCollection
+    from hardneg.stages.specs import DATASET
+
+    outcome = lines.run_line(plan, store, device, until=DATASET if run else None)
+    collection = StoredCollection.open(outcome.artifacts[DATASET].path)
+    if run is None:
+        made = outcome.artifacts[lines.MINED]
+        known = _model_scores(plan, outcome, collection, device) if scores else None
+        yield _Mined(made.path, made.facts, collection, known)
+        return
+    with TemporaryDirectory() as folder:
+        facts = _mine_run(plan, outcome.artifacts[DATASET], run, Path(folder))
+        yield _Mined(Path(folder), facts, collection, _run_scores(run, Path(folder)) if scores else None)
+
+
+def _mine_run(plan: "Plan", dataset: "Artifact", run: Path, folder: Path) -> dict[str, Any]:
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.stages.foreign_run import mine_from
+    from hardneg.stages.specs import DATASET
+    from hardneg.stages.work import Input, Work
+
+    step = plan.steps[lines.MINED]
+    inputs = {DATASET: Input(DATASET, dataset.key, dataset.path)}
+    return mine_from(run, Work(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console())))
+
+
+def _run_scores(run: Path, folder: Path) -> "Scores":
+    from hardneg.data.negatives import read_negatives
+    from hardneg.data.runs import read_run
+    from hardneg.stages.mine import NEGATIVES
+    from hardneg.stages.positive_scores import scores_in_run
+
+    read = read_run(run)
+    entries = zip(read.query_ids, read.doc_ids, read.scores, strict=True)
+    return scores_in_run(read_negatives(folder / NEGATIVES), entries)
+
+
+def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollection", device: str | None) -> "Scores":
+    """Those of the run; for positives that the search did not reach, the model's own."""
+    import numpy as np
+
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.data.flat import FlatVectors
+    from hardneg.data.negatives import read_negatives
+    from hardneg.data.run_stream import stream_run
+    from hardneg.models.encoder import Encoder
+    from hardneg.stages.mine import NEGATIVES
+    from hardneg.stages.positive_scores import fill_from_model, scores_in_run
+    from hardneg.stages.search import RUN
+
+    made = {name: outcome.artifacts[name].path for name in (lines.MINED, lines.SEARCHED, lines.ENCODED)}
+    negatives = read_negatives(made[lines.MINED] / NEGATIVES)
+    found = scores_in_run(negatives, stream_run(made[lines.SEARCHED] / RUN))
+    if any(np.isnan(values).any() for values in found.values()):
+        dense = Encoder.load(plan.recipe.model, device), FlatVectors.open(made[lines.ENCODED])
+        queries = collection.queries(plan.steps[lines.MINED].spec.split)  # type: ignore[attr-defined]
+        fill_from_model(found, negatives, queries, collection, dense, Bars(stderr_console()))
+    return found
+
+
+def _write(made: _Mined, split: str, target: _Target) -> None:
+    from hardneg.data.forms.catalogue import Source, write_form
+    from hardneg.data.forms.passages import write_tevatron_corpus
+    from hardneg.data.forms.rows import WriteOptions
+    from hardneg.data.negatives import read_negatives
+    from hardneg.stages.mine import NEGATIVES
+
+    known = made.scores
+    options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)
+    source = Source(made.collection.queries(split), made.collection.corpus)
+    counts = write_form(target.form, target.output, read_negatives(made.folder / NEGATIVES), source, options)
+    typer.echo(f"{target.output}: {counts.pop('rows')} rows, form {target.form}")
+    _tell_left_out(counts)
+    if target.corpus is not None:
+        typer.echo(f"{target.corpus}: {write_tevatron_corpus(target.corpus, made.collection.corpus)} documents")
+
+
+def _tell_mined(facts: Mapping[str, Any]) -> None:
+    counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
+    typer.echo(f"{counts.pop('queries', 0)} queries, {counts.pop('negatives', 0)} negatives mined")
+    counts.pop("queries in the run", None)
+    dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
+    if dropped:
+        reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
+        typer.echo(f"  candidates left out: {reasons}")
+    _tell_left_out(counts)
+
+
+def _tell_left_out(counts: Mapping[str, int]) -> None:
+    for reason, count in counts.items():
+        if count:
+            typer.echo(f"  {reason}: {count}")

@@ -1,0 +1,52 @@
+"""Mining from a run that someone else made: brought into the order of the split, then as any other."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.collection import StoredCollection
+from hardneg.data.runs import Run, read_run, strictly_decreasing, write_run
+from hardneg.errors import DataError
+from hardneg.stages import mine
+from hardneg.stages.opening import open_collection
+from hardneg.stages.search import RUN
+from hardneg.stages.work import Input, Work
+
+
+def mine_from(path: Path, work: Work) -> dict[str, Any]:
+    """Stage `mine` on the run in `path`; facts: its own, and what of the run is not in the collection.
+
+    Raises:
+        DataError: the run has a mistake, or none of its queries is in the split.
+    """
+    collection, run, facts = open_collection(work.inputs["dataset"]), read_run(path), Counter[str]()
+    folder = work.folder / "run"
+    folder.mkdir()
+    query_ids = collection.queries(work.spec.split).query_ids
+    write_run(folder / RUN, _entries(run, query_ids, collection, facts))
+    if not facts["queries in the run"]:
+        raise DataError(f"{path}: none of its queries is in split {work.spec.split}; name the split it is of")
+    inputs = {**work.inputs, "runs.run": Input("run", "", folder)}
+    return {**mine.run(replace(work, inputs=inputs)), **{name: count for name, count in facts.items() if count}}
+
+
+def _entries(
+    run: Run, query_ids: list[str], collection: StoredCollection, facts: Counter[str]
+) -> Iterator[tuple[str, list[str], NDArray[np.float32]]]:
+    """The lists of the split's queries in its order, what the corpus lacks left out, ties kept in the run's order."""
+    place = {query_id: number for number, query_id in enumerate(run.query_ids)}
+    facts["run queries that are not in the split"] = len(place.keys() - set(query_ids))
+    for query_id in query_ids:
+        if (number := place.get(query_id)) is None:
+            facts["queries that are not in the run"] += 1
+            continue
+        facts["queries in the run"] += 1
+        known = collection.corpus.rows(run.doc_ids[number]) >= 0
+        facts["run documents that are not in the corpus"] += int((~known).sum())
+        doc_ids = [doc_id for doc_id, there in zip(run.doc_ids[number], known.tolist(), strict=True) if there]
+        yield query_id, doc_ids, strictly_decreasing(run.scores[number][known])

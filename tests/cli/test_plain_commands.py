@@ -1,0 +1,130 @@
+"""Stages as commands on plain files: no recipe file, the store of the recipes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from recipe.recipes import small_collection
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.errors import DataError, RecipeError, UsageError
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("plain")
+    small_collection(folder / "data")
+    (folder / "model").symlink_to(tiny_model)
+    return folder
+
+
+@pytest.fixture
+def hardneg(place, monkeypatch):
+    """Runs a command in the folder and gives what it printed on stdout; its errors are raised."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("HARDNEG_STORE", str(place / "store"))
+
+    def run(*arguments):
+        result = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        run.err = result.stderr
+        return result.stdout
+
+    return run
+
+
+MODEL = ["--dataset", "beir:data", "--model", "model", "--device", "cpu"]
+LENGTHS = ["--set", "model.query_length=16", "--set", "model.document_length=24"]
+MINE = ["mine", *MODEL, *LENGTHS, "--option", "depth=10", "--depth", "20"]
+
+
+def lines(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg):
+    out = hardneg(*MINE, "--form", "n-tuple", "--negatives", "4", "--output", "n.parquet")
+    assert out.splitlines()[0] == "36 queries, 360 negatives mined"
+    assert "candidates left out: positive " in out and "n.parquet: 36 rows, form n-tuple" in out
+    table = parquet.read_table("n.parquet")
+    assert table.column_names == ["anchor", "positive", *(f"negative_{i}" for i in range(1, 5))]
+    assert table["anchor"][0].as_py() == "old river" and table["positive"][0].as_py().startswith("the old river")
+    out = hardneg(*MINE, "--form", "tevatron-v2", "--output", "v2.jsonl", "--corpus", "corpus.jsonl")
+    assert hardneg.err.count("in the store") == 4
+    assert len(lines("corpus.jsonl")) == 60 and len(lines("v2.jsonl")[0]["negative_document_ids"]) == 8
+    out = hardneg(*MINE, "--negatives", "11", "--output", "none.jsonl")
+    assert "none.jsonl: 0 rows" in out and "rows left out: fewer than 11 negatives: 36" in out
+
+
+def test_scores_of_positives_that_the_search_did_not_reach_are_the_models(hardneg):
+    scored = [*MINE, "--form", "triplet", "--negatives", "1", "--scores", "--output"]
+    hardneg(*scored, "deep.jsonl", "--depth", "60")
+    hardneg(*scored, "flat.jsonl", "--depth", "2", "--option", "depth=1")
+    deep, flat = ({row["anchor"]: row["scores"][0] for row in lines(name)} for name in ("deep.jsonl", "flat.jsonl"))
+    assert len(deep) == len(flat) == 36
+    np.testing.assert_allclose([deep[name] for name in flat], list(flat.values()), atol=1e-5)
+
+
+def test_mine_from_anyones_run(hardneg, place):
+    rows = [
+        "q3 Q0 d3 1 9 x",
+        "q3 Q0 d40 2 8 x",
+        "q3 Q0 gone 3 7 x",
+        "q0 Q0 d41 1 2 x",
+        "q0 Q0 d42 2 2 x",
+        "q59 Q0 d1 1 1 x",
+    ]
+    (place / "run.txt").write_text("\n".join(rows) + "\n")
+    command = ["mine", "--dataset", "beir:data", "--run", "run.txt", "--form", "tevatron-v1", "--output", "run.jsonl"]
+    out = hardneg(*command)
+    found = {row["query_id"]: [item["docid"] for item in row["negative_passages"]] for row in lines("run.jsonl")}
+    assert found == {"q0": ["d42", "d41"], "q3": ["d40"]}  # as trec_eval orders ties
+    for told in (
+        "left out: positive 1",
+        "run queries that are not in the split: 1",
+        "documents that are not in the corpus: 1",
+    ):
+        assert told in out, out
+    out = hardneg(*command[:-1], "scored.jsonl", "--form", "triplet", "--scores")
+    assert "rows left out: a document has no score: 2" in out
+    assert lines("scored.jsonl")[0]["scores"] == [9, 8]
+    (place / "run.txt").write_text("q59 Q0 d1 1 1 x\n")
+    with pytest.raises(DataError, match="none of its queries is in split train"):
+        hardneg(*command)
+
+
+def test_export_turns_one_form_into_another(hardneg):
+    hardneg(*MINE, "--form", "hardneg", "--negatives", "5", "--output", "own.arrow")
+    export = ["export", "--dataset", "beir:data", "--negatives"]
+    hardneg(*export, "own.arrow", "--form", "dpr", "--output", "a.json")
+    hardneg(*export, "a.json", "--from", "dpr", "--form", "flagembedding", "--output", "b.jsonl")
+    out = hardneg(*export, "b.jsonl", "--from", "flagembedding", "--form", "tevatron-v1", "--output", "c.jsonl")
+    assert "left out" not in out
+    hardneg(*export, "own.arrow", "--form", "tevatron-v1", "--output", "d.jsonl")
+    assert lines("c.jsonl") == lines("d.jsonl")
+    assert json.loads(Path("a.json").read_text())[0]["hard_negative_ctxs"][0]["score"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["--output", "x.csv"], UsageError, "ends in .parquet or .jsonl"),
+        (["--output", "x.jsonl", "--form", "tuple"], UsageError, "there are: triplet"),
+        (["--output", "x.jsonl", "--form", "tevatron-v2"], UsageError, "--corpus FILE"),
+        (["--output", "x.jsonl", "--run", "run.txt"], UsageError, "one of them"),
+        (["--output", "x.jsonl", "--miner", "topkk"], RecipeError, "did you mean 'topk'"),
+        (["--output", "x.jsonl", "--option", "depht=3"], RecipeError, "depht"),
+        (["--output", "x.jsonl", "--option", "depth"], UsageError, "KEY=VALUE"),
+        (["--output", "x.jsonl", "--split", "nothing"], DataError, "no split 'nothing'"),
+    ],
+)
+def test_wrong_uses_of_mine(hardneg, arguments, error, message):
+    with pytest.raises(error) as caught:
+        hardneg(*MINE, *arguments)
+    assert message in str(caught.value)
+    assert not Path("x.jsonl").exists()

@@ -1,0 +1,12 @@
+"""The plugins' contract as tests: `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
+
+pytest is imported by none of this until a test runs. Each failure says which rule of the contract is broken.
+"""
+
+from hardneg.testing.datasets import DatasetTests
+from hardneg.testing.indexes import IndexTests
+from hardneg.testing.losses import LossTests
+from hardneg.testing.miners import MinerTests
+from hardneg.testing.rerankers import RerankerTests
+
+__all__ = ["DatasetTests", "IndexTests", "LossTests", "MinerTests", "RerankerTests"]

@@ -1,0 +1,167 @@
+"""The contract of index backends (`hardneg.protocols.IndexBackend`) as tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatWriter
+from hardneg.identity import tree_digest
+from hardneg.progress import Silent
+from hardneg.seeding import generator
+from hardneg.testing.contract import PluginTests, rule
+from hardneg.types import Hits
+
+_TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
+_DEPTH = 10
+
+
+class IndexTests(PluginTests):
+    """Set `plugin`; `exact = False` and the least `recall` at 10 for a backend that may miss documents.
+
+    A backend of `"texts"` is tested with English sentences (override `texts` and `asked` for another language): a
+    document that shares a rare word with a query must be found, a query of unknown words must find nothing.
+    """
+
+    exact: ClassVar[bool] = True
+    recall: ClassVar[float] = 0.9
+    count: ClassVar[int] = 400
+    dimension: ClassVar[int] = 16
+
+    def texts(self) -> list[str]:
+        """Forty sentences; each of ten topics is that of four equal ones."""
+        return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
+
+    def asked(self) -> list[str]:
+        """Queries whose first one has the documents 2, 12, 22 and 32 equally relevant, the last one none."""
+        return ["violin", "copper harbor", "zzyzx"]
+
+    def _vectors(self) -> NDArray[np.float32]:
+        vectors = generator(3, "vectors").standard_normal((self.count, self.dimension)).astype(np.float32)
+        vectors[self.count // 2 :: 7] = vectors[3]  # ties
+        return np.round(vectors * 4) if self.exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def _built(self, folder: Path) -> tuple[Any, Path]:
+        """The plugin, and the folder of an index that was renamed after it was built, as the store does it."""
+        plugin, path = self.make(folder), folder / "made.partial"
+        path.mkdir()
+        if plugin.input == "texts":
+            count = plugin.build(((f"d{i}", text) for i, text in enumerate(self.texts())), path, Silent())
+            rule(count == len(self.texts()), "`build` returns how many documents the index holds", count)
+        else:
+            source = self._write(folder / "vectors")
+            before = tree_digest(source)
+            count = plugin.build(source, path, Silent())
+            rule(count == self.count, "`build` returns how many documents the index holds", count)
+            rule(tree_digest(source) == before, "`build` does not change the vectors it reads")
+        extra = sorted(item.name for item in folder.iterdir() if item.name not in ("made.partial", "vectors"))
+        rule(not extra, "`build` writes into its folder only", extra)
+        return plugin, path.rename(folder / "made")
+
+    def _write(self, folder: Path) -> Path:
+        with FlatWriter(folder, self.dimension, self.count) as writer:
+            writer.write_block(0, 0, self._vectors())
+            writer.write_doc_ids(f"d{i}" for i in range(self.count))
+            writer.close()
+        return folder
+
+    def _queries(self, plugin: Any) -> Any:
+        if plugin.input == "texts":
+            return self.asked()
+        vectors = self._vectors()
+        draws = generator(4, "queries").standard_normal((9, self.dimension)).astype(np.float32)
+        return np.vstack([vectors[3:4], np.round(draws) if self.exact else draws])
+
+    def test_says_what_it_is_built_from(self, tmp_path: Path) -> None:
+        """`input` is a class variable."""
+        found = getattr(type(self.make(tmp_path)), "input", None)
+        rule(found in ("texts", "vectors"), '`input` is "texts" or "vectors"', repr(found))
+
+    def test_hits_have_their_form(self, tmp_path: Path) -> None:
+        """Rows and scores, best first, ties by row."""
+        plugin, path = self._built(tmp_path)
+        queries = self._queries(plugin)
+        _check(plugin.open(path, _rows).search(queries, _DEPTH), len(queries), _DEPTH)
+
+    def test_finds_the_best(self, tmp_path: Path) -> None:
+        """All of them where the index is exact, most of them else."""
+        plugin, path = self._built(tmp_path)
+        queries = self._queries(plugin)
+        hits = plugin.open(path, _rows).search(queries, _DEPTH)
+        if plugin.input == "texts":
+            rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "equal texts are all found first", hits.rows[0])
+            rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
+            return
+        best = _brute_force(self._vectors(), queries, _DEPTH)
+        if self.exact:
+            same = np.array_equal(hits.rows, best.rows)
+            rule(same, "an exact index finds what a full sort finds, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
+            rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are inner products", hits.scores[0])
+            return
+        exact_scores, floor = queries @ self._vectors().T, best.scores[:, -1:]
+        reached = np.take_along_axis(exact_scores, np.maximum(hits.rows, 0), 1) >= floor - 1e-5
+        found = float((reached & (hits.rows >= 0)).mean())
+        rule(found >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{found:.3f}")
+
+    def test_more_than_there_is(self, tmp_path: Path) -> None:
+        """A k above the number of documents."""
+        plugin, path = self._built(tmp_path)
+        queries = self._queries(plugin)
+        total = len(self.texts()) if plugin.input == "texts" else self.count
+        hits = plugin.open(path, _rows).search(queries, total + 5)
+        _check(hits, len(queries), total + 5)
+        rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
+        whole = plugin.input == "texts" or not self.exact or bool((hits.rows[:, :total] >= 0).all())
+        rule(whole, "an exact index gives all its documents where k is large")
+
+    def test_no_queries(self, tmp_path: Path) -> None:
+        """An empty set gives an empty answer."""
+        plugin, path = self._built(tmp_path)
+        _check(plugin.open(path, _rows).search(self._queries(plugin)[:0], 3), 0, 3)
+
+    def test_reopened_it_finds_the_same(self, tmp_path: Path) -> None:
+        """By another search, for one query at a time, in a folder that was renamed."""
+        plugin, path = self._built(tmp_path)
+        queries = self._queries(plugin)
+        hits = plugin.open(path, _rows).search(queries, _DEPTH)
+        moved = path.rename(tmp_path / "moved")
+        again = self.make(tmp_path).open(moved, _rows)
+        rule(_same(again.search(queries, _DEPTH), hits), "an index that was moved and opened again finds the same")
+        lines = [again.search(queries[i : i + 1], _DEPTH) for i in range(len(queries))]
+        rows, scores = np.vstack([line.rows for line in lines]), np.vstack([line.scores for line in lines])
+        rule(_same(Hits(rows, scores), hits), "what a query finds depends on no other query of its batch")
+
+
+def _rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
+
+
+def _check(hits: Hits, count: int, k: int) -> None:
+    rows, scores = hits.rows, hits.scores
+    rule(rows.shape == scores.shape == (count, k), f"hits have shape [{count}, {k}]", f"{rows.shape}, {scores.shape}")
+    rule(
+        rows.dtype == np.int64 and scores.dtype == np.float32,
+        "rows are int64, scores float32",
+        (rows.dtype, scores.dtype),
+    )
+    rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf where, and only where, the row is -1")
+    for line, values in zip(rows, scores, strict=True):
+        real = line[line >= 0]
+        rule(bool((line[: len(real)] >= 0).all()), "pads stand at the end of a list", line)
+        rule(len(np.unique(real)) == len(real), "a document is found once a query", line)
+        values = values[: len(real)]
+        rule(bool((values[1:] <= values[:-1]).all()), "scores descend", values)
+        tied = values[1:] == values[:-1]
+        rule(bool((real[1:] > real[:-1])[tied].all()), "equal scores stand in ascending row order", line)
+
+
+def _same(one: Hits, two: Hits) -> bool:
+    return np.array_equal(one.rows, two.rows) and np.allclose(one.scores, two.scores, rtol=1e-5, atol=1e-5)
+
+
+def _brute_force(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:
+    scores = queries @ vectors.T
+    order = np.lexsort((np.broadcast_to(np.arange(len(vectors)), scores.shape), -scores))[:, :k]
+    return Hits(order, np.take_along_axis(scores, order, 1))

@@ -1,0 +1,147 @@
+"""The contract of losses (`hardneg.protocols.Loss`) as tests."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hardneg.testing.contract import PluginTests, rule
+from hardneg.types import ScoreBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MASKS = ("positive", "own", "valid")
+_MATRICES = ("scores", *_MASKS, "ranks", "teacher")
+
+
+class LossTests(PluginTests):
+    """Set `plugin`; `needs` names the optional parts of a `ScoreBatch` that it cannot do without.
+
+    `scale` bounds the scores of ordinary batches: within it the loss must be differentiable.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    scale: ClassVar[float] = 0.9
+
+    def batch(self) -> ScoreBatch:
+        """Four queries, four positives and eight mined documents; some cells are not valid. float64."""
+        import torch
+
+        source = torch.Generator().manual_seed(11)
+        scores = (torch.rand(4, 12, generator=source, dtype=torch.float64) * 2 - 1) * self.scale
+        row, column = torch.arange(4)[:, None], torch.arange(12)[None, :]
+        positive, own = column == row, (column - 4) // 2 == row
+        valid = ~((column == 3) & (row == 0) | (column == 5) & (row == 1) | (column == 11) & (row != 1))
+        ranks = torch.where(own, column % 2 + 1 + row, 0)
+        teacher = torch.rand(4, 12, generator=source, dtype=torch.float64) + positive * 2
+        given = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
+        optional = {name: part for name, part in given.items() if name in self.needs}
+        return ScoreBatch(scores, positive, own & ~positive, valid | positive, **optional)
+
+    def _learn(self, folder: Path, batch: ScoreBatch) -> "tuple[Tensor, Tensor]":
+        scores = batch.scores.detach().clone().requires_grad_()
+        value = self.make(folder)(replace(batch, scores=scores))
+        rule(tuple(value.shape) == (), "a loss is a scalar", f"shape {tuple(value.shape)}")
+        rule(value.requires_grad, "a loss keeps the gradient's graph, also where it is zero")
+        value.backward()
+        gradient = scores.grad
+        return value.detach(), scores.detach() * 0 if gradient is None else gradient
+
+    def test_a_scalar_that_learns(self, tmp_path: Path) -> None:
+        """Finite, with a gradient that is not zero."""
+        import torch
+
+        value, gradient = self._learn(tmp_path, self.batch())
+        rule(bool(torch.isfinite(value)), "a loss is finite", value)
+        rule(bool(gradient.any()), "a batch with positives and negatives has a gradient")
+
+    def test_optional_parts_may_be_there(self, tmp_path: Path) -> None:
+        """Ranks, a teacher's scores and weights come with some batches."""
+        import torch
+
+        batch = self.batch()
+        wide = torch.ones_like(batch.scores)
+        given = replace(batch, weights=wide[:, 0])
+        given = given if batch.ranks is not None else replace(given, ranks=wide.long())
+        given = given if batch.teacher is not None else replace(given, teacher=wide)
+        value, _ = self._learn(tmp_path, given)
+        rule(bool(torch.isfinite(value)), "ranks, teacher and weights may be given", value)
+
+    def test_finite_for_scores_of_any_size(self, tmp_path: Path) -> None:
+        """Up to 1e4 in both directions, in 32 and 16 bits."""
+        import torch
+
+        batch = self.batch()
+        for size in (1e4, -1e4, 1e2):
+            for dtype in (torch.float32, torch.bfloat16):
+                extreme = torch.where(batch.positive, -size, size).to(dtype)
+                for scores in (extreme, (batch.scores * size / self.scale).to(dtype)):
+                    value, gradient = self._learn(tmp_path, replace(batch, scores=scores))
+                    finite = bool(torch.isfinite(value)) and bool(torch.isfinite(gradient).all())
+                    rule(finite, "value and gradient are finite for scores of any size", f"{value} for ±{abs(size):g}")
+
+    def test_bfloat16_scores(self, tmp_path: Path) -> None:
+        """Half the bits come in, the value is computed in 32."""
+        import torch
+
+        scores = self.batch().scores.to(torch.bfloat16)
+        half, _ = self._learn(tmp_path, replace(self.batch(), scores=scores))
+        wide = half.dtype in (torch.float32, torch.float64)
+        rule(wide, "bfloat16 scores are computed with in 32 bits", f"a value of {half.dtype}")
+        whole, _ = self._learn(tmp_path, replace(self.batch(), scores=scores.float()))
+        near = abs(float(half) - float(whole)) <= 1e-3 * abs(float(whole)) + 1e-6
+        rule(near, "bfloat16 scores are computed with in 32 bits", f"{float(half)} instead of {float(whole)}")
+
+    def test_nothing_to_learn(self, tmp_path: Path) -> None:
+        """Rows that have nothing but their positive."""
+        batch = self.batch()
+        value, gradient = self._learn(tmp_path, replace(batch, valid=batch.positive.clone()))
+        rule(float(value) == 0, "the loss is 0 where no row has a negative", float(value))
+        rule(not bool(gradient.any()), "the gradient is 0 where no row has a negative")
+
+    def test_masked_scores_do_not_count(self, tmp_path: Path) -> None:
+        """Padding, and documents that must not be a row's negatives."""
+        import torch
+
+        batch = self.batch()
+        value, gradient = self._learn(tmp_path, batch)
+        rule(not bool(gradient[~batch.valid].any()), "scores where `valid` is false get no gradient")
+        changed = torch.where(batch.valid, batch.scores, batch.scores + 50)
+        other, _ = self._learn(tmp_path, replace(batch, scores=changed))
+        rule(bool(torch.isclose(value, other)), "scores where `valid` is false have no effect", f"{value}, {other}")
+
+    def test_the_order_of_rows_and_columns_has_no_effect(self, tmp_path: Path) -> None:
+        """Batches are gathered from several processes in any order."""
+        import torch
+
+        batch = self.batch()
+        source = torch.Generator().manual_seed(5)
+        rows, columns = torch.randperm(4, generator=source), torch.randperm(12, generator=source)
+        parts = {name: getattr(batch, name) for name in _MATRICES if getattr(batch, name) is not None}
+        value, _ = self._learn(tmp_path, batch)
+        for what, turn in {"rows": (rows, slice(None)), "columns": (slice(None), columns)}.items():
+            moved = replace(batch, **{name: part[turn] for name, part in parts.items()})
+            if batch.weights is not None and what == "rows":
+                moved = replace(moved, weights=batch.weights[rows])
+            other, _ = self._learn(tmp_path, moved)
+            rule(bool(torch.isclose(value, other)), f"the order of {what} has no effect", f"{value}, {other}")
+
+    def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
+        """Against finite differences in 64 bits."""
+        import torch
+
+        batch, loss = self.batch(), self.make(tmp_path)
+        scores = batch.scores.clone().requires_grad_()
+        try:
+            torch.autograd.gradcheck(lambda asked: loss(replace(batch, scores=asked)), scores)
+        except Exception as error:
+            raise AssertionError(f"broken rule: 64-bit scores have the loss's derivative\n  found: {error}") from error
+
+    def test_is_a_pure_function(self, tmp_path: Path) -> None:
+        """The same value again, and nothing of the batch changed."""
+        batch, loss = self.batch(), self.make(tmp_path)
+        before = {name: getattr(batch, name).clone() for name in ("scores", *_MASKS)}
+        first, second = float(loss(batch)), float(loss(batch))
+        rule(first == second, "the same batch gives the same value", f"{first}, then {second}")
+        changed = [name for name, part in before.items() if not bool((part == getattr(batch, name)).all())]
+        rule(not changed, "a loss does not change its batch", changed)

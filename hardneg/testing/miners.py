@@ -1,0 +1,155 @@
+"""The contract of miners (`hardneg.protocols.NegativeMiner`) as tests."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hardneg.seeding import generator
+from hardneg.testing.contract import PluginTests, rule
+from hardneg.types import Candidates, Negatives, RankedList
+
+_CORPUS = [f"d{row}" for row in range(400)]
+_SEED = 7
+
+
+class MinerTests(PluginTests):
+    """Set `plugin`; `runs` names the ranked lists that it reads, the one to select from first.
+
+    `lookahead` is how many queries it may read before it gives the first answer. Override `candidates` for a
+    miner that needs lists of another kind.
+    """
+
+    runs: ClassVar[tuple[str, ...]] = ("run",)
+    lookahead: ClassVar[int] = 1024
+
+    def candidates(self) -> list[Candidates]:
+        """Twelve queries with lists of 0 to 60 documents, positives among them, at the top, and outside."""
+        return [self._query(number) for number in range(12)]
+
+    def _query(self, number: int) -> Candidates:
+        draws = generator(_SEED, "kit", number)
+        listed = [_CORPUS[row] for row in draws.permutation(len(_CORPUS))[: (60, 25, 3, 0)[number % 4]]]
+        positives = [*listed[:1], *listed[9:11], f"d{number}"][number % 3 :]
+        copies = frozenset(listed[2:4]) - frozenset(positives)
+        scores = np.sort(draws.normal(0, 1e4 if number == 4 else 2, len(listed)).astype(np.float32))[::-1].copy()
+        hits = {label: RankedList(listed, scores) for label in self.runs}
+        for label in self.runs[1:]:
+            order = draws.permutation(len(listed))
+            hits[label] = RankedList([listed[i] for i in order], scores)
+        return Candidates(f"q{number}", list(dict.fromkeys(positives)), hits, _CORPUS, copies)
+
+    def _mine(self, folder: Path, candidates: Iterable[Candidates], seed: int = _SEED) -> list[Negatives]:
+        return list(self.make(folder).mine(candidates, seed=seed))
+
+    def test_one_answer_a_query_in_order(self, tmp_path: Path) -> None:
+        """With the query's id and positives as they came."""
+        asked = self.candidates()
+        found = self._mine(tmp_path, iter(asked))
+        text = "one Negatives for each Candidates, in the same order"
+        ids = [item.query_id for item in found]
+        rule(ids == [item.query_id for item in asked], text, ids)
+        kept = all(list(a.positives) == list(b.positives) for a, b in zip(asked, found, strict=True))
+        rule(kept, "a query's positives are handed on unchanged")
+        rule(not self._mine(tmp_path, []), "no Negatives where there are no Candidates")
+
+    def test_streams(self, tmp_path: Path) -> None:
+        """Memory must not grow with the number of queries."""
+        text = f"candidates are read lazily: at most {self.lookahead} before the first answer"
+
+        def endless() -> Iterator[Candidates]:
+            query = self._query(0)
+            for _ in range(self.lookahead):
+                yield query
+            rule(False, text)
+
+        next(iter(self.make(tmp_path).mine(endless(), seed=_SEED)))
+
+    def test_never_a_positive(self, tmp_path: Path) -> None:
+        """Wherever in the list it stands."""
+        asked = self.candidates()
+        for query, found in zip(asked, self._mine(tmp_path, asked), strict=True):
+            wrong = set(found.negatives) & set(query.positives)
+            rule(not wrong, "a positive is never a negative", f"{sorted(wrong)} of query {query.query_id}")
+
+    def test_no_document_twice(self, tmp_path: Path) -> None:
+        """Not even where the list has it twice."""
+        plain = self._query(1)
+        twice = {
+            label: RankedList(_doubled(item.doc_ids), np.repeat(item.scores, 2)) for label, item in plain.hits.items()
+        }
+        repeated = Candidates("twice", plain.positives, twice, plain.doc_ids, plain.duplicates)
+        for found in self._mine(tmp_path, [*self.candidates(), repeated]):
+            many = sorted({doc_id for doc_id in found.negatives if list(found.negatives).count(doc_id) > 1})
+            rule(not many, "a document is a query's negative once", f"{many} of query {found.query_id}")
+
+    def test_negatives_are_documents_of_the_collection(self, tmp_path: Path) -> None:
+        """Ids of the lists or of the corpus."""
+        for found in self._mine(tmp_path, self.candidates()):
+            unknown = set(found.negatives) - set(_CORPUS)
+            rule(not unknown, "negatives are ids of the lists or of the corpus", sorted(map(str, unknown)))
+
+    def test_a_score_a_negative(self, tmp_path: Path) -> None:
+        """float32, nan where the run has none."""
+        for found in self._mine(tmp_path, self.candidates()):
+            shape = np.shape(found.scores)
+            rule(shape == (len(found.negatives),), "there are as many scores as negatives", f"{shape} scores")
+            rule(getattr(found.scores, "dtype", None) == np.float32, "scores are a float32 array", type(found.scores))
+            counts = [isinstance(count, int) and count >= 0 for count in found.dropped.values()]
+            rule(all(counts), "`dropped` counts what was left out, by reason", found.dropped)
+
+    def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
+        """The same in another order, in another batch, and when asked again."""
+        asked = self.candidates()
+        together = {item.query_id: _plain(item) for item in self._mine(tmp_path, asked)}
+        text = "what is mined for a query depends on (seed, query_id) only, not on"
+        turned = {item.query_id: _plain(item) for item in self._mine(tmp_path, asked[::-1])}
+        rule(turned == together, f"{text} the order of queries", _first_difference(together, turned))
+        alone = {query.query_id: _plain(self._mine(tmp_path, [query])[0]) for query in asked}
+        rule(alone == together, f"{text} the other queries of a batch", _first_difference(together, alone))
+        again = {item.query_id: _plain(item) for item in self._mine(tmp_path, asked)}
+        rule(again == together, f"{text} what was mined before", _first_difference(together, again))
+
+    def test_short_and_empty_lists(self, tmp_path: Path) -> None:
+        """A query with nothing to select from gives few negatives or none, no error."""
+        none, one = np.empty(0, np.float32), np.ones(1, np.float32)
+        lists = {"no list": [], "a positive alone": ["d1"], "one document": ["d2"]}
+        cases = [
+            Candidates(name, ["d1"], {label: RankedList(ids, one[: len(ids)]) for label in self.runs}, _CORPUS[:4])
+            for name, ids in lists.items()
+        ]
+        cases.append(Candidates("no positives", [], {label: RankedList([], none) for label in self.runs}, []))
+        if len(self.runs) == 1:
+            cases.append(Candidates("no run", ["d1"], {}, _CORPUS[:2]))
+        for case in cases:
+            try:
+                found = self._mine(tmp_path, [case])
+            except Exception as error:
+                raise AssertionError(f"broken rule: short and empty lists are no error\n  found: {error!r}") from error
+            rule(len(found) == 1, "a query without candidates has an answer too, an empty one", case.query_id)
+            rule(
+                len(found[0].scores) == len(found[0].negatives), "there are as many scores as negatives", case.query_id
+            )
+
+    def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
+        """Other miners read the same arrays."""
+        asked = self.candidates()
+        before = [[item.scores.copy() for item in query.hits.values()] for query in asked]
+        self._mine(tmp_path, asked)
+        after = [[item.scores for item in query.hits.values()] for query in asked]
+        same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
+        rule(same, "a miner does not change the lists it reads")
+
+
+def _doubled(doc_ids: Iterable[str]) -> list[str]:
+    return [doc_id for doc_id in doc_ids for _ in range(2)]
+
+
+def _plain(found: Negatives) -> Any:
+    return list(found.negatives), [str(score) for score in np.asarray(found.scores).tolist()]
+
+
+def _first_difference(one: dict[str, Any], two: dict[str, Any]) -> str:
+    query_id = next((name for name in one if one[name] != two.get(name)), "")
+    return f"query {query_id}: {one[query_id][0][:5]}, then {two[query_id][0][:5]}" if query_id in two else ""

@@ -1,0 +1,30 @@
+"""Every built-in loss against the kit that authors of plugins use."""
+
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.ranknet import RankNet
+from hardneg.losses.star import Star
+from hardneg.testing import LossTests
+
+
+class TestInfoNCE(LossTests):
+    plugin = InfoNCE(temperature=0.1)
+
+
+class TestInfoNCEOwn(LossTests):
+    plugin = InfoNCE(negatives="own")
+
+
+class TestRankNet(LossTests):
+    plugin = RankNet()
+
+
+class TestRankNetOwn(LossTests):
+    plugin = RankNet(pairs="own", temperature=0.5)
+
+
+class TestStar(LossTests):
+    plugin = Star()
+
+
+class TestStarAlpha(LossTests):
+    plugin = Star(alpha=0.1, hard_pairs="own")

@@ -1,0 +1,22 @@
+"""Every built-in miner against the kit that authors of plugins use."""
+
+from hardneg.miners.random import Random
+from hardneg.miners.topk import TopK
+from hardneg.miners.window import Window
+from hardneg.testing import MinerTests
+
+
+class TestTopK(MinerTests):
+    plugin = TopK(depth=20)
+
+
+class TestWindow(MinerTests):
+    plugin = Window(skip=2, depth=30)
+
+
+class TestRandom(MinerTests):
+    plugin = Random(count=5)
+
+
+class TestRandomOfAll(MinerTests):
+    plugin = Random(count=1000)

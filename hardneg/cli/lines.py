@@ -64,20 +64,26 @@ def run_line(plan: "Plan", store: "Store", device: str | None, until: str | None
     return execute(plan, store, Options(until, device=device), watcher)
 
 
-def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:
-    """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there.
+def check_output(output: Path, file: bool) -> None:
+    """Refuses, before any work, an output that would replace what is not a result of the same command.
 
     Raises:
-        UsageError: `output` is a folder that holds other files than those to write.
+        UsageError: a file is to be written where a folder is, or a folder where there is a file or another folder.
     """
-    from hardneg.artifacts import MANIFEST, disk_errors
+    if file and output.is_dir():
+        raise UsageError(f"{output} is a folder; give the file to write")
+    if file or not output.exists():
+        return
+    names = {path.name for path in output.iterdir()} if output.is_dir() else {output.name}
+    if not output.is_dir() or not (names <= {"index", "docid"} or "hardneg.json" in names):
+        raise UsageError(f"{output} is there already and holds other things; give another --output")
+
+
+def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:
+    """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there."""
+    from hardneg.artifacts import disk_errors
     from hardneg.recipe.publish import link_file, link_folder
 
-    if source.is_dir() and output.exists():
-        names = {path.name for path in source.iterdir()} | {MANIFEST}
-        others = [path.name for path in output.iterdir()] if output.is_dir() else [output.name]
-        if foreign := sorted(set(others) - names):
-            raise UsageError(f"{output} holds {foreign[0]}, which is not ours to replace; give another --output")
     with disk_errors(output):
         (link_folder if source.is_dir() else link_file)(source, output)
         keep(plan, store, output)

@@ -8,9 +8,10 @@ from types import FrameType
 import typer
 
 import hardneg
-from hardneg.cli import artifacts, plugins, recipe
+from hardneg.cli import artifacts, index, plugins, recipe
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.mine import export, mine
+from hardneg.cli.stages import encode, search, train
 from hardneg.errors import HardnegError
 
 EXIT_CODES = (
@@ -28,8 +29,12 @@ app = typer.Typer(
 app.add_typer(recipe.app, name="recipe")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(plugins.app, name="plugins")
+app.add_typer(index.app, name="index")
 app.command("evaluate")(evaluate)
+app.command("encode")(encode)
+app.command("search")(search)
 app.command("mine")(mine)
+app.command("train")(train)
 app.command("export")(export)
 
 

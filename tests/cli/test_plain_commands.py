@@ -10,6 +10,7 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
+from hardneg.data.runs import read_run
 from hardneg.errors import DataError, RecipeError, UsageError
 
 
@@ -128,3 +129,43 @@ def test_wrong_uses_of_mine(hardneg, arguments, error, message):
         hardneg(*MINE, *arguments)
     assert message in str(caught.value)
     assert not Path("x.jsonl").exists()
+
+
+def test_encode_and_search_write_what_others_open(hardneg, place):
+    assert hardneg("encode", *MODEL, *LENGTHS, "--output", "index") == "index\n"
+    assert sorted(path.name for path in Path("index").iterdir()) == ["docid", "index"]
+    hardneg("encode", *MODEL, *LENGTHS, "--output", "index")
+    hardneg("search", *MODEL, *LENGTHS, "--depth", "7", "--output", "test.trec.gz")
+    run = read_run(Path("test.trec.gz"))
+    assert len(run.query_ids) == 14 and {len(doc_ids) for doc_ids in run.doc_ids} == {7}
+    (place / "full").mkdir()
+    (place / "full" / "thesis.txt").touch()
+    for command, output in [("encode", "full"), ("search", "full"), ("search", "x.txt"), ("encode", "run.txt")]:
+        with pytest.raises(UsageError):
+            hardneg(command, *MODEL, "--output", output)
+    with pytest.raises(UsageError, match="one of them"):
+        hardneg("search", "--dataset", "beir:data", "--output", "x.trec.gz")
+
+
+def test_train_gives_a_sentence_transformer(hardneg):
+    steps = ["--train-option", "max_steps=2", "--train-option", "batch_size=4", "--option", "depth=5", "--depth", "10"]
+    for _ in range(2):
+        hardneg("train", *MODEL, *LENGTHS, *steps, "--output", "trained")
+    from sentence_transformers import SentenceTransformer
+
+    assert SentenceTransformer("trained", device="cpu").encode(["old river"]).shape == (1, 32)
+
+
+def test_index_import(hardneg, place):
+    np.save("v.npy", np.eye(3, dtype=np.float32))
+    (place / "ids.txt").write_text("a\nb\nc\n")
+    command = ["index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "imported"]
+    (place / "ids.txt").write_text("a\nb\na\n")
+    with pytest.raises(DataError, match=r"ids\.txt:3: id 'a' stands in line 1"):
+        hardneg(*command)
+    assert not (place / "imported").exists()
+    (place / "ids.txt").write_text("a\nb\nc\n")
+    assert hardneg(*command) == "imported: 3 vectors of dimension 3\n"
+    for arguments in (command, ["index", "import", "--vectors", "v.npy", "--output", "other"]):
+        with pytest.raises(UsageError):
+            hardneg(*arguments)

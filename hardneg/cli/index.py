@@ -1,0 +1,45 @@
+"""`hardneg index`: dense indexes from vectors that other programs made."""
+
+from pathlib import Path
+
+import typer
+
+from hardneg.errors import UsageError
+
+app = typer.Typer(help="Dense indexes from vectors that other programs made.", no_args_is_help=True)
+
+
+@app.command("import")
+def import_(
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write; it must not hold an index."),
+    vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
+    embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
+) -> None:
+    """Stream vectors into a flat index that Pyserini's FaissSearcher opens."""
+    from hardneg.artifacts import disk_errors
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.data.vectors_import import import_json_lines, import_npy
+
+    progress = Bars(stderr_console())
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(f"{output} is there already; give another --output, or remove it")
+    aside = output.with_name(output.name + ".partial")
+    with disk_errors(output):
+        _clear(aside)
+        if embeddings is not None and vectors is None and ids is None:
+            count, dimension = import_json_lines(embeddings, aside, progress)
+        elif embeddings is None and vectors is not None and ids is not None:
+            count, dimension = import_npy(vectors, ids, aside, progress)
+        else:
+            raise UsageError("index import: give --vectors with --ids, or --embeddings")
+        if output.exists():
+            output.rmdir()
+        aside.rename(output)
+    typer.echo(f"{output}: {count} vectors of dimension {dimension}")
+
+
+def _clear(aside: Path) -> None:
+    """Removes what an import that did not finish left."""
+    for name in ("index", "index.journal", "docid", "docid.tmp"):
+        (aside / name).unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""`hardneg encode`, `search` and `train`: one stage and what it needs, published as plain files."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hardneg.cli import lines
+from hardneg.cli.stores import STORE, open_store
+from hardneg.errors import UsageError
+
+DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
+
+
+def encode(
+    dataset: str = lines.DATASET,
+    model: str = lines.MODEL,
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    settings: list[str] = lines.SET,
+    store: Path | None = STORE,
+    device: str | None = lines.DEVICE,
+) -> None:
+    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens."""
+    tree = lines.line(dataset, model, {lines.ENCODED: {"stage": "encode"}})
+    _publish("encode", tree, settings, lines.ENCODED, output, store, device)
+
+
+def search(
+    dataset: str = lines.DATASET,
+    model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
+    index: str | None = typer.Option(None, "--index", help="An index over texts instead of a model, such as bm25."),
+    split: str = typer.Option("test", help="The queries' split."),
+    depth: int = DEPTH,
+    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
+    settings: list[str] = lines.SET,
+    store: Path | None = STORE,
+    device: str | None = lines.DEVICE,
+) -> None:
+    """Search a corpus for the queries of one split and write a TREC run."""
+    if (model is None) == (index is None):
+        raise UsageError("search: give --model NAME or --index NAME, one of them")
+    if output.suffix != ".gz":
+        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+    stages: dict[str, Any] = {
+        lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": index},
+        lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth},
+    }
+    _publish("search", lines.line(dataset, model, stages), settings, lines.SEARCHED, output, store, device)
+
+
+def train(
+    dataset: str = lines.DATASET,
+    model: str = lines.MODEL,
+    miner: str = typer.Option("topk", help="A miner; `hardneg plugins list` shows them."),
+    option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the miner, such as depth=50."),
+    loss: str = typer.Option("star", help="A loss; `hardneg plugins list` shows them."),
+    train_option: list[str] = typer.Option([], metavar="KEY=VALUE", help="One of training, such as max_steps=200."),
+    split: str = typer.Option("train", help="The queries' split."),
+    depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    settings: list[str] = lines.SET,
+    store: Path | None = STORE,
+    device: str | None = lines.DEVICE,
+) -> None:
+    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result."""
+    stages: dict[str, Any] = {
+        lines.ENCODED: {"stage": "encode"},
+        lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth},
+        lines.MINED: {
+            "stage": "mine",
+            "runs": {"dense": lines.SEARCHED},
+            "split": split,
+            "miner": {"name": miner, **lines.options(option)},
+        },
+        lines.TRAINED: {
+            "stage": "train",
+            "negatives": lines.MINED,
+            "loss": loss,
+            "options": lines.options(train_option),
+        },
+    }
+    _publish("train", lines.line(dataset, model, stages), settings, lines.TRAINED, output, store, device)
+
+
+def _publish(
+    command: str,
+    tree: lines.Tree,
+    settings: list[str],
+    stage: str,
+    output: Path,
+    store: Path | None,
+    device: str | None,
+) -> None:
+    from hardneg.stages.opening import MODEL_FOLDER
+    from hardneg.stages.search import RUN
+
+    plan, opened = lines.plan_line(f"hardneg {command}", tree, settings), open_store(store)
+    lines.check_output(output, file=stage == lines.SEARCHED)
+    made = lines.run_line(plan, opened, device).artifacts[stage].path
+    inside = {lines.SEARCHED: RUN, lines.TRAINED: MODEL_FOLDER}.get(stage)
+    lines.hand_out(plan, opened, made / inside if inside else made, output)
+    typer.echo(str(output))

@@ -1,0 +1,154 @@
+"""Vectors that another program made, streamed into a dense index: a .npy array with ids, or Pyserini's JSON Lines."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatWriter
+from hardneg.data.hash_index import hash_texts
+from hardneg.data.lines import one_word, read_lines
+from hardneg.errors import DataError
+from hardneg.progress import Progress
+
+_ROWS = 4096
+
+Ids = Callable[[], Iterator[tuple[int, str]]]
+
+
+def import_npy(vectors: Path, ids: Path, folder: Path, progress: Progress) -> tuple[int, int]:
+    """A .npy array [N, d] of any floating type and a file of N ids, one a line, as a dense index in `folder`.
+
+    Returns:
+        The number of vectors and their dimension.
+
+    Raises:
+        DataError: the counts differ, an id is repeated or has white space, a vector is not finite, a file is damaged.
+    """
+    array = _open_npy(vectors)
+    count, dimension = array.shape
+    _check_ids(ids, lambda: read_lines(ids), count)
+    with FlatWriter(folder, dimension, count) as writer, progress.task("importing", count, "vectors") as task:
+        for number, start in enumerate(range(0, count, _ROWS)):
+            block = np.asarray(array[start : start + _ROWS], np.float32)
+            _check_finite(block, lambda row, start=start: f"{vectors}: row {start + row}")  # type: ignore[misc]
+            writer.write_block(number, start, block)
+            task.advance(len(block))
+        writer.write_doc_ids(doc_id for _, doc_id in read_lines(ids))
+        writer.close()
+    return count, dimension
+
+
+def import_json_lines(path: Path, folder: Path, progress: Progress) -> tuple[int, int]:
+    """What `pyserini.encode` writes, lines of `{"id", "contents", "vector"}`, as a dense index in `folder`.
+
+    The file is read twice: once for its ids and their number, once for the vectors.
+
+    Returns:
+        The number of vectors and their dimension.
+
+    Raises:
+        DataError: with file and line, a line not of this form or of another dimension, an id that is repeated or has
+            white space, or a vector that is not finite.
+    """
+    count = _check_ids(path, lambda: _ids_of(path), None)
+    dimension = len(_vector(path, *next(read_lines(path)), None))
+    with FlatWriter(folder, dimension, count) as writer, progress.task("importing", count, "vectors") as task:
+        start = 0
+        lines = read_lines(path)
+        for number in range(-(-count // _ROWS)):
+            numbered = list(islice(lines, _ROWS))
+            block = np.stack([_vector(path, place, line, dimension) for place, line in numbered])
+            _check_finite(block, lambda row, numbered=numbered: f"{path}:{numbered[row][0]}")  # type: ignore[misc]
+            writer.write_block(number, start, block)
+            start += len(block)
+            task.advance(len(block))
+        writer.write_doc_ids(doc_id for _, doc_id in _ids_of(path))
+        writer.close()
+    return count, dimension
+
+
+def _open_npy(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: not a .npy file: {str(error).splitlines()[0]}") from error
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] < 1 or array.dtype.kind != "f":
+        found = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
+        raise DataError(f"{path}: must be floating numbers of shape [vectors, dimension], but is {found}")
+    return array
+
+
+def _ids_of(path: Path) -> Iterator[tuple[int, str]]:
+    for number, line in read_lines(path):
+        doc_id = _object(path, number, line).get("id")
+        if not isinstance(doc_id, str):
+            raise DataError.at(path, number, f"'id' must be a string, but is {doc_id!r:.40}")
+        yield number, doc_id
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError.at(path, number, f"not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError.at(path, number, "must be an object with id, contents and vector")
+    return row
+
+
+def _vector(path: Path, number: int, line: str, dimension: int | None) -> NDArray[np.float32]:
+    try:
+        vector = np.array(_object(path, number, line)["vector"], np.float32)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError.at(path, number, "'vector' must be a list of numbers") from error
+    if vector.ndim != 1 or not len(vector):
+        raise DataError.at(path, number, "'vector' must be a list of numbers")
+    if dimension is not None and len(vector) != dimension:
+        raise DataError.at(path, number, f"a vector of dimension {len(vector)}; the first has {dimension}")
+    return vector
+
+
+def _check_finite(block: NDArray[np.float32], place: Callable[[int], str]) -> None:
+    if not (finite := np.isfinite(block).all(axis=1)).all():
+        raise DataError(f"{place(int(np.argmin(finite)))}: the vector is not finite; encode it again")
+
+
+def _check_ids(path: Path, ids: Ids, wanted: int | None) -> int:
+    """Their number. Eight bytes an id are held: hashes tell which may be repeated, a second pass which are."""
+    parts = [hash_texts(_words(path, block)) for block in _blocks(ids())]
+    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
+    if wanted is not None and len(hashes) != wanted:
+        raise DataError(f"{path}: {len(hashes)} ids for {wanted} vectors")
+    if not len(hashes):
+        raise DataError(f"{path}: there is nothing in it")
+    values, counts = np.unique(hashes, return_counts=True)
+    if (counts > 1).any():
+        _refuse_repeated(path, ids(), hashes, values[counts > 1])
+    return len(hashes)
+
+
+def _words(path: Path, block: Iterable[tuple[int, str]]) -> Iterator[str]:
+    for number, doc_id in block:
+        if not one_word(doc_id):
+            raise DataError.at(path, number, f"id {doc_id!r:.60}: ids must not be empty or hold white space")
+        yield doc_id
+
+
+def _blocks(items: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    while block := list(islice(items, _ROWS)):
+        yield block
+
+
+def _refuse_repeated(
+    path: Path, ids: Iterator[tuple[int, str]], hashes: NDArray[np.uint64], repeated: NDArray[np.uint64]
+) -> None:
+    suspects = np.isin(hashes, repeated)
+    seen: dict[str, int] = {}
+    for (number, doc_id), suspect in zip(ids, suspects, strict=True):
+        if suspect and seen.setdefault(doc_id, number) != number:
+            raise DataError.at(path, number, f"id {doc_id!r} stands in line {seen[doc_id]} already; keep one")

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from pathlib import Path
 
 import typer
 
@@ -51,3 +52,18 @@ def show(
         if option["meaning"]:
             typer.echo(f"      {option['meaning']}")
     typer.echo(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
+
+
+@app.command()
+def new(
+    kind: str = typer.Argument(help="dataset, miner, loss, index or reranker."),
+    name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
+    out: Path = typer.Option(None, "--out", help="The folder to write; default hardneg-NAME.", show_default=False),
+) -> None:
+    """Write a package with a plugin that works and with its tests, to change into your own."""
+    from hardneg.cli.scaffold import write_package
+
+    folder = out or Path(f"hardneg-{name}")
+    for path in write_package(kind, name, folder):
+        typer.echo(path)
+    typer.echo(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)

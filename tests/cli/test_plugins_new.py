@@ -1,0 +1,49 @@
+"""`hardneg plugins new` writes packages whose own tests pass."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.plugins import app
+from hardneg.cli.scaffold import write_package
+from hardneg.errors import UsageError
+
+pytest_plugins = ["pytester"]
+KINDS = {"dataset": "datasets", "miner": "miners", "loss": "losses", "index": "indexes", "reranker": "rerankers"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_passes_its_own_tests(
+    kind: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pytester.path / "made"
+    done = CliRunner().invoke(app, ["new", kind, f"my-{kind}", "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert f'my-{kind} = "hardneg_my_{kind}.my_{kind}:My{kind.capitalize()}"' in (folder / "pyproject.toml").read_text()
+    assert f'entry-points."hardneg.{KINDS[kind]}"' in (folder / "pyproject.toml").read_text()
+    assert "$" not in "".join(path.read_text() for path in folder.rglob("*.*"))
+    monkeypatch.syspath_prepend(str(folder / "src"))
+    outcomes = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", str(folder)).parseoutcomes()
+    assert set(outcomes) == {"passed"} and outcomes["passed"] >= 7
+
+
+def test_what_is_written_is_in_good_style(tmp_path: Path) -> None:
+    for kind in KINDS:
+        write_package(kind, "own", tmp_path / kind)
+    rules = ["--isolated", "--line-length=120", "--select=E,F,B,UP,SIM,PIE,RUF", "--ignore=RUF001,RUF002,RUF003"]
+    subprocess.run([sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)], check=True)
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'miner'"):
+        write_package("minre", "own", tmp_path / "new")
+    for name in ("Own", "my_own", "1st", "class", "own-", "../own"):
+        with pytest.raises(UsageError, match="cannot be a plugin's name"):
+            write_package("miner", name, tmp_path / "new")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="not an empty folder"):
+        write_package("miners", "own", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,228 @@
+"""`hardneg doctor`: what this machine has, and what that means for a recipe."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from hardneg.cli.stores import STORE, open_store
+
+State = Literal["ok", "note", "missing", "broken"]
+_GIB = 1 << 30
+_HUB_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, how it is, what was found, and what it means. `broken`: the core cannot work."""
+
+    subject: str
+    state: State
+    found: str
+    meaning: str
+
+
+def doctor(
+    store: Path = STORE,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
+) -> None:
+    """Tell what this machine has and what that means for a recipe; fails only where the core cannot work."""
+    findings = list(examine(open_store(store).root, hub))
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        for item in findings:
+            typer.echo(f"{item.state:<7}  {item.subject:<{width}}  {item.found}")
+            typer.echo(f"{'':<9}{'':<{width}}  {item.meaning}")
+    if any(finding.state == "broken" for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
+    """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
+    checks: list[Callable[[], Finding]] = [
+        _python,
+        _cores,
+        _memory,
+        _bfloat16,
+        _gpu,
+        lambda: _disk(store),
+        _faiss,
+        _java,
+    ]
+    checks += [lambda: _hub(hub)]
+    yield from (_guarded(check) for check in checks)
+    try:
+        yield from list(_requirements())
+    except (ImportError, ValueError) as error:  # PackageNotFoundError is an ImportError
+        yield Finding("versions", "note", f"could not be told ({error})", "install hardneg with pip to see them")
+
+
+def _guarded(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except Exception as error:  # a check that fails is a finding, not the end
+        name = getattr(check, "__name__", "check").strip("_<>")
+        return Finding(
+            name, "note", f"could not be told ({type(error).__name__}: {error})", "the others are not affected"
+        )
+
+
+def _python() -> Finding:
+    found = f"Python {sys.version.split()[0]}, {sys.executable}"
+    return Finding("python", "ok", found, "plugins are those installed for this Python")
+
+
+def _cores() -> Finding:
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    meaning = "enough for the demo presets" if count > 1 else "the demo presets take twice as long as on two cores"
+    return Finding("cores", "ok" if count > 1 else "note", str(count), meaning)
+
+
+def _memory() -> Finding:
+    total, free = memory()
+    few = free < 3 * _GIB
+    meaning = "the demo presets need about 2 GB" + (
+        ": close other programs first" if few else "; larger corpora no more"
+    )
+    return Finding("memory", "note" if few else "ok", f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB free", meaning)
+
+
+def memory() -> tuple[int, int]:
+    """Bytes of memory in all and available, within the limits of the control group."""
+    with Path("/proc/meminfo").open(encoding="ascii") as lines:
+        facts = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+    total, free = facts["MemTotal"], facts["MemAvailable"]
+    group = Path("/sys/fs/cgroup")
+    limits = [path.read_text().strip() for path in (group / "memory.max", group / "memory.current") if path.exists()]
+    if len(limits) == 2 and limits[0].isdigit():
+        total, free = min(total, int(limits[0])), min(free, int(limits[0]) - int(limits[1]))
+    return total, free
+
+
+def _bfloat16() -> Finding:
+    from hardneg.models.precision import good_at_bf16
+
+    if good_at_bf16("cpu"):
+        return Finding(
+            "bfloat16", "ok", "the CPU has units for it", "precision auto encodes in bf16, some four times as fast"
+        )
+    return Finding("bfloat16", "note", "the CPU has no units for it", "precision auto stays with fp32 on the CPU")
+
+
+def _gpu() -> Finding:
+    found = shutil.which("nvidia-smi") or next(Path("/dev").glob("nvidia[0-9]*"), None) or Path("/dev/kfd").exists()
+    if not found:
+        return Finding("gpu", "note", "none", "recipes run on the CPU; the paper presets want a GPU")
+    import torch
+
+    if not torch.cuda.is_available():
+        meaning = "recipes run on the CPU: check the driver, or install a torch build for this GPU"
+        return Finding("gpu", "note", f"there is one, but torch {torch.__version__} cannot use it", meaning)
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return Finding("gpu", "ok", ", ".join(names), "used by default; `--device cpu` avoids it")
+
+
+def _disk(store: Path) -> Finding:
+    place = next(folder for folder in (store, *store.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    if not os.access(place, os.W_OK):
+        return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
+    meaning = "the demo takes 0.3 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
+    return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)
+
+
+def _faiss() -> Finding:
+    if importlib.util.find_spec("faiss"):
+        return Finding("faiss", "ok", "installed", "indexes made here can be opened with faiss and Pyserini")
+    meaning = 'nothing of a dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
+    return Finding("faiss", "missing", "not installed", meaning)
+
+
+def _java() -> Finding:
+    from hardneg.errors import MissingDependency
+    from hardneg.indexes.java import find_java
+
+    if not importlib.util.find_spec("pyserini"):
+        return Finding("bm25", "missing", "Pyserini is not installed", 'no BM25: pip install "hardneg[lucene]"')
+    try:
+        java = find_java()
+    except MissingDependency as error:
+        return Finding("bm25", "missing", "no fitting Java", str(error))
+    speed = "" if java.has_vector else "; a JDK with jdk.incubator.vector is faster"
+    return Finding("bm25", "ok", f"Pyserini, Java {java.version} in {java.home}", f"BM25 works{speed}")
+
+
+def _hub(ask: bool) -> Finding:
+    meaning = "models and datasets must be folders, packaged, or in the hub's cache; the demo presets need no more"
+    if any(
+        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    ):
+        return Finding("hub", "note", "switched off by HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE", meaning)
+    if not ask:
+        return Finding("hub", "note", "not asked", meaning)
+    import urllib.error
+    import urllib.request
+
+    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_HUB_SECONDS):
+            pass
+    except urllib.error.HTTPError:
+        pass  # it answers
+    except (OSError, ValueError) as error:
+        return Finding("hub", "note", f"{address} does not answer ({getattr(error, 'reason', error)})", meaning)
+    return Finding("hub", "ok", f"{address} answers", "the paper presets can fetch their models and datasets")
+
+
+def _requirements() -> Iterator[Finding]:
+    """One finding for what the core requires, one for each extra."""
+    from packaging.requirements import Requirement
+
+    wanted: dict[str, list[Requirement]] = {"": []}
+    for line in importlib.metadata.requires("hardneg") or []:
+        requirement = Requirement(line)
+        extras = importlib.metadata.metadata("hardneg").get_all("Provides-Extra") or []
+        for extra in ["", *extras]:
+            if requirement.name != "hardneg" and (
+                not requirement.marker or requirement.marker.evaluate({"extra": extra})
+            ):
+                wanted.setdefault(extra, []).append(requirement)
+                break
+    for extra, requirements in wanted.items():
+        problems = [
+            problem for item in requirements if (problem := requirement_problem(item.name, str(item.specifier)))
+        ]
+        yield _versions(extra, len(requirements), problems)
+
+
+def requirement_problem(name: str, specifier: str) -> str:
+    """Why the installed version of a distribution does not fit, empty where it does."""
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{name} is not installed"
+    fits = SpecifierSet(specifier).contains(version, prereleases=True)
+    return "" if fits else f"{name} {version} is not {specifier}"
+
+
+def _versions(extra: str, count: int, problems: list[str]) -> Finding:
+    subject = f"versions [{extra}]" if extra else "versions"
+    if not problems:
+        return Finding(subject, "ok", f"{count} packages, all within the declared ranges", "they fit each other")
+    if extra:
+        return Finding(subject, "missing", "; ".join(problems), f'only if you need it: pip install "hardneg[{extra}]"')
+    return Finding(subject, "broken", "; ".join(problems), "recipes cannot run: pip install hardneg")

@@ -1,0 +1,94 @@
+"""`hardneg doctor` tells what is there and what is not, and fails only where the core cannot work."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli import doctor
+from hardneg.cli.main import app
+from hardneg.indexes import java
+
+
+def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:
+    done = CliRunner().invoke(app, ["doctor", "--json", "--store", str(store)])
+    assert done.exit_code == code, done.output
+    return {item["subject"]: item for item in json.loads(done.stdout)}
+
+
+def test_every_line_says_what_it_means(tmp_path: Path) -> None:
+    found = findings(tmp_path / "not" / "yet")
+    subjects = {"python", "cores", "memory", "bfloat16", "gpu", "store", "faiss", "bm25", "hub", "versions"}
+    assert subjects <= set(found)
+    assert all(item["found"] and item["meaning"] for item in found.values())
+    assert found["versions"]["state"] == "ok"
+    assert "switched off by HF_HUB_OFFLINE" in found["hub"]["found"]
+    assert not (tmp_path / "not").exists()
+
+
+def test_the_lines_for_a_reader(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["doctor", "--store", str(tmp_path)])
+    assert done.exit_code == 0
+    assert f"GB free at {tmp_path}" in done.stdout
+
+
+def test_what_is_missing_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "memory", lambda: (4 << 30, 1 << 30))
+    found = findings(tmp_path)
+    assert found["faiss"]["state"] == found["bm25"]["state"] == "missing"
+    assert 'pip install "hardneg[lucene]"' in found["bm25"]["meaning"]
+    assert found["memory"] == {
+        "subject": "memory",
+        "state": "note",
+        "found": "1.0 of 4.0 GiB free",
+        "meaning": "the demo presets need about 2 GB: close other programs first",
+    }
+
+
+def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jnius_config")
+    monkeypatch.setenv("HARDNEG_JAVA_HOME", str(tmp_path))
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    found = findings(tmp_path / "store")["bm25"]
+    assert found["state"] == "missing" and f"{java.OLDEST} or later" in found["meaning"]
+
+
+def test_versions_out_of_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    required = ["numpy>=99", "typer>=0.1", "nothing-like-it>=1; extra == 'cpu'"]
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: required)
+    found = findings(tmp_path, code=1)
+    assert found["versions"]["state"] == "broken" and "is not >=99" in found["versions"]["found"]
+    assert found["versions [cpu]"]["state"] == "missing"
+    assert found["versions [cpu]"]["found"] == "nothing-like-it is not installed"
+
+
+def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert "http://127.0.0.1:9 does not answer" in findings(tmp_path)["hub"]["found"]
+
+
+def test_a_check_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> tuple[int, int]:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(doctor, "memory", fails)
+    assert "could not be told (OSError: no such file)" in findings(tmp_path)["memory"]["found"]
+
+
+@pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="torch is asked about a GPU where there is one")
+def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from hardneg.cli.doctor import examine; "
+        f"list(examine(Path({str(tmp_path)!r}), hub=False)); "
+        "print(sorted({'torch', 'transformers', 'jnius', 'faiss', 'pyserini'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -165,6 +165,14 @@ def test_unknown_texts_and_ids_are_counted(corpus, tmp_path):
     assert not list(read_form("tevatron-v2", path, lookup))
 
 
+def test_queries_of_one_text_are_read_as_the_first_and_told(corpus, tmp_path):
+    path, lookup = tmp_path / "t.jsonl", Lookup(Queries(["q1", "q2", "q3"], ["flowers", "sea", " sea"]), corpus)
+    row = json.dumps({"anchor": "sea", "positive": "the sea is cold", "negative": "a rose is a rose"}) + "\n"
+    path.write_text(row + row)
+    assert plain(read_form("triplet", path, lookup))[0][:3] == ("q2", ["d2"], ["d0"])
+    assert +lookup.counts == Counter({"texts that several queries have, read as the first of them": 1})
+
+
 @pytest.mark.parametrize(
     ("form", "name", "content", "message"),
     [

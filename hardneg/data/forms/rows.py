@@ -15,6 +15,7 @@ from hardneg.errors import DataError
 from hardneg.types import Document, Negatives
 
 _QUERIES = 256
+_SHARED = "texts that several queries have, read as the first of them"
 _NO_QUERY = "rows left out: their query is not in the split"
 
 Counts = Counter[str]
@@ -103,8 +104,10 @@ class Lookup:
     def __post_init__(self) -> None:
         self._ids = frozenset(self.queries.query_ids)
         self._by_text: dict[str, str] = {}
+        self._shared: set[str] = set()
         for query_id, text in self.queries:
-            self._by_text.setdefault(normalise(text), query_id)
+            if self._by_text.setdefault(normalise(text), query_id) != query_id:
+                self._shared.add(normalise(text))
 
     def has_query(self, query_id: str) -> bool:
         """Whether the split has this query."""
@@ -113,7 +116,10 @@ class Lookup:
 
     def query(self, text: str) -> str | None:
         """The id of the first query with this text."""
-        query_id = self._by_text.get(normalise(text))
+        text = normalise(text)
+        query_id = self._by_text.get(text)
+        self.counts[_SHARED] += text in self._shared
+        self._shared.discard(text)
         self.counts[_NO_QUERY] += query_id is None
         return query_id
 

@@ -191,26 +191,19 @@ def test_a_broken_rule_is_named(tmp_path: Path, kind: str, body: str, test: str,
         call(kind.replace("{body}", body), test, tmp_path)
 
 
-def run(pytester: pytest.Pytester, source: str) -> pytest.RunResult:
-    pytester.makepyfile(test_plugin=HEADER + source)
-    return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
-
-
-def test_a_failure_reads_well(pytester: pytest.Pytester) -> None:
-    result = run(pytester, MINER.replace("{body}", BROKEN[0][1]))
-    result.stdout.fnmatch_lines(["E*broken rule: one Negatives for each Candidates, in the same order"])
+def test_sound_plugins_pass_and_a_failure_reads_well(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of pytest: they take a second to load
+    sound = {MINER: SOUND_MINER, LOSS: SOUND_LOSS, INDEX: "pass", RERANKER: SOUND_RERANKER, DATASET: "pass"}
+    sources = {f"test_sound_{i}": HEADER + kind.replace("{body}", body) for i, (kind, body) in enumerate(sound.items())}
+    pytester.makepyfile(test_broken=HEADER + MINER.replace("{body}", BROKEN[0][1]), **sources)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    assert re.search(r"FAILED test_broken.py::TestMine::test_one_answer", result.stdout.str())
+    result.stdout.no_fnmatch_line("FAILED test_sound*")
     result.stdout.no_fnmatch_line("*in rule*")
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [(MINER, SOUND_MINER), (LOSS, SOUND_LOSS), (INDEX, "pass"), (RERANKER, SOUND_RERANKER), (DATASET, "pass")],
-)
-def test_a_sound_plugin_passes(pytester: pytest.Pytester, kind: str, body: str) -> None:
-    result = run(pytester, kind.replace("{body}", body))
-    outcomes = result.parseoutcomes()
-    assert set(outcomes) == {"passed"} | ({"skipped"} & set(outcomes)), result.stdout.str()
-    assert outcomes["passed"] >= 7
+    result.stdout.fnmatch_lines(["E*broken rule: one Negatives for each Candidates, in the same order"])
+    assert result.parseoutcomes()["passed"] > 50
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""The walk of docs/mine-for-sentence-transformers.md, its own commands and its own program, on a tiny collection."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from recipe.recipes import small_collection
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "mine-for-sentence-transformers.md"
+
+
+@pytest.mark.slow
+def test_from_a_beir_folder_to_a_model_of_sentence_transformers(tmp_path, tiny_model, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    small_collection(tmp_path / "scifact")
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        block = re.sub(r"(packaged:|sentence-transformers/)all-MiniLM-L6-v2", str(tiny_model), block)
+        if language == "python":
+            short = block.replace("max_steps=200", "max_steps=2, use_cpu=True").replace('2")', '2", device="cpu")')
+            exec(compile(short, str(PAGE), "exec"), {})
+            continue
+        for line in block.splitlines():
+            program, command, *arguments = shlex.split(line)
+            assert program == "hardneg"
+            if command != "evaluate":
+                result = CliRunner().invoke(app, [command, *arguments, *["--device", "cpu"] * (command != "export")])
+                assert result.exit_code == 0, (line, result.output, result.exception)
+    rows = {name: Path(name).read_bytes() for name in ("start.trec.gz", "trained.trec.gz")}
+    assert rows["start.trec.gz"] != rows["trained.trec.gz"]
+    assert (tmp_path / "mined.json").stat().st_size > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["triplet", "n-tuple", "labeled-list"])
+def test_the_forms_are_those_of_mine_hard_negatives(tmp_path, tiny_model, monkeypatch, form):
+    """The same columns in the same order, the same documents, and the same scores."""
+    datasets = pytest.importorskip("datasets")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives
+
+    monkeypatch.chdir(tmp_path)
+    small_collection(tmp_path / "data")
+    model = ["--dataset", "beir:data", "--model", str(tiny_model), "--set", "stages.index.precision=fp32"]
+    what = ["--form", form, "--negatives", "3", "--scores", "--output", "ours.parquet", "--store", "store"]
+    result = CliRunner().invoke(app, ["mine", *model, *what, "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    ours = datasets.Dataset.from_parquet("ours.parquet", cache_dir="cache")
+    corpus = [json.loads(line)["text"] for line in Path("data/corpus.jsonl").read_text().splitlines()]
+    queries = [json.loads(line)["text"] for line in Path("data/queries.jsonl").read_text().splitlines()]
+    theirs = mine_hard_negatives(
+        datasets.Dataset.from_dict({"anchor": queries[:36], "positive": corpus[:36]}),
+        SentenceTransformer(str(tiny_model), device="cpu"),
+        corpus=corpus,
+        num_negatives=3,
+        sampling_strategy="top",
+        output_format=form,
+        output_scores=True,
+        verbose=False,
+    )
+    assert ours.column_names == theirs.column_names
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        assert our.pop("scores") == pytest.approx(their.pop("scores"), abs=1e-5)
+        assert our == their

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.errors import ArtifactError
+from hardneg.errors import ArtifactError, NewerArtifact
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -180,7 +180,7 @@ class Store:
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
             raise ArtifactError(f"{path}: damaged: it is not a manifest")
         if manifest["format"] > FORMAT:
-            raise ArtifactError(
+            raise NewerArtifact(
                 f"{path}: written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT}); "
                 "upgrade hardneg or use another --store"
             )

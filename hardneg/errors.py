@@ -6,6 +6,7 @@ HardnegError
 ├── PluginError         a plugin is unknown, claimed twice, broken, or was given bad options
 ├── DataError           a file of the user's has a mistake; names file and line
 ├── ArtifactError       the store holds something that cannot be read or written
+│   └── NewerArtifact   a newer hardneg wrote it: it is not damaged, and not ours to make again
 ├── ModelError          a model cannot be found, loaded or saved
 ├── MissingDependency   an optional package or a Java runtime is not there; says what to install
 └── TrainingError       training cannot go on (a loss that is not finite, say)
@@ -59,6 +60,10 @@ class ArtifactError(HardnegError):
     """The store holds something that cannot be read or written."""
 
     exit_code = 5
+
+
+class NewerArtifact(ArtifactError):
+    """A newer hardneg wrote the artifact."""
 
 
 class ModelError(HardnegError):

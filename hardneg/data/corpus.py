@@ -102,7 +102,7 @@ class Corpus:
         hashes, rows = self._doc_index
         position, owner = spread(*find_equal(hashes, hash_texts(unique)))
         candidates = rows[position].astype(np.int64)
-        names = self._ids(candidates)
+        names = self.ids(candidates)
         same = np.array([unique[i] == name for i, name in zip(owner, names, strict=True)], bool)
         result = np.full(len(unique), -1, np.int64)
         result[owner[same]] = candidates[same]
@@ -123,7 +123,8 @@ class Corpus:
         same = [own[i] == normalise(text) for i, text in zip(owner, texts, strict=True)]
         return np.union1d(rows, candidates[np.array(same, bool)])
 
-    def _ids(self, rows: NDArray[np.int64]) -> list[str]:
+    def ids(self, rows: NDArray[np.int64]) -> list[str]:
+        """The ids of the documents in `rows`: int64 [n], any order, repeats allowed."""
         return [batch.column(0)[local].as_py() for batch, local in self._located(rows)]
 
     def _located(self, rows: NDArray[np.int64]) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -166,10 +167,10 @@ class DocIds(Sequence[str]):
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
-                return self._corpus._ids(np.arange(start, stop, step))
+                return self._corpus.ids(np.arange(start, stop, step))
             return [name for part in self._corpus._parts(start, stop, [0]) for name in part.column(0).to_pylist()]
         row = index + len(self) if index < 0 else index
-        return self._corpus._ids(np.array([row]))[0]
+        return self._corpus.ids(np.array([row]))[0]
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), 8192):

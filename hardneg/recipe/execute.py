@@ -11,9 +11,9 @@ from typing import Any
 
 from hardneg.artifacts import Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.errors import ArtifactError, NewerArtifact, UsageError
 from hardneg.progress import Progress, Silent
-from hardneg.recipe.plan import Plan, Step
+from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.specs import START
 from hardneg.stages.work import Input, Work, empty
 
@@ -118,9 +118,9 @@ class _Run:
 def _take(step: Step, store: Store, watcher: Watcher) -> Artifact | None:
     try:
         return store.find(step.key)
+    except NewerArtifact:
+        raise
     except ArtifactError as error:
-        if "newer hardneg" in str(error):
-            raise
         watcher.progress.note(f"{error}; it is made again")
         return None
 
@@ -132,10 +132,9 @@ def _make(
         run.watcher.progress.note(f"{step.name}: another process is making it; waiting")
 
     with store.lock(step.key, waiting):
-        if not run.forced and (made := _take_quietly(step, store)):
+        if not run.forced and (made := cached(step, store)):
             return made, None
-        store_has_leftovers = store.path(step.key).exists()
-        if run.forced or store_has_leftovers:
+        if run.forced or store.path(step.key).exists():
             store.discard(step.key)
         run.watcher.begins(step)
         started = time.monotonic()
@@ -155,13 +154,6 @@ def _work(
 ) -> Work:
     inputs = _inputs(step, plan, artifacts)
     return Work(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
-
-
-def _take_quietly(step: Step, store: Store) -> Artifact | None:
-    try:
-        return store.find(step.key)
-    except ArtifactError:
-        return None
 
 
 def _run_stage(step: Step, work: Work) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _candidates(
                 facts["queries without positives"] += 1
                 continue
             copies = corpus.copies(corpus.rows(known))
-            duplicates = frozenset(corpus.doc_ids[row] for row in copies.tolist()) - frozenset(known)
+            duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
             yield Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 

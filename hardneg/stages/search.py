@@ -64,6 +64,5 @@ def _entries(work: Work, collection: StoredCollection, queries: Queries) -> Iter
             hits = searcher.search(wanted, work.spec.depth)
             for offset, (rows, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
                 found = rows >= 0
-                doc_ids = [collection.corpus.doc_ids[row] for row in rows[found].tolist()]
-                yield queries.query_ids[start + offset], doc_ids, scores[found]
+                yield queries.query_ids[start + offset], collection.corpus.ids(rows[found]), scores[found]
             task.advance(len(texts))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hardneg.artifacts import flush
 from hardneg.errors import ArtifactError, TrainingError
 from hardneg.identity import digest
 
@@ -55,10 +56,10 @@ class Checkpoints:
         content = {"identity": self.identity, **asdict(state)}
         (partial / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         for path in [*partial.iterdir(), partial]:
-            _sync(path)
+            flush(path)
         shutil.rmtree(final, ignore_errors=True)
         os.replace(partial, final)
-        _sync(self.folder)
+        flush(self.folder)
         self._prune(state)
 
     def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
@@ -147,14 +148,6 @@ def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {
         f"{index}.{name}": tensor.contiguous() for index, tensors in state.items() for name, tensor in tensors.items()
     }
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:

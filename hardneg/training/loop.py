@@ -20,7 +20,7 @@ from hardneg.protocols import Loss
 from hardneg.training.batches import batches
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
 from hardneg.training.examples import Examples, TrainingData
-from hardneg.training.history import History, Record
+from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
 from hardneg.training.schedules import schedule_factor, warmup_length
@@ -83,7 +83,7 @@ def train(
         accelerated(encoder.device, options.tracker, folder, asdict(options)) as accelerator,
     ):
         learner = _learner(encoder, loss, options, accelerator)
-        run = _Run(encoder, data, examples, learner, checkpoints, History(folder / "history.jsonl"), validate)
+        run = _Run(encoder, data, examples, learner, checkpoints, History(folder / HISTORY), validate)
         state = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(encoder.module, state.best_step or 0)

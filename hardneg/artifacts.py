@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ArtifactError, NewerArtifact
+from hardneg.replacing import flush, replace_text
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -189,22 +190,7 @@ class Store:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON so that a reader sees the old file or the whole new one."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, ensure_ascii=False, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-
-
-def flush(path: Path) -> None:
-    """Waits until a file or folder is on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    replace_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 @contextlib.contextmanager

@@ -41,5 +41,5 @@ def import_(
 
 def _clear(aside: Path) -> None:
     """Removes what an import that did not finish left."""
-    for name in ("index", "index.journal", "docid", "docid.tmp"):
-        (aside / name).unlink(missing_ok=True)
+    for path in (aside / "index", aside / "index.journal", aside / "docid", *aside.glob(".docid.*.tmp")):
+        path.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
 """The stored collection: a corpus, queries and judgements by split, in one folder with known names."""
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from hardneg.data.qrels import Qrels, iter_qrels, write_qrels
 from hardneg.data.queries import Queries, write_queries
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
+from hardneg.replacing import replace_text
 from hardneg.types import Collection, Judgement
 
 _FORMAT = 1
@@ -189,10 +189,5 @@ def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) 
 
 
 def _describe(folder: Path, counts: dict[str, Any]) -> None:
-    path = folder / "collection.json"
-    partial = path.with_name("collection.json.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump({"format": _FORMAT, **counts}, file, indent=2, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    text = json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False)
+    replace_text(folder / "collection.json", text)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import ArtifactError, DataError, UsageError
+from hardneg.replacing import replacing
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")
@@ -97,19 +98,15 @@ class FlatWriter:
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""
-        temporary = self.folder / "docid.tmp"
         written = 0
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with replacing(self.folder / "docid") as file:
             for doc_id in doc_ids:
                 if doc_id.split() != [doc_id]:
                     raise DataError(f"document id {doc_id!r} in row {written}: white space cannot be stored")
-                file.write(doc_id + "\n")
+                file.write(f"{doc_id}\n".encode())
                 written += 1
-            file.flush()
-            os.fsync(file.fileno())
-        if written != self.count:
-            raise ArtifactError(f"{self.folder}: {written} document ids for {self.count} vectors")
-        temporary.replace(self.folder / "docid")
+            if written != self.count:
+                raise ArtifactError(f"{self.folder}: {written} document ids for {self.count} vectors")
 
     def close(self) -> None:
         """Checks that every row and the ids are there and removes the journal: the folder is complete."""

@@ -1,5 +1,6 @@
 """Lines of text files, plain or gzip, with their numbers; what cannot be read is a `DataError`."""
 
+import codecs
 import gzip
 import io
 import zlib
@@ -34,17 +35,50 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: the file is missing, is damaged gzip, or a line is not UTF-8.
     """
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            raise line
+        yield number, line
+
+
+def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
+    """As `read_lines`, but what cannot be read is given in a line's place, and reading goes on where it can.
+
+    Raises:
+        DataError: the file cannot be opened.
+    """
     number = 0
     with _opened(path) as (_, file):
         try:
             for number, line in enumerate(file, 1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    reason = f"not UTF-8 ({error.reason} at byte {error.start})"
+                    yield number, DataError.at(path, number, reason)
+                    continue
                 if text and not text.isspace():
                     yield number, text
-        except UnicodeDecodeError as error:
-            raise DataError.at(path, number, f"not UTF-8 ({error.reason} at byte {error.start})") from error
         except (EOFError, OSError, zlib.error) as error:
-            raise DataError.at(path, number + 1, f"cannot be read: {error}") from error
+            yield number + 1, DataError.at(path, number + 1, f"cannot be read: {error}")
+
+
+def read_chunks(path: Path, size: int = 1 << 20) -> Iterator[str]:
+    """A file's text in pieces of about `size` bytes, for what has no lines; plain or gzip.
+
+    Raises:
+        DataError: the file is missing, is damaged gzip, or is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    with _opened(path) as (_, file):
+        try:
+            while chunk := file.read(size):
+                yield decoder.decode(chunk)
+            yield decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: not UTF-8 ({error.reason})") from error
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataError(f"{path}: cannot be read: {error}") from error
 
 
 def estimate_lines(path: Path) -> int:

@@ -1,6 +1,5 @@
 """Mined negatives, one row a query, in an Arrow file that is memory-mapped."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.mapped import map_batches
 from hardneg.errors import DataError
+from hardneg.replacing import replacing
 from hardneg.types import Negatives
 
 _SCHEMA = pa.schema(
@@ -33,17 +33,12 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
     Raises:
         DataError: a query comes twice, or has another number of scores than of negatives.
     """
-    partial = path.with_name(f"{path.name}.partial")
     known: set[str] = set()
     rows = iter(negatives)
-    with partial.open("wb") as file:
-        with pa.ipc.new_file(file, _SCHEMA) as writer:
-            while block := list(islice(rows, _ROWS)):
-                _check(block, known)
-                writer.write_batch(_batch(block))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        while block := list(islice(rows, _ROWS)):
+            _check(block, known)
+            writer.write_batch(_batch(block))
     return len(known)
 
 

@@ -1,12 +1,12 @@
 """Relevance judgements: read from TREC or BEIR files, written as TREC files."""
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hardneg.data.lines import one_word, read_lines
 from hardneg.errors import DataError
+from hardneg.replacing import replacing
 from hardneg.types import Judgement
 
 Qrels = dict[str, dict[str, int]]
@@ -65,18 +65,14 @@ def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
         DataError: an id is empty or has white space, or a relevance is not an integer.
     """
     count = 0
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as file:
         for judgement in judgements:
             query_id, doc_id, relevance = judgement
             if not (one_word(query_id) and one_word(doc_id)) or not isinstance(relevance, int):
                 reason = "ids must be one word each, the relevance a whole number"
                 raise DataError(f"judgement {query_id!r} {doc_id!r} {relevance!r}: {reason}")
-            file.write(f"{query_id} 0 {doc_id} {relevance}\n")
+            file.write(f"{query_id} 0 {doc_id} {relevance}\n".encode())
             count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
     return count
 
 

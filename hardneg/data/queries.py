@@ -1,6 +1,5 @@
 """The queries of one split, as an Arrow file."""
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ import pyarrow as pa
 
 from hardneg.data.lines import one_word
 from hardneg.errors import ArtifactError, DataError
+from hardneg.replacing import replacing
 from hardneg.types import Query
 
 _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
@@ -51,20 +51,15 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
         DataError: a query id occurs twice, is empty or has white space.
     """
     known: dict[str, None] = {}
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
-        with pa.ipc.new_file(file, _SCHEMA) as writer:
-            block: list[Query] = []
-            for query in queries:
-                _check(query, known)
-                block.append(query)
-                if len(block) == _ROWS:
-                    writer.write_batch(_batch(block))
-                    block = []
-            writer.write_batch(_batch(block))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        block: list[Query] = []
+        for query in queries:
+            _check(query, known)
+            block.append(query)
+            if len(block) == _ROWS:
+                writer.write_batch(_batch(block))
+                block = []
+        writer.write_batch(_batch(block))
     return list(known)
 
 

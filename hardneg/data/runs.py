@@ -5,11 +5,9 @@ document id, both descending. A run that this module writes has no equal scores:
 """
 
 import gzip
-import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from hardneg.errors import DataError
+from hardneg.replacing import replacing
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
@@ -215,7 +214,7 @@ def write_run(
     _check_word("the tag", tag)
     written: set[str] = set()
     count = 0
-    with _replacing(path) as file:
+    with replacing(path) as file:
         for query_id, doc_ids, scores in entries:
             if query_id in written:
                 raise DataError(f"query {query_id} comes twice in the run {path}")
@@ -227,28 +226,10 @@ def write_run(
 
 def join_runs(parts: Sequence[Path], path: Path) -> None:
     """Writes runs that were written without gzip as one, in the order given: the bytes of one `write_run` of all."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         for part in parts:
             with part.open("rb") as lines:
                 shutil.copyfileobj(lines, file)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as raw:
-            if path.name.endswith(".gz"):
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-                    yield packed  # type: ignore[misc]
-            else:
-                yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _lines_of(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32], tag: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from hardneg.data.collection import order_splits
 from hardneg.data.lines import estimate_lines, find_file, one_word, read_lines
+from hardneg.data.parts import Part, line_part, qrels_part
 from hardneg.data.qrels import iter_qrels
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
@@ -63,10 +64,7 @@ class BeirCollection:
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the file's order."""
-        for number, row in _rows(self.corpus_file):
-            text = _text(self.corpus_file, number, row, "text")
-            title = _text(self.corpus_file, number, row, "title") if "title" in row else ""
-            yield Document(_id(self.corpus_file, number, row), text, title)
+        return (_document(self.corpus_file, number, line) for number, line in read_lines(self.corpus_file))
 
     def splits(self) -> Sequence[str]:
         """The splits that have a qrels file."""
@@ -85,10 +83,15 @@ class BeirCollection:
         """How many queries no split's qrels name."""
         return self._judged.notes()
 
+    def parts(self) -> Iterator[Part]:
+        """The files as `hardneg.data.check` reads them."""
+        yield line_part(self.corpus_file, _document)
+        yield line_part(self.query_file, _query)
+        for split, path in self.qrels_files.items():
+            yield qrels_part(path, split)
+
     def _all_queries(self) -> Iterator[tuple[int, Query]]:
-        for number, row in _rows(self.query_file):
-            text = _text(self.query_file, number, row, "text")
-            yield number, Query(_id(self.query_file, number, row), text)
+        return ((number, _query(self.query_file, number, line)) for number, line in read_lines(self.query_file))
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -104,15 +107,25 @@ def _qrels_files(folder: Path) -> dict[str, Path]:
     return {split: _file(folder / "qrels", f"{split}.tsv") for split in splits}
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in read_lines(path):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError.at(path, number, f"not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise DataError.at(path, number, "a JSON value that is not an object")
-        yield number, row
+def _document(path: Path, number: int, line: str) -> Document:
+    row = _row(path, number, line)
+    title = _text(path, number, row, "title") if "title" in row else ""
+    return Document(_id(path, number, row), _text(path, number, row, "text"), title)
+
+
+def _query(path: Path, number: int, line: str) -> Query:
+    row = _row(path, number, line)
+    return Query(_id(path, number, row), _text(path, number, row, "text"))
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError.at(path, number, f"not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError.at(path, number, "a JSON value that is not an object")
+    return row
 
 
 def _text(path: Path, number: int, row: dict[str, Any], key: str) -> str:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hardneg.data.collection import order_splits
 from hardneg.data.lines import estimate_lines, find_file, one_word, read_lines
+from hardneg.data.parts import Part, line_part, qrels_part
 from hardneg.data.qrels import iter_qrels
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
@@ -71,7 +72,7 @@ class MsMarcoCollection:
 
     def documents(self) -> Iterator[Document]:
         """The passages, in the file's order, without titles."""
-        return (Document(doc_id, text) for _, doc_id, text in _pairs(self.corpus_file))
+        return (_document(self.corpus_file, number, line) for number, line in read_lines(self.corpus_file))
 
     def splits(self) -> Sequence[str]:
         """The splits that have both files."""
@@ -81,12 +82,17 @@ class MsMarcoCollection:
         """The queries that the split's qrels name, in the file's order."""
         path = self.files[split][0]
         named = {judgement.query_id for judgement in self.qrels(split)}
-        numbered = ((number, Query(query_id, text)) for number, query_id, text in _pairs(path))
+        numbered = ((number, _query(path, number, line)) for number, line in read_lines(path))
         return self._judged.select(str(path), numbered, named)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of one split."""
         return (judgement for _, judgement in iter_qrels(self.files[split][1]))
+
+    def parts(self) -> Iterator[Part]:
+        """The files as `hardneg.data.check` reads them."""
+        yield line_part(self.corpus_file, _document)
+        yield from split_parts(self.files)
 
     def notes(self) -> Sequence[str]:
         """Files without their counterpart, and how many queries no judgement names."""
@@ -105,11 +111,26 @@ def _split_name(name: str, pairs: dict[str, tuple[Path, Path]]) -> str:
     return name if short in pairs else short
 
 
-def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    for number, line in read_lines(path):
-        cells = line.split("\t")
-        if len(cells) != 2:
-            raise DataError.at(path, number, f"{len(cells)} columns; an id, a tab and a text are expected")
-        if not one_word(cells[0]):
-            raise DataError.at(path, number, f"id {cells[0]!r} is empty or holds white space")
-        yield number, cells[0], cells[1]
+def split_parts(files: dict[str, tuple[Path, Path]]) -> Iterator[Part]:
+    """The queries and then the qrels of each split."""
+    for split, (queries, _) in files.items():
+        yield line_part(queries, _query, split)
+    for split, (_, qrels) in files.items():
+        yield qrels_part(qrels, split)
+
+
+def _document(path: Path, number: int, line: str) -> Document:
+    return Document(*_pair(path, number, line))
+
+
+def _query(path: Path, number: int, line: str) -> Query:
+    return Query(*_pair(path, number, line))
+
+
+def _pair(path: Path, number: int, line: str) -> tuple[str, str]:
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise DataError.at(path, number, f"{len(cells)} columns; an id, a tab and a text are expected")
+    if not one_word(cells[0]):
+        raise DataError.at(path, number, f"id {cells[0]!r} is empty or holds white space")
+    return cells[0], cells[1]

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from hardneg.errors import ArtifactError
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
+from hardneg.replacing import replace_text
 
 Results = Mapping[str, Mapping[str, Mapping[str, float]]]
 """System to metric to query id to score."""
@@ -63,12 +63,7 @@ def from_json(content: Mapping[str, Any]) -> Measured:
 def write_metrics(path: Path, results: Results, comparisons: Sequence[Comparison] = ()) -> None:
     """Writes the scores of each system and the tests; the file appears complete or not at all."""
     text = json.dumps(to_json(results, comparisons), indent=1, ensure_ascii=False, allow_nan=False)
-    aside = path.with_name(path.name + ".tmp")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    replace_text(path, text + "\n")
 
 
 def read_metrics(path: Path) -> Measured:

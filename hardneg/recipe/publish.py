@@ -13,6 +13,7 @@ import hardneg
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
+from hardneg.replacing import replace_text
 
 LOCK = "recipe.lock.yaml"
 
@@ -33,7 +34,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
         if (out / "metrics.json") in written and (out / "model") in written:
             _add_scores(out / "model" / "README.md", out / "metrics.json")
         lock = out / LOCK
-        _replace(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
+        replace_text(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
         return [*written, lock]
 
 
@@ -65,7 +66,7 @@ def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
 def _add_scores(card: Path, metrics: Path) -> None:
     """The test scores are known after the model is finished, so its card in the run folder gets them here."""
     scores = json.loads(metrics.read_text(encoding="utf-8"))["metrics"]
-    _replace(card, with_scores(card.read_text(encoding="utf-8"), scores))
+    replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
 
 
 def link_folder(source: Path, target: Path) -> Path:
@@ -92,9 +93,3 @@ def link_file(source: Path, target: Path) -> Path:
         shutil.copyfile(source, aside)
     os.replace(aside, target)
     return target
-
-
-def _replace(path: Path, text: str) -> None:
-    aside = path.with_name(path.name + ".new")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.artifacts import flush
 from hardneg.errors import ArtifactError, TrainingError
 from hardneg.identity import digest
+from hardneg.replacing import flush
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 

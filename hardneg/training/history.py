@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hardneg.replacing import replace_text
+
 Record = dict[str, Any]
 
 HISTORY = "history.jsonl"
@@ -37,7 +39,4 @@ class History:
     def truncate(self, step: int) -> None:
         """Forgets what came after `step`."""
         kept = [record for record in self.read() if record["step"] <= step]
-        partial = self._path.with_name(f"{self._path.name}.partial")
-        partial.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        os.replace(partial, self._path)
-        self.sync()
+        replace_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))

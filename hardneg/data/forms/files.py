@@ -1,7 +1,6 @@
 """Rows of plain values in JSON Lines, one JSON list, or Parquet: written whole or not at all, read as a stream."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
@@ -13,6 +12,7 @@ from pyarrow import parquet
 
 from hardneg.data.lines import read_lines
 from hardneg.errors import DataError
+from hardneg.replacing import replacing
 
 Record = Mapping[str, Any]
 _ROWS = 1024
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 def write_json_lines(path: Path, rows: Iterable[Record]) -> int:
     """Writes one JSON object a line; returns how many."""
     count = 0
-    with _replacing(path) as file:
+    with _writing(path) as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             count += 1
@@ -32,7 +32,7 @@ def write_json_lines(path: Path, rows: Iterable[Record]) -> int:
 def write_json_list(path: Path, rows: Iterable[Record]) -> int:
     """Writes one JSON list, one element a line; returns how many."""
     count = 0
-    with _replacing(path) as file:
+    with _writing(path) as file:
         file.write(b"[")
         for row in rows:
             file.write((b",\n" if count else b"\n") + json.dumps(row, ensure_ascii=False).encode())
@@ -44,7 +44,7 @@ def write_json_list(path: Path, rows: Iterable[Record]) -> int:
 def write_parquet(path: Path, rows: Iterable[Record], schema: pa.Schema) -> int:
     """Writes a Parquet file, a thousand rows at a time; returns how many."""
     stream, count = iter(rows), 0
-    with _replacing(path) as file, parquet.ParquetWriter(file, schema) as writer:
+    with _writing(path) as file, parquet.ParquetWriter(file, schema) as writer:
         while block := list(islice(stream, _ROWS)):
             writer.write_table(pa.Table.from_pylist(block, schema))
             count += len(block)
@@ -52,19 +52,12 @@ def write_parquet(path: Path, rows: Iterable[Record], schema: pa.Schema) -> int:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _writing(path: Path) -> Iterator[IO[bytes]]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with replacing(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, Record]]:

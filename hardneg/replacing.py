@@ -1,0 +1,47 @@
+"""Files that a reader sees old or new, never half-written: written aside, on disk, then renamed."""
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write in place of `path`, which it becomes at the end of the block, whole and on disk.
+
+    Where the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip, of which equal
+    content gives equal bytes. Several processes may replace one file: the last one's stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as raw:
+            if path.name.endswith(".gz"):
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(aside, path)
+        flush(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes a text in place of `path`, as `replacing` does."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def flush(path: Path) -> None:
+    """Waits until a file or folder is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

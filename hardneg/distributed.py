@@ -6,6 +6,7 @@ returns at once what it was given, and torch is not imported.
 
 import json
 import os
+import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +15,8 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hardneg.errors import UsageError
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch._C._distributed_c10d import Store
@@ -21,21 +24,30 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(days=30)
 """How long processes wait for each other; one that dies ends the waiting at once, whoever started them."""
 
+MEETING = timedelta(minutes=10)
+"""How long they wait for each other when they start."""
+
 _calls = 0
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This process's number, counted from 0, and how many there are, here and on this machine."""
+    """This process's number, counted from 0, and how many there are; the same among those on this machine."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
 
     @property
     def first(self) -> bool:
         """Whether this is the process that writes and speaks for all."""
         return self.rank == 0
+
+    @property
+    def several_machines(self) -> bool:
+        """Whether some of the processes are on other machines."""
+        return self.local_size < self.size
 
     def share(self, total: int) -> slice:
         """This process's part of `total` things that lie in a row; the parts' sizes differ by one at most."""
@@ -51,11 +63,17 @@ def world() -> World:
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or "RANK" not in os.environ:
         return World()
-    return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")))
+    alone = "1" if "LOCAL_RANK" not in os.environ else str(size)
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", alone))
+    return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
 
 
 def join(on_cpu: bool) -> World:
-    """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo."""
+    """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo.
+
+    Raises:
+        UsageError: not all of them came.
+    """
     here = world()
     if here.size > 1:
         import torch
@@ -64,8 +82,55 @@ def join(on_cpu: bool) -> World:
         if cuda:
             torch.cuda.set_device(here.local_rank)
         if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
+            store = _meet(here)
+            torch.distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                store=store,
+                rank=here.rank,
+                world_size=here.size,
+                timeout=PATIENCE,
+            )
     return here
+
+
+def _meet(here: World) -> "Store":
+    """The common store, when all processes have come to it."""
+    from torch.distributed.rendezvous import rendezvous
+
+    if here.several_machines and "GLOO_SOCKET_IFNAME" not in os.environ and (name := _interface()):
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    minutes = f"within {MEETING.total_seconds() / 60:g} minutes"
+    end = time.monotonic() + MEETING.total_seconds()
+    came = 0
+    try:
+        store: Store = next(rendezvous("env://", timeout=MEETING))[0]
+        store.add("hardneg/came", 1)
+        while (came := store.add("hardneg/came", 0)) < here.size and time.monotonic() < end:
+            time.sleep(0.05)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(f"process 0 at {place} was not met {minutes} ({reason})") from error
+    if came < here.size:
+        raise UsageError(f"{came} of {here.size} processes came to {place} {minutes}; start them on every machine")
+    store.set_timeout(PATIENCE)
+    return store
+
+
+def _interface() -> str | None:
+    """The network interface that leads to the first process; by itself gloo takes the host name's, often loopback."""
+    import psutil  # type: ignore[import-untyped]
+
+    host, port = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
+    with suppress(OSError):
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            own = probe.getsockname()[0]
+        for name, found in psutil.net_if_addrs().items():
+            if own in {item.address for item in found} and not own.startswith("127.") and own != "::1":
+                return str(name)
+    return None
 
 
 def leave() -> None:
@@ -102,7 +167,11 @@ def from_first(value: Any) -> Any:
 
 def speaks() -> bool:
     """Whether this process is the first that asks to report an error; alone it always is."""
-    return world().size == 1 or bool(_store().add("hardneg/error", 1) == 1)
+    if world().size == 1:
+        return True
+    with suppress(RuntimeError):  # the process that keeps the common store may have ended already
+        return bool(_store().add("hardneg/error", 1) == 1)
+    return False
 
 
 def spoken(seconds: float = 0.0) -> bool:

@@ -4,12 +4,15 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
-from hardneg.distributed import World, from_first, join, leave, speaks, spoken, world
+from hardneg.cli.watch import watched
+from hardneg.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
 from hardneg.errors import HardnegError, UsageError
 
 _ASKED = "HARDNEG_PROCESSES"
@@ -25,6 +28,7 @@ def launches(count: int | None) -> bool:
     """
     here, asked = world(), int(os.environ.get(_ASKED, 0)) or count
     if here.size == 1 and _ASKED not in os.environ:
+        _check_launcher(count)
         return count is not None and count > 1
     if asked is not None and here.size != asked:
         if not here.first:
@@ -33,12 +37,22 @@ def launches(count: int | None) -> bool:
     return False
 
 
+def _check_launcher(count: int | None) -> None:
+    """Refuses to be the one process that `accelerate launch --cpu` starts on a machine where several are wanted."""
+    started = os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"} and os.environ.get("MASTER_ADDR")
+    if started and not (started == "127.0.0.1" and count is not None):
+        raise UsageError(
+            "`accelerate launch --cpu` starts one process and gives it no number; say --multi_gpu in its place (that "
+            "needs no GPU) with --device cpu behind `hardneg ...`, or use torchrun, or set RANK and WORLD_SIZE"
+        )
+
+
 def launch(count: int, device: str | None) -> None:
     """Runs this command in `count` processes and exits as they do: through torchrun, on GPUs through accelerate."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    on_cpu = own_device(World(0, count), device) == "cpu"
+    on_cpu = own_device(World(0, count, 0, count), device) == "cpu"
     os.environ[_ASKED] = str(count)
     if on_cpu:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
@@ -74,10 +88,10 @@ def own_device(here: World, device: str | None) -> str:
         return device
     if device != "cuda":
         raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
-    if torch.cuda.device_count() < here.size:
+    if torch.cuda.device_count() < here.local_size:
         found = torch.cuda.device_count()
         raise UsageError(
-            f"--num-processes {here.size}: there are {found} GPUs, one a process is needed; or --device cpu"
+            f"{here.local_size} processes on one machine: it has {found} GPUs, one a process is needed; or --device cpu"
         )
     return f"cuda:{here.local_rank}"
 
@@ -92,19 +106,62 @@ def together(device: str | None) -> Iterator[str | None]:
     for number in (signal.SIGTERM, signal.SIGINT) if _ASKED in os.environ or not here.first else (signal.SIGTERM,):
         signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
     join(on_cpu=device == "cpu")
-    try:
-        if int(os.environ.get("LOCAL_WORLD_SIZE", here.size)) != here.size:
-            raise UsageError("recipe run: the processes of one run work on one machine; start them all there")
-        yield own_device(here, device)
-        leave()
-    except HardnegError as error:
-        if speaks():
+    with watched(_end):
+        try:
+            yield own_device(here, device)
+            leave()
+        except HardnegError as error:
+            if speaks():
+                raise
+            sys.exit(error.exit_code)
+        except Exception:
+            if spoken(seconds=5) or not speaks():
+                sys.exit(_LOST)
             raise
-        sys.exit(error.exit_code)
-    except Exception:
-        if spoken(seconds=5) or not speaks():
-            sys.exit(_LOST)
-        raise
+
+
+def _end(rank: int, in_order: bool) -> None:
+    """Ends this process because another one has; a line on each machine, unless that one or the launcher speaks."""
+    here = world()
+    if not in_order and _ASKED not in os.environ and here.local_rank == 0:
+        typer.echo(
+            f"hardneg: process {rank} of {here.size} is gone: it was killed, or its machine cannot be reached; "
+            "what was finished is kept, the same command goes on from there",
+            err=True,
+        )
+    os._exit(_LOST)
+
+
+def check_shared(root: Path, seconds: float = 15.0) -> None:
+    """Makes sure that the processes on all machines see one store.
+
+    Raises:
+        UsageError: some do not see what others write there.
+    """
+    from hardneg.artifacts import disk_errors
+
+    here = world()
+    if not here.several_machines:
+        return
+    folder, meeting = root / "locks", from_first(time.time_ns())
+    marks = [folder / f"meeting-{meeting}-{rank}" for rank in range(here.size)]
+    with disk_errors(root):
+        folder.mkdir(parents=True, exist_ok=True)
+        marks[here.rank].touch()
+    barrier()
+    end = time.monotonic() + seconds
+    while missing := [rank for rank, mark in enumerate(marks) if not mark.exists()]:
+        if time.monotonic() > end:
+            break
+        os.listdir(folder)  # a network file system may remember for a while what was not there
+        time.sleep(0.2)
+    barrier()
+    marks[here.rank].unlink()
+    if missing:
+        raise UsageError(
+            f"store {root}: process {here.rank} does not see what process {missing[0]} writes there; put the store on "
+            "a file system that all machines share, and give its path with --store or $HARDNEG_STORE"
+        )
 
 
 def check_same(what: str, value: object) -> None:

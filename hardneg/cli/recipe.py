@@ -86,12 +86,13 @@ def run(
 def _run(made: "Plan", opened: "Store", options: "Options", out: Path | None) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.cli.launch import check_same
+    from hardneg.cli.launch import check_same, check_shared
     from hardneg.cli.tables import result_table, step_watcher
     from hardneg.distributed import world
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish
 
+    check_shared(opened.root)
     check_same("model or dataset", {name: step.key for name, step in made.steps.items()})
     if not world().first:
         execute(made, opened, options, Watcher())

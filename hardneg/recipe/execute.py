@@ -86,11 +86,18 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
             ran.append(step.name)
             _run_stage(step, _work(step, store.workspace(step.key), plan, artifacts, Watcher(), options))
             from_first(None)
-        artifact = store.find(step.key)
-        if artifact is None:
-            raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
-        artifacts[step.name] = artifact
+        artifacts[step.name] = _appears(step, store)
     return Outcome(artifacts, tuple(ran))
+
+
+def _appears(step: Step, store: Store, seconds: float = 90.0) -> Artifact:
+    """What another process has finished; on a network file system it may take a minute until it is seen."""
+    end = time.monotonic() + seconds
+    while not (found := cached(step, store)):
+        if time.monotonic() > end:
+            raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
+        time.sleep(0.2)
+    return found
 
 
 def _check_processes(steps: Sequence[Step]) -> None:
@@ -132,6 +139,8 @@ def _make(
         run.watcher.progress.note(f"{step.name}: another process is making it; waiting")
 
     with store.lock(step.key, waiting):
+        if not run.forced:
+            store.recover(step.key)
         if not run.forced and (made := cached(step, store)):
             return made, None
         if run.forced or store.path(step.key).exists():

@@ -160,6 +160,17 @@ def _static_problem(target: str) -> str:
     return "" if attribute in _names_bound(tree) else f"{module} has no {attribute}"
 
 
+def plugin_summary(plugin: Plugin) -> str:
+    """The first sentence of a plugin's docstring, read from its source; nothing is imported."""
+    module, _, attribute = plugin.target.partition(":")
+    source = None if plugin.problem else _find_source(module)
+    if source is None:
+        return ""
+    classes = (node for node in ast.walk(ast.parse(source.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
+    documented = (ast.get_docstring(node) or "" for node in classes if node.name == attribute)
+    return " ".join(next(documented, "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
 def _find_source(module: str) -> Path | None:
     search: list[str] | None = None
     spec: importlib.machinery.ModuleSpec | None = None

@@ -5,7 +5,7 @@ A plugin needs nothing of hardneg but this module.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,13 @@ class Query(NamedTuple):
 
     query_id: str
     text: str
+
+
+class Answers(NamedTuple):
+    """The short answers to one query, any of which is right."""
+
+    query_id: str
+    texts: tuple[str, ...]
 
 
 class Judgement(NamedTuple):
@@ -66,6 +73,15 @@ class Collection(Protocol):
 
     def notes(self) -> Sequence[str]:
         """After a full pass: one line for each kind of thing that was left out, with its count."""
+        ...
+
+
+@runtime_checkable
+class HasAnswers(Protocol):
+    """What a collection may give besides: the answers to its queries, as question answering has them."""
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of one split; queries without any may be left out."""
         ...
 
 

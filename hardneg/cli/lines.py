@@ -9,8 +9,9 @@ import typer
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Store
+    from hardneg.artifacts import Artifact, Store
     from hardneg.recipe.execute import Outcome
+    from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
 DATASET = typer.Option(..., "--dataset", help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.")
@@ -45,12 +46,31 @@ def options(given: Sequence[str]) -> dict[str, Any]:
 
 def plan_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Plan":
     """The steps of a tree with `--set` applied; its mistakes are told under the command's name."""
-    from hardneg.recipe.load import check_recipe
     from hardneg.recipe.plan import make_plan
+
+    return make_plan(check_line(command, tree, settings))
+
+
+def check_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Recipe":
+    """A tree with `--set` applied, checked but not planned: no data is read."""
+    from hardneg.recipe.load import check_recipe
     from hardneg.recipe.reading import apply_settings
 
     changed, problems = apply_settings(tree, settings)
-    return make_plan(check_recipe(changed, Path(command), found=problems))
+    return check_recipe(changed, Path(command), found=problems)
+
+
+def dataset_line(dataset: str) -> Tree:
+    """The tree of a command that needs no more than a dataset."""
+    return line(dataset, None, {MINED: {"stage": "mine", "miner": "random"}})
+
+
+def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "Store") -> "Artifact":
+    """The stored collection of a dataset, read now unless it is in the store."""
+    from hardneg.stages.specs import DATASET as NAME
+
+    plan = plan_line(command, dataset_line(dataset), settings)
+    return run_line(plan, store, None, until=NAME).artifacts[NAME]
 
 
 def run_line(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":

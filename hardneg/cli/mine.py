@@ -132,12 +132,8 @@ def export(
 @contextmanager
 def _collection(dataset: str, settings: list[str], store: Path | None) -> Iterator["StoredCollection"]:
     from hardneg.data.collection import StoredCollection
-    from hardneg.stages.specs import DATASET
 
-    stages = {lines.MINED: {"stage": "mine", "miner": "random"}}
-    plan, opened = lines.plan_line("hardneg export", lines.line(dataset, None, stages), settings), open_store(store)
-    outcome = lines.run_line(plan, opened, None, until=DATASET)
-    yield StoredCollection.open(outcome.artifacts[DATASET].path)
+    yield StoredCollection.open(lines.make_dataset("hardneg export", dataset, settings, open_store(store)).path)
 
 
 @contextmanager

@@ -9,13 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hardneg.data.answers import read_answers, write_answers
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.qrels import Qrels, iter_qrels, write_qrels
 from hardneg.data.queries import Queries, write_queries
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
 from hardneg.replacing import replace_text
-from hardneg.types import Collection, Judgement
+from hardneg.types import Answers, Collection, HasAnswers, Judgement
 
 _FORMAT = 1
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -68,6 +69,10 @@ class StoredCollection:
             qrels.setdefault(query_id, {})[doc_id] = relevance
         return qrels
 
+    def answers(self, split: str) -> dict[str, tuple[str, ...]]:
+        """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
+        return read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
+
     def all_qrels(self) -> Qrels:
         """The judgements of all splits together; the highest where splits differ about one pair."""
         union: Qrels = {}
@@ -99,8 +104,8 @@ def write_collection(
         total: about how many documents there are, where that is known.
 
     Returns:
-        `documents`; `splits`: for each split `queries`, `judgements`, and by reason how many were left out or
-        stand without a relevant document; `notes`: all that was noted, in words.
+        `documents`; `splits`: for each split `queries`, `judgements`, by reason how many were left out or stand
+        without a relevant document, and `with_answers` where there are some; `notes`: all that was noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
@@ -146,7 +151,15 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
 
     found["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
     found["without_relevant"] = len(waiting)
+    if isinstance(collection, HasAnswers):
+        known = _known_answers(collection.answers(split), frozenset(query_ids))
+        if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
+            found["with_answers"] = count
     return dict(found)
+
+
+def _known_answers(answers: Iterator[Answers], query_ids: frozenset[str]) -> Iterator[Answers]:
+    return (answer for answer in answers if answer.query_id in query_ids)
 
 
 def _known_judgements(

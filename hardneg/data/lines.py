@@ -69,16 +69,19 @@ def read_chunks(path: Path, size: int = 1 << 20) -> Iterator[str]:
     Raises:
         DataError: the file is missing, is damaged gzip, or is not UTF-8.
     """
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
     with _opened(path) as (_, file):
         try:
             while chunk := file.read(size):
-                yield decoder.decode(chunk)
+                text = decoder.decode(chunk)
+                line += text.count("\n")
+                yield text
             yield decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
-            raise DataError(f"{path}: not UTF-8 ({error.reason})") from error
+            line += error.object.count(b"\n", 0, error.start)
+            raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
         except (EOFError, OSError, zlib.error) as error:
-            raise DataError(f"{path}: cannot be read: {error}") from error
+            raise DataError.at(path, line, f"cannot be read: {error}") from error
 
 
 def estimate_lines(path: Path) -> int:

@@ -1,7 +1,7 @@
 """Relevance judgements: read from TREC or BEIR files, written as TREC files."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hardneg.data.lines import one_word, read_lines
@@ -25,20 +25,35 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     Raises:
         DataError: a line has another number of columns, or a relevance that is not a whole number.
     """
-    columns = 0
+    parse = qrels_parser(path)
     for number, line in read_lines(path):
+        if (judgement := parse(number, line)) is not None:
+            yield number, judgement
+
+
+def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
+    """Reads one line after another, each given with its number; a header gives None.
+
+    A line that is not a judgement is a DataError, after which the next one may be given.
+    """
+    columns = 0
+
+    def parse(number: int, line: str) -> Judgement | None:
+        nonlocal columns
         cells = line.split()
         if not columns:
             if len(cells) not in (3, 4):
                 raise DataError.at(path, number, f"{len(cells)} columns; qrels have 4 (TREC) or 3 (BEIR)")
             columns = len(cells)
             if cells[-1].lower() in _HEADER:
-                continue
+                return None
         if len(cells) != columns:
             raise DataError.at(path, number, f"{len(cells)} columns where the first line has {columns}")
         if not _INTEGER.fullmatch(cells[-1]):
             raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number")
-        yield number, Judgement(cells[0], cells[-2], int(cells[-1]))
+        return Judgement(cells[0], cells[-2], int(cells[-1]))
+
+    return parse
 
 
 def read_qrels(path: Path) -> Qrels:

@@ -1,24 +1,27 @@
 """Collections in BEIR's form: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or with `.gz`."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.data.collection import order_splits
-from hardneg.data.lines import estimate_lines, find_file, one_word, read_lines
+from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
+from hardneg.data.lines import estimate_lines, find_file, read_lines
 from hardneg.data.parts import Part, line_part, qrels_part
 from hardneg.data.qrels import iter_qrels
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
 from hardneg.identity import digest, tree_digest
-from hardneg.types import Document, Judgement, Query
+from hardneg.types import Answers, Document, Judgement, Query
 
 
 @dataclass(frozen=True)
 class Beir:
     """A folder in BEIR's form. The queries of a split are those that its qrels name.
+
+    A query that also has `answers`, a list of texts, keeps them.
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
     Models", 2021.
@@ -46,7 +49,8 @@ class Beir:
         paths = [collection.corpus_file, collection.query_file, *collection.qrels_files.values()]
         root = collection.corpus_file.parent
         names = [path.relative_to(root).as_posix() for path in paths]
-        return digest(["beir", self.version, tree_digest(root, names)])
+        marks = ["answers"] if collection.with_answers() else []
+        return digest(["beir", self.version, tree_digest(root, names), *marks])
 
     def size_hint(self) -> int:
         """About how many documents there are, from the first lines and the size of the corpus file."""
@@ -79,6 +83,15 @@ class BeirCollection:
         """The judgements of one split."""
         return (judgement for _, judgement in iter_qrels(self.qrels_files[split]))
 
+    def with_answers(self) -> bool:
+        """Whether the first query has answers."""
+        return any("answers" in json_row(self.query_file, *line) for line in islice(read_lines(self.query_file), 1))
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of all splits: which are of this one, their ids say."""
+        rows = (_answers(self.query_file, *line) for line in read_lines(self.query_file))
+        return rows if self.with_answers() else iter(())
+
     def notes(self) -> Sequence[str]:
         """How many queries no split's qrels name."""
         return self._judged.notes()
@@ -108,42 +121,21 @@ def _qrels_files(folder: Path) -> dict[str, Path]:
 
 
 def _document(path: Path, number: int, line: str) -> Document:
-    row = _row(path, number, line)
-    title = _text(path, number, row, "title") if "title" in row else ""
-    return Document(_id(path, number, row), _text(path, number, row, "text"), title)
+    row = json_row(path, number, line)
+    title = text_field(path, number, row, "title") if "title" in row else ""
+    return Document(_id(path, number, row), text_field(path, number, row, "text"), title)
 
 
 def _query(path: Path, number: int, line: str) -> Query:
-    row = _row(path, number, line)
-    return Query(_id(path, number, row), _text(path, number, row, "text"))
+    row = json_row(path, number, line)
+    return Query(_id(path, number, row), text_field(path, number, row, "text"))
 
 
-def _row(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError.at(path, number, f"not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise DataError.at(path, number, "a JSON value that is not an object")
-    return row
-
-
-def _text(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    if key not in row:
-        raise DataError.at(path, number, f"no {key!r} in this object")
-    value = row[key]
-    if not isinstance(value, str):
-        raise DataError.at(path, number, f"{key!r} must be a string, not {json.dumps(value)[:40]}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise DataError.at(path, number, f"{key!r} holds half of a surrogate pair") from error
-    return value
+def _answers(path: Path, number: int, line: str) -> Answers:
+    row = json_row(path, number, line)
+    return Answers(_id(path, number, row), texts_field(path, number, row, "answers"))
 
 
 def _id(path: Path, number: int, row: dict[str, Any]) -> str:
-    name = _text(path, number, row, "_id")
-    if not one_word(name):
-        raise DataError.at(path, number, f"id {name!r} is empty or holds white space")
-    return name
+    text_field(path, number, row, "_id")
+    return id_field(path, number, row, "_id")

@@ -1,0 +1,174 @@
+"""`hardneg data`: which datasets can be read, what one holds, and what is wrong with it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hardneg.cli import lines
+from hardneg.cli.stores import STORE, open_store
+from hardneg.errors import DataError
+
+if TYPE_CHECKING:
+    from hardneg.data.problems import Problem
+
+app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
+
+DATASET = typer.Argument(help="beir:FOLDER, msmarco:FOLDER, dpr:FOLDER, hf:ID, pydocs, or a plugin's name.")
+SET = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
+JSON = typer.Option(False, "--json", help="Print JSON.")
+
+
+@app.command("list")
+def list_(as_json: bool = JSON) -> None:
+    """List the loaders of datasets with what each reads; nothing is imported."""
+    from hardneg.registry import list_plugins, plugin_summary
+
+    rows = [
+        {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin), "package": plugin.package}
+        for plugin in list_plugins("datasets")
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        typer.echo(f"{row['name']:<{width}}  {row['reads']}{_origin(row['package'])}")
+
+
+@app.command()
+def show(
+    dataset: str = DATASET,
+    settings: list[str] = SET,
+    rows: int = typer.Option(2, min=0, help="How many documents, and queries of each split, to print."),
+    store: Path | None = STORE,
+    as_json: bool = JSON,
+) -> None:
+    """Show what a dataset holds: counts, splits, lengths, its first rows, and what was left out.
+
+    The collection is kept in the store, as every other command keeps it.
+    """
+    from hardneg.data.collection import StoredCollection
+    from hardneg.data.lengths import document_lengths
+
+    made = lines.make_dataset("hardneg data show", dataset, settings, open_store(store))
+    collection = StoredCollection.open(made.path)
+    facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
+    shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, rows)}
+    if as_json:
+        typer.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+    else:
+        for text in _described(shown):
+            typer.echo(text)
+
+
+@app.command()
+def check(
+    dataset: str = DATASET,
+    settings: list[str] = SET,
+    limit: int = typer.Option(10, min=0, help="How many places to print of each kind; all are counted."),
+    as_json: bool = JSON,
+) -> None:
+    """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
+
+    An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
+    """
+    from hardneg.data.check import check as problems_of
+    from hardneg.data.parts import parts_of
+    from hardneg.stages.specs import DATASET as STAGE
+
+    recipe = lines.check_line("hardneg data check", lines.dataset_line(dataset), settings)
+    counts, places = _sorted_out(problems_of(parts_of(recipe.plugins[STAGE, "loader"].load())), limit)
+    errors = sum(count for (_, warning), count in counts.items() if not warning)
+    if as_json:
+        typer.echo(json.dumps(_as_json(counts, places), indent=1, ensure_ascii=False))
+    else:
+        _tell(counts, places)
+    if errors:
+        raise typer.Exit(DataError.exit_code)
+
+
+_Kind = tuple[str, bool]
+
+
+def _origin(package: str) -> str:
+    return "" if package == "hardneg" else f"   ({package})"
+
+
+def _sorted_out(problems: Iterable["Problem"], limit: int) -> tuple[Counter[_Kind], dict[_Kind, list["Problem"]]]:
+    """How many of each kind there are, and the first of each."""
+    counts: Counter[_Kind] = Counter()
+    places: dict[_Kind, list[Problem]] = {}
+    for problem in problems:
+        kind = problem.kind, problem.warning
+        counts[kind] += 1
+        if counts[kind] <= limit:
+            places.setdefault(kind, []).append(problem)
+    return counts, places
+
+
+def _totals(counts: Mapping[_Kind, int]) -> dict[str, int]:
+    errors = sum(count for (_, warning), count in counts.items() if not warning)
+    return {"errors": errors, "warnings": sum(counts.values()) - errors}
+
+
+def _as_json(counts: Mapping[_Kind, int], places: Mapping[_Kind, list["Problem"]]) -> dict[str, Any]:
+    kinds = [
+        {"kind": kind, "warning": warning, "count": count, "first": [asdict(item) for item in places.get(key, [])]}
+        for key, count in counts.items()
+        for kind, warning in [key]
+    ]
+    return {**_totals(counts), "kinds": kinds}
+
+
+def _tell(counts: Mapping[_Kind, int], places: Mapping[_Kind, list["Problem"]]) -> None:
+    for key, count in sorted(counts.items(), key=lambda item: item[0][1]):
+        kind, warning = key
+        typer.echo(f"{'warning' if warning else 'error'}: {kind}: {count:,}")
+        printed = places.get(key, [])
+        for problem in printed:
+            typer.echo(f"  {problem}")
+        if count > len(printed):
+            typer.echo(f"  and {count - len(printed):,} more; --limit {count} prints all")
+    totals = _totals(counts)
+    typer.echo(f"{totals['errors']:,} errors, {totals['warnings']:,} warnings")
+
+
+def _first_rows(collection: Any, rows: int) -> dict[str, Any]:
+    import numpy as np
+
+    documents = collection.corpus.documents_at(np.arange(min(rows, len(collection.corpus))))
+    found: dict[str, Any] = {"documents": [item._asdict() for item in documents], "queries": {}}
+    for split in collection.splits:
+        queries, answers = collection.queries(split), collection.answers(split)
+        found["queries"][split] = [
+            {"query_id": name, "text": text, **({"answers": answers[name]} if name in answers else {})}
+            for name, text in zip(queries.query_ids[:rows], queries.texts[:rows], strict=True)
+        ]
+    return found
+
+
+def _described(shown: Mapping[str, Any]) -> Iterator[str]:
+    lengths = ", ".join(f"{name} {value:,}" for name, value in shown["words"].items())
+    yield f"documents: {shown['documents']:,}; words: {lengths}"
+    for split, counts in shown["splits"].items():
+        facts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+        yield f"{split}: {facts or 'nothing'}"
+    for note in shown["notes"]:
+        yield f"note: {note}"
+    for document in shown["first"]["documents"]:
+        title = f"[{document['title']}] " if document["title"] else ""
+        yield f"document {document['doc_id']}: {_short(title + document['text'])}"
+    for split, queries in shown["first"]["queries"].items():
+        for query in queries:
+            answers = f"  = {' | '.join(query['answers'])}" if "answers" in query else ""
+            yield f"query {query['query_id']} ({split}): {_short(query['text'] + answers)}"
+
+
+def _short(text: str, width: int = 160) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,0 +1,93 @@
+"""What a checker reads of a collection: files or streams of records, in which a mistake does not end the reading."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from hardneg.data.lines import lines_or_errors
+from hardneg.data.qrels import qrels_parser
+from hardneg.errors import DataError
+from hardneg.types import Collection, Document, Judgement, Query
+
+Record = Document | Query | Judgement
+LineParser = Callable[[Path, int, str], Record | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file, or one stream, of a collection.
+
+    name: the file's path, or what is streamed; with a line or row number it is a place.
+    read: opens it; gives numbered records, and an error in place of what cannot be read.
+    split: whose queries and judgements these are; None for queries of all splits, and for documents.
+    """
+
+    name: str
+    read: Callable[[], Iterator[tuple[int, Record | DataError]]]
+    split: str | None = None
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """A collection that can be read part by part, past its mistakes."""
+
+    def parts(self) -> Iterator[Part]:
+        """Documents first, then queries, then judgements."""
+        ...
+
+
+def parts_of(collection: Collection) -> Iterator[Part]:
+    """The parts of any collection; of one without `parts` a source's first error ends the reading of that source."""
+    return collection.parts() if isinstance(collection, HasParts) else _streams(collection)
+
+
+def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
+    """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
+    return Part(str(path), lambda: _parsed(path, parse), split)
+
+
+def qrels_part(path: Path, split: str) -> Part:
+    """A file of judgements."""
+
+    def read() -> Iterator[tuple[int, Record | DataError]]:
+        parse = qrels_parser(path)
+        return _parsed(path, lambda _, number, line: parse(number, line))
+
+    return Part(str(path), read, split)
+
+
+def _streams(collection: Collection) -> Iterator[Part]:
+    yield Part("documents", lambda: _numbered(collection.documents()))
+    for split in collection.splits():
+        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
+    for split in collection.splits():
+        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
+
+
+def _stream(read: Callable[[str], Iterator[Record]], split: str) -> Iterator[tuple[int, Record | DataError]]:
+    return _numbered(read(split))
+
+
+def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            yield number, line
+            continue
+        try:
+            record = parse(path, number, line)
+        except DataError as error:
+            yield number, error
+            continue
+        if record is not None:
+            yield number, record
+
+
+def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record | DataError]]:
+    number = 0
+    try:
+        for number, record in enumerate(records, 1):
+            yield number, record
+    except DataError as error:
+        yield number + 1, error

@@ -1,0 +1,39 @@
+"""The mistakes of a collection: where each is, what it is, and of which kind."""
+
+from dataclasses import dataclass
+
+from hardneg.errors import DataError
+
+_KINDS = (
+    ("not UTF-8", "bytes that are not UTF-8"),
+    ("cannot be read", "files that are cut off or damaged"),
+    ("cut off", "files that are cut off or damaged"),
+    ("white space", "ids that are not one word"),
+    (" columns", "wrong numbers of columns"),
+    ("relevance ", "relevance that is no whole number"),
+    ("JSON", "lines that are not JSON objects"),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake. Problems of one kind are counted together; `line` is 0 where it is about a whole file.
+
+    An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
+    """
+
+    kind: str
+    file: str
+    line: int
+    reason: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
+
+
+def unreadable(error: DataError, file: str, line: int) -> Problem:
+    """The problem that a reader's error is."""
+    reason = str(error).removeprefix(f"{file}:{line}: ").removeprefix(f"{file}: ")
+    kind = next((kind for words, kind in _KINDS if words in reason), "lines that cannot be read")
+    return Problem(kind, file, line, reason)

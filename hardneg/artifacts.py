@@ -104,19 +104,31 @@ class Store:
 
     def commit(self, key: str, kind: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
         """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
-        partial, final = self._partial(key), self.path(key)
+        partial = self._partial(key)
         with disk_errors(self.root):
             files = {}
-            for path in sorted(path for path in partial.rglob("*") if path.is_file()):
-                files[path.relative_to(partial).as_posix()] = path.stat().st_size
+            for path in sorted(partial.rglob("*")):
+                if path.is_file():
+                    files[path.relative_to(partial).as_posix()] = path.stat().st_size
                 flush(path)
             manifest = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin, "files": files}
             write_json(partial / MANIFEST, manifest)
-            for name in [*files, MANIFEST]:
-                (partial / name).chmod(0o444)
+        self.recover(key)
+        return Artifact(key, kind, self.path(key), facts, origin)
+
+    def recover(self, key: str) -> None:
+        """Gives an artifact its name whose manifest is written: the rename, and all that a dead process left undone.
+
+        Does nothing where there is no such one. Hold the lock first.
+        """
+        partial, final = self._partial(key), self.path(key)
+        if not (partial / MANIFEST).exists() or final.exists():
+            return
+        with disk_errors(self.root):
+            for path in (path for path in partial.rglob("*") if path.is_file()):
+                path.chmod(0o444)
             os.replace(partial, final)
             flush(self.root)
-        return Artifact(key, kind, final, facts, origin)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
         """All finished artifacts; in place of a damaged one, its error."""
@@ -203,6 +215,8 @@ def disk_errors(where: Path) -> Iterator[None]:
     advice = {
         errno.ENOSPC: "the disk is full; free some space and run again, it goes on from here",
         errno.EDQUOT: "the disk quota is used up; free some space and run again, it goes on from here",
+        errno.EFBIG: "the file is larger than may be here (ulimit -f); raise that and run again, it goes on from here",
+        errno.EIO: "the disk cannot be read or written; look to it, then run again",
         errno.EROFS: "the disk is read-only; choose another place with --store",
         errno.EACCES: "writing is not allowed; choose another place with --store",
         errno.EPERM: "writing is not allowed; choose another place with --store",

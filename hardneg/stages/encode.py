@@ -1,9 +1,11 @@
 """Stage `encode`: the corpus as vectors in a flat index, block by block."""
 
+from pathlib import Path
 from typing import Any
 
-from hardneg.data.flat import FlatWriter
+from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.distributed import barrier, world
+from hardneg.errors import ArtifactError
 from hardneg.models.encoder import EncodeOptions
 from hardneg.models.stream import encode_blocks
 from hardneg.stages.opening import open_collection, open_encoder
@@ -17,11 +19,22 @@ def run(work: Work) -> dict[str, Any]:
     corpus = open_collection(work.inputs["dataset"]).corpus
     encoder = open_encoder(work.inputs["model"], work.device)
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
-    with FlatWriter(work.folder, encoder.dimension, len(corpus)) as writer:
-        encode_blocks(encoder, corpus, writer, options, work.progress, world())
-        barrier()
-        if world().first:
-            writer.write_doc_ids(corpus.doc_ids)
-            writer.close()
-            work.keep_only("index", "docid")
+    if not _finished(work.folder, (encoder.dimension, len(corpus))):
+        with FlatWriter(work.folder, encoder.dimension, len(corpus)) as writer:
+            encode_blocks(encoder, corpus, writer, options, work.progress, world())
+            barrier()
+            if world().first:
+                writer.write_doc_ids(corpus.doc_ids)
+                writer.close()
+    if world().first:
+        work.keep_only("index", "docid")
     return {"passages": len(corpus), "dimension": encoder.dimension}
+
+
+def _finished(folder: Path, shape: tuple[int, int]) -> bool:
+    """Whether a run that was stopped just before its commit left all vectors."""
+    try:
+        found = FlatVectors.open(folder)
+    except ArtifactError:
+        return False
+    return (found.dimension, found.count) == shape

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +34,14 @@ def launches(count: int | None) -> bool:
         if not here.first:
             sys.exit(UsageError.exit_code)
         raise UsageError(f"--num-processes {asked}: {here.size} started; leave it out where a launcher starts hardneg")
+    return False
+
+
+def launched(count: int | None, device: str | None) -> bool:
+    """Whether this command is done, because it has run in `count` other processes."""
+    if launches(count):
+        launch(count or 1, device)
+        return True
     return False
 
 
@@ -132,12 +140,7 @@ def _end(rank: int, in_order: bool) -> None:
     os._exit(_LOST)
 
 
-def check_shared(root: Path, seconds: float = 15.0) -> None:
-    """Makes sure that the processes on all machines see one store.
-
-    Raises:
-        UsageError: some do not see what others write there.
-    """
+def _check_shared(root: Path, seconds: float = 15.0) -> None:
     from hardneg.artifacts import disk_errors
 
     here = world()
@@ -164,10 +167,19 @@ def check_shared(root: Path, seconds: float = 15.0) -> None:
         )
 
 
-def check_same(what: str, value: object) -> None:
-    """Raises UsageError where this process has come to another `value`, which JSON can hold, than the first."""
-    if from_first(value) != value:
-        raise UsageError(f"process {world().rank} sees another {what} than process 0: their files differ")
+def meet(keys: Mapping[str, str], root: Path) -> None:
+    """Makes sure that all processes see the same files.
+
+    Args:
+        keys: key by step.
+        root: the store's folder.
+
+    Raises:
+        UsageError: this process has come to other keys than the first, or does not see what others write.
+    """
+    _check_shared(root)
+    if from_first(keys) != keys:
+        raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
 
 
 def _torchrun(count: int, command: list[str]) -> None:

@@ -1,11 +1,13 @@
 """Lines of stages that a command makes in memory and runs as a recipe: cached, resumed and named by the same store."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.cli.stores import open_store
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,10 +19,22 @@ if TYPE_CHECKING:
 DATASET = typer.Option(..., "--dataset", help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.")
 MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
+PROCESSES = typer.Option(
+    None, "--num-processes", min=1, help="Run in N processes: on N shares of the cores, or N GPUs."
+)
 DEVICE = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is.")
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 
 Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command works: its store, device and number of processes, each None for the usual."""
+
+    store: Path | None
+    device: str | None = None
+    processes: int | None = None
 
 
 def line(dataset: str, model: str | None, stages: Mapping[str, Any], seed: int = 42) -> Tree:
@@ -74,14 +88,42 @@ def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "St
 
 
 def run_line(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
-    """Makes what the store lacks, with one line a step on stderr."""
+    """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
     from hardneg.cli.console import Bars, stderr_console
+    from hardneg.cli.launch import meet
     from hardneg.cli.tables import step_watcher
-    from hardneg.recipe.execute import Options, execute
+    from hardneg.distributed import world
+    from hardneg.recipe.execute import Options, Watcher, execute
 
+    meet(plan.keys, store.root)
     console = stderr_console()
-    watcher = step_watcher(console, Bars(console), len(plan.until(until)))
+    watcher = step_watcher(console, Bars(console), len(plan.until(until))) if world().first else Watcher()
     return execute(plan, store, Options(until, device=device), watcher)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a command makes of a line: the artifact of `stage`, or what is `inside` it, at `output`."""
+
+    command: str
+    stage: str
+    output: Path
+    inside: str = ""
+
+    def make(self, tree: Tree, settings: Sequence[str], place: Place) -> None:
+        """Runs the line and hands its result out, in the processes that were asked for; the first one speaks."""
+        from hardneg.cli.launch import launched, together
+        from hardneg.distributed import world
+
+        if launched(place.processes, place.device):
+            return
+        with together(place.device) as device:
+            plan, opened = plan_line(f"hardneg {self.command}", tree, settings), open_store(place.store)
+            check_output(self.output, file=self.stage == SEARCHED)
+            made = run_line(plan, opened, device).artifacts[self.stage].path
+            if world().first:
+                hand_out(plan, opened, made / self.inside, self.output)
+                typer.echo(str(self.output))
 
 
 def check_output(output: Path, file: bool) -> None:
@@ -95,7 +137,8 @@ def check_output(output: Path, file: bool) -> None:
     if file or not output.exists():
         return
     names = {path.name for path in output.iterdir()} if output.is_dir() else {output.name}
-    if not output.is_dir() or not (names <= {"index", "docid"} or "hardneg.json" in names):
+    lucene = any(name.startswith("segments_") for name in names)
+    if not output.is_dir() or not (names <= {"index", "docid"} or lucene or "hardneg.json" in names):
         raise UsageError(f"{output} is there already and holds other things; give another --output")
 
 

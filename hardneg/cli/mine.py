@@ -76,11 +76,16 @@ def mine(
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = lines.DEVICE,
+    processes: int | None = lines.PROCESSES,
 ) -> None:
     """Mine hard negatives and write them in the form a training program reads.
 
     The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
+
+    Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --negatives 8 --output mined.parquet
     """
+    from hardneg.cli.launch import launched, together
+
     target = _Target(form, negatives, output, scores, corpus)
     target.check()
     if (model is None) == (run is None):
@@ -92,12 +97,16 @@ def mine(
         stages[lines.MINED]["runs"] = {"dense": lines.SEARCHED}
         searched = {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth}
         stages = {lines.ENCODED: {"stage": "encode"}, lines.SEARCHED: searched, **stages}
-    plan = lines.plan_line("hardneg mine", lines.line(dataset, model, stages, seed), settings)
-    opened = open_store(store)
-    with _mined(plan, opened, run, device, scores) as made:
-        _tell_mined(made.facts)
-        _write(made, split, target)
-        lines.keep(plan, opened, output)
+    if launched(processes, device):
+        return
+    with together(device) as own_device:
+        plan = lines.plan_line("hardneg mine", lines.line(dataset, model, stages, seed), settings)
+        opened = open_store(store)
+        with _mined(plan, opened, run, own_device, scores) as made:
+            if made is not None:
+                _tell_mined(made.facts)
+                _write(made, split, target)
+                lines.keep(plan, opened, output)
 
 
 def export(
@@ -137,11 +146,16 @@ def _collection(dataset: str, settings: list[str], store: Path | None) -> Iterat
 
 
 @contextmanager
-def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, scores: bool) -> Iterator[_Mined]:
+def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, scores: bool) -> Iterator[_Mined | None]:
+    """What is to be written, in the first of several processes; None in the others."""
     from hardneg.data.collection import StoredCollection
+    from hardneg.distributed import world
     from hardneg.stages.specs import DATASET
 
     outcome = lines.run_line(plan, store, device, until=DATASET if run else None)
+    if not world().first:
+        yield None
+        return
     collection = StoredCollection.open(outcome.artifacts[DATASET].path)
     if run is None:
         made = outcome.artifacts[lines.MINED]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.cli.lines import DEVICE, PROCESSES
 from hardneg.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
@@ -68,15 +69,14 @@ def run(
     force: list[str] = typer.Option([], help="Make this stage, and all that need it, again."),
     out: Path | None = typer.Option(None, help="The run folder; default runs/NAME-PRESET."),
     store: Path | None = STORE,
-    device: str | None = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is."),
-    processes: int | None = typer.Option(None, "--num-processes", min=1, help="On N cores' shares, or N GPUs."),
+    device: str | None = DEVICE,
+    processes: int | None = PROCESSES,
 ) -> None:
     """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder."""
-    from hardneg.cli.launch import launch, launches, together
+    from hardneg.cli.launch import launched, together
     from hardneg.recipe.execute import Options
 
-    if launches(processes):
-        launch(processes or 1, device)
+    if launched(processes, device):
         return
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device)
@@ -86,14 +86,13 @@ def run(
 def _run(made: "Plan", opened: "Store", options: "Options", out: Path | None) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.cli.launch import check_same, check_shared
+    from hardneg.cli.launch import meet
     from hardneg.cli.tables import result_table, step_watcher
     from hardneg.distributed import world
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish
 
-    check_shared(opened.root)
-    check_same("model or dataset", {name: step.key for name, step in made.steps.items()})
+    meet(made.keys, opened.root)
     if not world().first:
         execute(made, opened, options, Watcher())
         return

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from hardneg.cli import lines
-from hardneg.cli.stores import STORE, open_store
+from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
 DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
@@ -19,10 +19,14 @@ def encode(
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = lines.DEVICE,
+    processes: int | None = lines.PROCESSES,
 ) -> None:
-    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens."""
+    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
+
+    Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
+    """
     tree = lines.line(dataset, model, {lines.ENCODED: {"stage": "encode"}})
-    _publish("encode", tree, settings, lines.ENCODED, output, store, device)
+    lines.Publication("encode", lines.ENCODED, output).make(tree, settings, lines.Place(store, device, processes))
 
 
 def search(
@@ -35,8 +39,14 @@ def search(
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = lines.DEVICE,
+    processes: int | None = lines.PROCESSES,
 ) -> None:
-    """Search a corpus for the queries of one split and write a TREC run."""
+    """Search a corpus for the queries of one split and write a TREC run.
+
+    Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
+    """
+    from hardneg.stages.search import RUN
+
     if (model is None) == (index is None):
         raise UsageError("search: give --model NAME or --index NAME, one of them")
     if output.suffix != ".gz":
@@ -45,7 +55,8 @@ def search(
         lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": index},
         lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth},
     }
-    _publish("search", lines.line(dataset, model, stages), settings, lines.SEARCHED, output, store, device)
+    made = lines.Publication("search", lines.SEARCHED, output, RUN)
+    made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))
 
 
 def train(
@@ -61,8 +72,14 @@ def train(
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = lines.DEVICE,
+    processes: int | None = lines.PROCESSES,
 ) -> None:
-    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result."""
+    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
+
+    Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
+    """
+    from hardneg.stages.opening import MODEL_FOLDER
+
     stages: dict[str, Any] = {
         lines.ENCODED: {"stage": "encode"},
         lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth},
@@ -79,24 +96,5 @@ def train(
             "options": lines.options(train_option),
         },
     }
-    _publish("train", lines.line(dataset, model, stages), settings, lines.TRAINED, output, store, device)
-
-
-def _publish(
-    command: str,
-    tree: lines.Tree,
-    settings: list[str],
-    stage: str,
-    output: Path,
-    store: Path | None,
-    device: str | None,
-) -> None:
-    from hardneg.stages.opening import MODEL_FOLDER
-    from hardneg.stages.search import RUN
-
-    plan, opened = lines.plan_line(f"hardneg {command}", tree, settings), open_store(store)
-    lines.check_output(output, file=stage == lines.SEARCHED)
-    made = lines.run_line(plan, opened, device).artifacts[stage].path
-    inside = {lines.SEARCHED: RUN, lines.TRAINED: MODEL_FOLDER}.get(stage)
-    lines.hand_out(plan, opened, made / inside if inside else made, output)
-    typer.echo(str(output))
+    made = lines.Publication("train", lines.TRAINED, output, MODEL_FOLDER)
+    made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))

@@ -46,6 +46,11 @@ class Plan:
     start: str
     steps: Mapping[str, Step]
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """The key of each step."""
+        return {name: step.key for name, step in self.steps.items()}
+
     def until(self, name: str | None) -> list[Step]:
         """The steps that `name` needs, itself last; all steps for None.
 

@@ -45,7 +45,7 @@ def lock_content(plan: Plan) -> dict[str, Any]:
         "recipe": plan.recipe.name,
         "preset": plan.recipe.preset,
         "start_model": plan.start,
-        "keys": {name: step.key for name, step in plan.steps.items()},
+        "keys": plan.keys,
         "tree": dict(plan.recipe.tree),
     }
 

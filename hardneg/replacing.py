@@ -2,10 +2,13 @@
 
 import gzip
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
+
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @contextmanager
@@ -36,6 +39,17 @@ def replace_text(path: Path, text: str) -> None:
     """Writes a text in place of `path`, as `replacing` does."""
     with replacing(path) as file:
         file.write(text.encode())
+
+
+@contextmanager
+def system_errors() -> Iterator[None]:
+    """Raises OSError for what libraries written in Rust wrap in exceptions of their own, such as a full disk."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) or not (told := _SYSTEM_ERROR.search(str(error))):
+            raise
+        raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
 
 
 def flush(path: Path) -> None:

@@ -13,6 +13,7 @@ from hardneg.errors import ModelError
 from hardneg.models.files import read_json
 from hardneg.models.load import without_bars
 from hardneg.models.spec import ModelSpec
+from hardneg.replacing import system_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -29,7 +30,7 @@ def save_module(module: "SentenceTransformer", spec: ModelSpec, folder: Path, ca
         ModelError: the folder cannot be written.
     """
     try:
-        with _aside(folder) as place, without_bars():
+        with _aside(folder) as place, without_bars(), system_errors():
             _forget_last_call(module)
             module.save(str(place), create_model_card=False, safe_serialization=True)
             options = {name: getattr(spec, name) for name in _FIELDS}

@@ -1,6 +1,5 @@
 """Runs a plan's steps: what the store has is taken, the rest is made, one lock a step."""
 
-import errno
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -167,13 +166,11 @@ def _work(
 
 def _run_stage(step: Step, work: Work) -> dict[str, Any]:
     module = _stage(step)
-    with disk_errors(work.folder):
-        try:
+    try:
+        with disk_errors(work.folder):
             return dict(module.run(work))
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT}:
-                raise
-            raise ArtifactError(f"{step.name}: {error}") from error
+    except OSError as error:
+        raise ArtifactError(f"{step.name}: {error}") from error
 
 
 def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Input]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hardneg.errors import ArtifactError, TrainingError
 from hardneg.identity import digest
-from hardneg.replacing import flush
+from hardneg.replacing import flush, system_errors
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
@@ -51,8 +51,9 @@ class Checkpoints:
         partial = final.with_name(f"{final.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        save_model(module, str(partial / _MODEL))
-        save_file(_flat(optimizer), str(partial / _OPTIMIZER))
+        with system_errors():
+            save_model(module, str(partial / _MODEL))
+            save_file(_flat(optimizer), str(partial / _OPTIMIZER))
         content = {"identity": self.identity, **asdict(state)}
         (partial / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         for path in [*partial.iterdir(), partial]:

@@ -43,6 +43,14 @@ def parts_of(collection: Collection) -> Iterator[Part]:
     return collection.parts() if isinstance(collection, HasParts) else _streams(collection)
 
 
+def records(part: Part) -> Iterator[tuple[int, Record]]:
+    """The numbered records of a part. Raises DataError at the first mistake."""
+    for number, record in part.read():
+        if isinstance(record, DataError):
+            raise record
+        yield number, record
+
+
 def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
     """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
     return Part(str(path), lambda: _parsed(path, parse), split)

@@ -1,5 +1,6 @@
 """The mistakes of a collection: where each is, what it is, and of which kind."""
 
+import re
 from dataclasses import dataclass
 
 from hardneg.errors import DataError
@@ -33,7 +34,9 @@ class Problem:
 
 
 def unreadable(error: DataError, file: str, line: int) -> Problem:
-    """The problem that a reader's error is."""
-    reason = str(error).removeprefix(f"{file}:{line}: ").removeprefix(f"{file}: ")
+    """The problem that a reader's error is; the line is the one that the error names, where it names one."""
+    told = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
+    reason = str(error)[told.end() :] if told else str(error)
+    line = int(told[1]) if told and told[1] else line
     kind = next((kind for words, kind in _KINDS if words in reason), "lines that cannot be read")
     return Problem(kind, file, line, reason)

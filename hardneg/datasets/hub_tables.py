@@ -1,6 +1,6 @@
 """Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -64,8 +64,8 @@ def open_table(table: Table) -> dict[str, Any]:
     return {wanted: splits[wanted]}
 
 
-def numbered_rows(table: Table, rows: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of one split with their numbers, from 1. Raises DataError where reading fails halfway."""
+def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """The rows of what errors call `title` with their numbers, from 1. Raises DataError where reading fails halfway."""
     stream = iter(rows)
     for number in count(1):
         try:
@@ -73,7 +73,7 @@ def numbered_rows(table: Table, rows: Any) -> Iterator[tuple[int, dict[str, Any]
         except StopIteration:
             return
         except Exception as error:
-            raise DataError.at(table.title, number, f"cannot be read: {_first_line(error)}") from error
+            raise DataError.at(title, number, f"cannot be read: {_first_line(error)}") from error
         yield number, row
 
 

@@ -114,7 +114,7 @@ class Opened:
 
     def rows(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """The numbered rows of one split."""
-        return numbered_rows(self.table, self.splits[split])
+        return numbered_rows(self.table.title, self.splits[split])
 
 
 @dataclass(frozen=True)

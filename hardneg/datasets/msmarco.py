@@ -1,18 +1,17 @@
 """MS MARCO's passage collection as its tab-separated files, each maybe with `.gz`."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from hardneg.data.collection import order_splits
-from hardneg.data.lines import estimate_lines, find_file, one_word, read_lines
-from hardneg.data.parts import Part, line_part, qrels_part
-from hardneg.data.qrels import iter_qrels
-from hardneg.datasets.judged import JudgedQueries
+from hardneg.data.lines import estimate_lines, find_file
+from hardneg.data.parts import line_part
+from hardneg.data.topics import query_line
+from hardneg.datasets.parted import Pairs, PartedCollection
 from hardneg.errors import DataError
-from hardneg.identity import digest, tree_digest
-from hardneg.types import Document, Judgement, Query
+from hardneg.identity import digest
+from hardneg.types import Document
 
 _SMALL = ".small"
 
@@ -34,7 +33,7 @@ class MsMarcoPassage:
     source: str
     version: ClassVar[int] = 1
 
-    def load(self) -> "MsMarcoCollection":
+    def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
         corpus = find_file(folder, "collection.tsv")
@@ -47,56 +46,16 @@ class MsMarcoPassage:
         unpaired = queries.keys() ^ qrels.keys()
         alone = sorted(({**queries, **qrels})[name].name for name in unpaired)
         named = {_split_name(name, pairs): pair for name, pair in pairs.items()}
-        return MsMarcoCollection(corpus, {split: named[split] for split in order_splits(named)}, alone)
+        found = Pairs({split: named[split] for split in order_splits(named)}, alone)
+        return PartedCollection([line_part(corpus, _document)], found.queries(), found.qrels(), found.notes())
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
-        collection = self.load()
-        root = collection.corpus_file.parent
-        paths = [collection.corpus_file, *(path for pair in collection.files.values() for path in pair)]
-        return digest(["msmarco", self.version, tree_digest(root, [path.name for path in paths])])
+        return digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
 
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the collection file."""
-        return estimate_lines(self.load().corpus_file)
-
-
-@dataclass(frozen=True)
-class MsMarcoCollection:
-    """The opened files: for each split its queries and its qrels; `alone` are names of unpaired files."""
-
-    corpus_file: Path
-    files: dict[str, tuple[Path, Path]]
-    alone: Sequence[str]
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
-
-    def documents(self) -> Iterator[Document]:
-        """The passages, in the file's order, without titles."""
-        return (_document(self.corpus_file, number, line) for number, line in read_lines(self.corpus_file))
-
-    def splits(self) -> Sequence[str]:
-        """The splits that have both files."""
-        return list(self.files)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's qrels name, in the file's order."""
-        path = self.files[split][0]
-        named = {judgement.query_id for judgement in self.qrels(split)}
-        numbered = ((number, _query(path, number, line)) for number, line in read_lines(path))
-        return self._judged.select(str(path), numbered, named)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
-        return (judgement for _, judgement in iter_qrels(self.files[split][1]))
-
-    def parts(self) -> Iterator[Part]:
-        """The files as `hardneg.data.check` reads them."""
-        yield line_part(self.corpus_file, _document)
-        yield from split_parts(self.files)
-
-    def notes(self) -> Sequence[str]:
-        """Files without their counterpart, and how many queries no judgement names."""
-        return [*(f"{name}: left out, it has no counterpart" for name in self.alone), *self._judged.notes()]
+        return estimate_lines(Path(self.load().documents_in[0].name))
 
 
 def _files(folder: Path, kind: str) -> dict[str, Path]:
@@ -111,26 +70,5 @@ def _split_name(name: str, pairs: dict[str, tuple[Path, Path]]) -> str:
     return name if short in pairs else short
 
 
-def split_parts(files: dict[str, tuple[Path, Path]]) -> Iterator[Part]:
-    """The queries and then the qrels of each split."""
-    for split, (queries, _) in files.items():
-        yield line_part(queries, _query, split)
-    for split, (_, qrels) in files.items():
-        yield qrels_part(qrels, split)
-
-
 def _document(path: Path, number: int, line: str) -> Document:
-    return Document(*_pair(path, number, line))
-
-
-def _query(path: Path, number: int, line: str) -> Query:
-    return Query(*_pair(path, number, line))
-
-
-def _pair(path: Path, number: int, line: str) -> tuple[str, str]:
-    cells = line.split("\t")
-    if len(cells) != 2:
-        raise DataError.at(path, number, f"{len(cells)} columns; an id, a tab and a text are expected")
-    if not one_word(cells[0]):
-        raise DataError.at(path, number, f"id {cells[0]!r} is empty or holds white space")
-    return cells[0], cells[1]
+    return Document(*query_line(path, number, line))

@@ -1,0 +1,102 @@
+"""Topics of TREC and of Anserini: `<top>` blocks, an id and a text between tabs, or JSON Lines; told by content."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from hardneg.data.json_rows import id_field, json_row, text_field
+from hardneg.data.lines import lines_or_errors, one_word
+from hardneg.data.parts import Part, Record
+from hardneg.errors import DataError
+from hardneg.types import Query
+
+_IDS = ("qid", "query_id", "id", "_id")
+_TEXTS = ("title", "query", "text", "contents")
+_TAG = re.compile(r"<\s*(/?)\s*(top|num|title|desc|narr)\b[^>]*>", re.IGNORECASE)
+_LABEL = re.compile(r"^\s*(number|topic|description|narrative)\s*:", re.IGNORECASE)
+
+
+def topics_part(path: Path, split: str | None = None, field: str = "title") -> Part:
+    """The queries of a topic file, plain or gzip.
+
+    Args:
+        path: `<top>` blocks with `<num>` and `<title>`; lines of an id, a tab and a text; or JSON Lines with
+            `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+        split: whose queries these are.
+        field: which part of a `<top>` block is the text: title, desc or narr.
+    """
+    return Part(str(path), lambda: _read(path, field), split)
+
+
+def _read(path: Path, field: str) -> Iterator[tuple[int, Record | DataError]]:
+    lines = lines_or_errors(path)
+    first: list[tuple[int, str | DataError]] = []
+    for item in lines:
+        first.append(item)
+        if not isinstance(item[1], DataError):
+            break
+    start = first[-1][1] if first else ""
+    whole = chain(first, lines)
+    if isinstance(start, str) and start.lstrip().startswith("<"):
+        yield from _blocks(path, whole, field)
+        return
+    parse = _json_query if isinstance(start, str) and start.lstrip().startswith("{") else query_line
+    for number, line in whole:
+        try:
+            yield number, line if isinstance(line, DataError) else parse(path, number, line)
+        except DataError as error:
+            yield number, error
+
+
+def query_line(path: Path, number: int, line: str) -> Query:
+    """The query of a line that holds an id, a tab and a text. Raises DataError where it does not."""
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise DataError.at(path, number, f"{len(cells)} columns; an id, a tab and a text are expected")
+    if not one_word(cells[0]):
+        raise DataError.at(path, number, f"id {cells[0]!r} is empty or holds white space")
+    return Query(cells[0], cells[1])
+
+
+def _json_query(path: Path, number: int, line: str) -> Query:
+    row = json_row(path, number, line)
+    key = next((key for key in _TEXTS if key in row), _TEXTS[0])
+    return Query(id_field(path, number, row, *_IDS), text_field(path, number, row, key))
+
+
+def _blocks(
+    path: Path, lines: Iterator[tuple[int, str | DataError]], field: str
+) -> Iterator[tuple[int, Record | DataError]]:
+    begun, block = 0, ""
+    for number, line in lines:
+        if isinstance(line, DataError):
+            yield number, line
+            continue
+        for piece in re.split(r"(?=<\s*top\b)|(?<=</top>)", line, flags=re.IGNORECASE):
+            tag = _TAG.match(piece.lstrip())
+            if tag and tag[2].lower() == "top" and not tag[1]:
+                if begun:
+                    yield begun, DataError.at(path, begun, "this <top> has no </top>")
+                begun, block = number, ""
+            block += f"{piece}\n"
+            if begun and re.search(r"</\s*top\s*>", piece, re.IGNORECASE):
+                yield begun, _block_query(path, begun, block, field)
+                begun = 0
+    if begun:
+        yield begun, DataError.at(path, begun, "this <top> has no </top>: the file is cut off")
+
+
+def _block_query(path: Path, number: int, block: str, field: str) -> Query | DataError:
+    tags = [tag for tag in _TAG.finditer(block) if not tag[1]]
+    ends = [tag.start() for tag in _TAG.finditer(block)]
+    found: dict[str, str] = {}
+    for tag in tags:
+        end = next((end for end in ends if end > tag.start()), len(block))
+        found.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
+    missing = [f"<{name}>" for name in ("num", field) if not found.get(name)]
+    if missing:
+        return DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
+    if not one_word(found["num"]):
+        return DataError.at(path, number, f"id {found['num']!r} is empty or holds white space")
+    return Query(found["num"], found[field])

@@ -1,0 +1,138 @@
+"""A collection as files that are read part by part, and how its topics and qrels are found by their names."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar, cast
+
+from hardneg.data.collection import order_splits
+from hardneg.data.lines import find_file
+from hardneg.data.parts import Part, qrels_part, records
+from hardneg.data.topics import topics_part
+from hardneg.datasets.judged import JudgedQueries
+from hardneg.errors import DataError
+from hardneg.identity import tree_digest
+from hardneg.types import Document, Judgement, Query
+
+_TOPICS = (
+    (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec)"), "{}"),
+    (re.compile(r"msmarco-doc([a-z]+)-queries\.tsv"), "{}"),
+    (re.compile(r"msmarco-(test[0-9]{4})-queries\.tsv"), "{}"),
+)
+_QRELS = (
+    (re.compile(r"qrels\.(.+)\.(?:tsv|txt)"), "{}"),
+    (re.compile(r"msmarco-doc([a-z]+)-qrels\.tsv"), "{}"),
+    (re.compile(r"([0-9]{4})qrels-docs\.txt"), "test{}"),
+)
+_T = TypeVar("_T", Document, Query, Judgement)
+
+
+@dataclass(frozen=True)
+class PartedCollection:
+    """Documents, and queries and judgements by split, as parts; a split's queries are those that its qrels name.
+
+    left_out: one line for each file that is not read.
+    """
+
+    documents_in: Sequence[Part]
+    queries_in: Mapping[str, Part]
+    qrels_in: Mapping[str, Part]
+    left_out: Sequence[str] = ()
+    _judged: JudgedQueries = field(default_factory=JudgedQueries)
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the files' order."""
+        return chain.from_iterable(_plain(part, Document) for part in self.documents_in)
+
+    def splits(self) -> Sequence[str]:
+        """The splits that have queries and qrels."""
+        return list(self.queries_in)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries that the split's qrels name, in the file's order."""
+        named = {judgement.query_id for judgement in self.qrels(split)}
+        part = self.queries_in[split]
+        numbered = cast(Iterator[tuple[int, Query]], records(part))
+        return self._judged.select(part.name, numbered, named)
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of one split."""
+        return _plain(self.qrels_in[split], Judgement)
+
+    def notes(self) -> Sequence[str]:
+        """Files that are not read, and how many queries no judgement names."""
+        return [*self.left_out, *self._judged.notes()]
+
+    def parts(self) -> Iterator[Part]:
+        """All files, documents first, then queries, then judgements."""
+        yield from self.documents_in
+        yield from self.queries_in.values()
+        yield from self.qrels_in.values()
+
+    def digest(self, root: Path) -> str:
+        """A digest of the bytes of all files, which are named relative to `root`."""
+        return tree_digest(root, [Path(part.name).relative_to(root).as_posix() for part in self.parts()])
+
+
+def _plain(part: Part, kind: type[_T]) -> Iterator[_T]:
+    return (record for _, record in records(part) if isinstance(record, kind))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """For each split its topics and its qrels, and the names of files that have no counterpart."""
+
+    files: Mapping[str, tuple[Path, Path]]
+    alone: Sequence[str] = ()
+
+    def queries(self, field: str = "title") -> dict[str, Part]:
+        """The topics as parts by split; `field` as `hardneg.data.topics.topics_part` has it."""
+        return {split: topics_part(topics, split, field) for split, (topics, _) in self.files.items()}
+
+    def qrels(self) -> dict[str, Part]:
+        """The qrels as parts by split."""
+        return {split: qrels_part(qrels, split) for split, (_, qrels) in self.files.items()}
+
+    def notes(self) -> list[str]:
+        """One line for each file without its counterpart."""
+        return [f"{name}: left out, it has no counterpart" for name in self.alone]
+
+
+def find_pairs(folder: Path, given: Mapping[str, tuple[str, str]]) -> Pairs:
+    """Topics and qrels of the same split: those that are given (relative to the folder), or else by their names.
+
+    Raises:
+        DataError: a given file is missing, two files are of one split, or no split has both.
+    """
+    if given:
+        return Pairs({split: (_given(folder, given[split][0]), _given(folder, given[split][1])) for split in given})
+    topics, qrels = _by_split(folder, _TOPICS), _by_split(folder, _QRELS)
+    both = order_splits(topics.keys() & qrels.keys())
+    if not both:
+        reason = "no split has both topics and qrels, such as topics.test.txt and qrels.test.txt; name them in `splits`"
+        raise DataError(f"{folder}: {reason}")
+    alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
+    return Pairs({split: (topics[split], qrels[split]) for split in both}, alone)
+
+
+def _given(folder: Path, name: str) -> Path:
+    path = find_file(folder, name)
+    if path is None:
+        raise DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
+    return path
+
+
+def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for name in sorted({path.name.removesuffix(".gz") for path in folder.iterdir()}):
+        matches = ((pattern.fullmatch(name), form) for pattern, form in patterns)
+        split = next((form.format(match[1]) for match, form in matches if match), None)
+        path = find_file(folder, name)
+        if split is None or path is None:
+            continue
+        if split in found:
+            raise DataError(f"{folder}: {found[split].name} and {name} are both of split {split}; name one in `splits`")
+        found[split] = path
+    return found

@@ -1,0 +1,102 @@
+"""Collections as Pyserini indexes them: folders of JSON documents, with topics and qrels beside them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hardneg.data.json_rows import id_field, json_row, read_array, text_field
+from hardneg.data.lines import estimate_lines, read_chunks
+from hardneg.data.parts import Part, Record, line_part
+from hardneg.datasets.parted import PartedCollection, find_pairs
+from hardneg.errors import DataError
+from hardneg.identity import digest
+from hardneg.types import Document
+
+_ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
+
+
+@dataclass(frozen=True)
+class Pyserini:
+    """A folder of Pyserini's JSON documents, and topics and qrels for each split.
+
+    A document has `id`, `_id` or `docid`, and `contents`, or `text` and maybe `title`; other fields are not read. A
+    file holds one document a line, or one JSON array. Topics are `topics.SPLIT.*` or `queries.SPLIT.*` (tab-separated,
+    JSON Lines, or TREC's `<top>` blocks), qrels `qrels.SPLIT.txt` or `.tsv`. Queries without judgements are left out
+    and noted.
+
+    Args:
+        source: the folder that holds the topics, the qrels and the corpus; each file as it is or as `.gz`.
+        corpus: the corpus's folder in `source`, read with the folders in it, or one file.
+        title_line: whether the first line of `contents` is the title.
+        topic_field: which part of a `<top>` block is the query: title, desc or narr.
+        splits: for each split its topics and its qrels, as file names in `source`; empty finds them by their names.
+    """
+
+    source: str
+    corpus: str = "corpus"
+    title_line: bool = False
+    topic_field: str = "title"
+    splits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    version: ClassVar[int] = 1
+
+    def load(self) -> PartedCollection:
+        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        folder = Path(self.source).expanduser()
+        if not folder.is_dir():
+            raise DataError(f"{folder}: no such folder")
+        pairs = find_pairs(folder, self.splits)
+        documents = [_documents_part(path, self.title_line) for path in self._corpus_files()]
+        return PartedCollection(documents, pairs.queries(self.topic_field), pairs.qrels(), pairs.notes())
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of the files that are read, of their splits, and of the options."""
+        collection, options = self.load(), [self.title_line, self.topic_field]
+        content = collection.digest(Path(self.source).expanduser())
+        return digest(["pyserini", self.version, options, list(collection.splits()), content])
+
+    def size_hint(self) -> int:
+        """About how many documents there are: the lines of the first file, and the sizes of all."""
+        paths = self._corpus_files()
+        first = max(paths[0].stat().st_size, 1)
+        return estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first
+
+    def _corpus_files(self) -> list[Path]:
+        place = Path(self.source).expanduser() / self.corpus
+        paths = [place] if place.is_file() else sorted(place.rglob("*"))
+        files = [path for path in paths if path.is_file() and path.name.endswith(_ENDINGS)]
+        if not files:
+            raise DataError(f"{place}: no file that ends in {', '.join(_ENDINGS)}; name the corpus in `corpus`")
+        return files
+
+
+def _documents_part(path: Path, title_line: bool) -> Part:
+    if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path, 4096), "").lstrip().startswith("["):
+        return Part(str(path), partial(_array_documents, path, title_line))
+    return line_part(path, partial(_line_document, title_line))
+
+
+def _line_document(title_line: bool, path: Path, number: int, line: str) -> Document:
+    return _document(title_line, path, number, json_row(path, number, line))
+
+
+def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, Record | DataError]]:
+    try:
+        for number, row in read_array(path):
+            try:
+                yield number, _document(title_line, path, number, row)
+            except DataError as error:
+                yield number, error
+    except DataError as error:
+        yield 0, error
+
+
+def _document(title_line: bool, path: Path, number: int, row: dict[str, Any]) -> Document:
+    doc_id = id_field(path, number, row, "id", "_id", "docid")
+    if "text" in row:
+        title = text_field(path, number, row, "title") if row.get("title") is not None else ""
+        return Document(doc_id, text_field(path, number, row, "text"), title)
+    contents = text_field(path, number, row, "contents")
+    title, line_end, text = contents.partition("\n")
+    return Document(doc_id, text, title) if title_line and line_end else Document(doc_id, contents)

@@ -1,0 +1,127 @@
+"""Datasets of the ir_datasets catalogue: registered here, or objects of the same shape."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from hardneg.data.collection import write_collection
+from hardneg.datasets.ir_datasets import IrDatasets
+from hardneg.errors import DataError, MissingDependency
+from hardneg.progress import Silent
+from hardneg.types import Document, Judgement, Query
+
+
+class Doc(NamedTuple):
+    doc_id: str
+    url: str
+    title: str
+    body: str
+
+
+class Abstract(NamedTuple):
+    doc_id: str
+    abstract: str
+
+    def default_text(self) -> str:
+        return self.abstract
+
+
+class Item(NamedTuple):
+    query_id: str
+    text: str
+
+
+class Qrel(NamedTuple):
+    query_id: str
+    doc_id: str
+    relevance: int
+    iteration: str
+
+
+class Fake:
+    """What `ir_datasets.load` gives, of lists."""
+
+    def __init__(self, docs: list[Any], queries: list[Item], qrels: list[Qrel]) -> None:
+        for kind, rows in (("docs", docs), ("queries", queries), ("qrels", qrels)):
+            setattr(self, f"has_{kind}", lambda rows=rows: bool(rows))
+            setattr(self, f"{kind}_iter", lambda rows=rows: iter(rows))
+
+    def metadata(self) -> dict[str, Any]:
+        return {"docs": {"count": 2}}
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> dict[str, Fake]:
+    docs = [Doc("d1", "u", "River", "old water"), Abstract("d2", "a bridge")]
+    found = {
+        "shelf": Fake(docs, [], []),
+        "shelf/train": Fake(docs, [Item("1", "water"), Item("2", "no one")], [Qrel("1", "d1", 2, "0")]),
+        "shelf/valid": Fake(docs, [Item("3", "stone")], [Qrel("3", "d2", 1, "0")]),
+        "shelf/eval": Fake(docs, [Item("4", "tower")], []),
+    }
+    module = ModuleType("ir_datasets")
+    module.load = found.__getitem__  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ir_datasets", module)
+    return found
+
+
+def test_subsets_are_splits(catalogue: dict[str, Fake], tmp_path: Path) -> None:
+    loader = IrDatasets("shelf")
+    collection = loader.load()
+    assert list(collection.documents()) == [Document("d1", "old water", "River"), Document("d2", "a bridge")]
+    assert collection.splits() == ["train", "dev"]
+    assert list(collection.queries("train")) == [Query("1", "water")]
+    assert list(collection.qrels("dev")) == [Judgement("3", "d2", 1)]
+    assert loader.size_hint() == 2
+    notes = write_collection(collection, tmp_path, Silent())["notes"]
+    assert notes == ["shelf queries of train: 1 queries left out: no judgement names them"]
+    before = loader.fingerprint()
+    catalogue["shelf/valid"] = Fake([], [Item("3", "stones")], [Qrel("3", "d2", 1, "0")])
+    assert loader.fingerprint() != before
+
+
+def test_one_id_is_one_split(catalogue: dict[str, Fake]) -> None:
+    assert IrDatasets("shelf/valid").load().splits() == ["dev"]
+    assert IrDatasets("shelf", {"test": "shelf/valid"}).load().splits() == ["test"]
+
+
+def test_mistakes(catalogue: dict[str, Fake], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match="ir-datasets:none: the installed ir_datasets has no such id"):
+        IrDatasets("none").load()
+    with pytest.raises(DataError, match="test without queries or qrels"):
+        IrDatasets("shelf", {"test": "shelf/eval"}).load()
+    with pytest.raises(DataError, match="no subset with queries and qrels"):
+        IrDatasets("shelf/eval").load()
+
+    def torn() -> Iterator[Doc]:
+        yield Doc("d1", "", "", "t")
+        raise OSError("download failed\nmore")
+
+    catalogue["shelf"].docs_iter = torn  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match=r"ir-datasets:shelf documents:2: cannot be read: download failed$"):
+        list(IrDatasets("shelf").load().documents())
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(MissingDependency, match=r"hardneg\[ir-datasets\]"):
+        IrDatasets("shelf").load()
+
+
+def test_a_registered_dataset(tmp_path: Path) -> None:
+    ir_datasets = pytest.importorskip("ir_datasets")
+    (tmp_path / "docs.tsv").write_text("d1\told water\nd2\ta bridge\n")
+    (tmp_path / "queries.tsv").write_text("1\twater\n")
+    (tmp_path / "qrels.txt").write_text("1 0 d1 1\n")
+    paths = (str(tmp_path / name) for name in ("docs.tsv", "queries.tsv", "qrels.txt"))
+    dataset = ir_datasets.create_dataset(*paths)
+    ir_datasets.registry.register("hardneg-made-here/test", dataset)
+    loader = IrDatasets("hardneg-made-here/test")
+    collection = loader.load()
+    assert list(collection.documents()) == [Document("d1", "old water"), Document("d2", "a bridge")]
+    assert list(collection.queries("test")) == [Query("1", "water")]
+    assert list(collection.qrels("test")) == [Judgement("1", "d1", 1)]
+    before = loader.fingerprint()
+    (tmp_path / "docs.tsv").write_text("d1\tnew water\nd2\ta bridge\n")
+    assert loader.fingerprint() != before

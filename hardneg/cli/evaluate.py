@@ -1,7 +1,7 @@
 """`hardneg evaluate`: scores TREC run files with the figures of trec_eval, and tests their differences."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,17 +19,24 @@ _METRICS = ("ndcg@10", "mrr@10", "recall@100")
 _COMPILE_NOTE_SECONDS = 3.0
 
 
+QrelsFile = Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip.")]
+RunFiles = Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")]
+MetricNames = Annotated[
+    list[str] | None,
+    typer.Option("--metrics", metavar="NAME...", help=f"One or several; if none, {' '.join(_METRICS)}."),
+]
+MoreNames = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME")]
+Level = Annotated[
+    int, typer.Option(min=1, help="The lowest grade that binary metrics take as relevant (trec_eval -l).")
+]
+
+
 def evaluate(
-    qrels: Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip.")],
-    run: Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")],
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option("--metrics", metavar="NAME...", help=f"One or several; if none, {' '.join(_METRICS)}."),
-    ] = None,
-    more_metrics: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME")] = None,
-    relevance_level: Annotated[
-        int, typer.Option(min=1, help="The lowest grade that binary metrics take as relevant (trec_eval -l).")
-    ] = 1,
+    qrels: QrelsFile,
+    run: RunFiles,
+    metrics: MetricNames = None,
+    more_metrics: MoreNames = None,
+    relevance_level: Level = 1,
     baseline: Annotated[
         list[str] | None,
         typer.Option("--baseline", help="Compare with this run only (its file's name); else each with each."),
@@ -40,20 +47,22 @@ def evaluate(
     """Score run files against judgements, as trec_eval does, and test the differences between them.
 
     Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
+
+    Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10
     """
-    names = _names(metrics or [], more_metrics or [])
-    labels = _labels(run)
-    baselines = _baselines(baseline or [], labels)
-    measured = _measure(qrels, labels, names, relevance_level)
+    names = metric_names(metrics or [], more_metrics or [])
+    labels = run_labels(run)
+    baselines = baseline_labels(baseline or [], labels)
+    measured = measure(qrels, labels, names, relevance_level)
     if as_json:
         typer.echo(_json(measured, per_query))
         return
     if per_query:
         _print_queries(measured)
-    _print_tables(_tested(measured, baselines))
+    _print_tables(tested(measured, baselines))
 
 
-def _names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
+def metric_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     """Metric names: repeated, joined by commas, or several words after one flag (which are arguments)."""
     from hardneg.evaluation.metrics import parse_metrics
 
@@ -64,7 +73,7 @@ def _names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     return [metric.name for metric in parse_metrics(given or _METRICS)]
 
 
-def _labels(paths: Sequence[Path]) -> dict[Path, str]:
+def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
     """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
@@ -72,7 +81,7 @@ def _labels(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: _shortest_tail(path, [p for p in paths if p.name == path.name]) for path in paths}
 
 
-def _baselines(names: Sequence[str], labels: dict[Path, str]) -> list[str]:
+def baseline_labels(names: Sequence[str], labels: dict[Path, str]) -> list[str]:
     """The labels of the runs to compare with, which may be named by label or by path."""
     found = [labels.get(Path(name), name) for name in names]
     for name in found:
@@ -89,7 +98,14 @@ def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
     return path.as_posix()
 
 
-def _measure(qrels_path: Path, labels: dict[Path, str], names: list[str], level: int) -> "Measured":
+def _to_stderr(note: str) -> None:
+    typer.echo(note, err=True)
+
+
+def measure(
+    qrels_path: Path, labels: dict[Path, str], names: list[str], level: int, note: Callable[[str], None] = _to_stderr
+) -> "Measured":
+    """Each run's scores by metric and query, not yet compared; `note` is told what is left out."""
     from hardneg.data.qrels import read_qrels
     from hardneg.data.runs import read_run
     from hardneg.evaluation.metrics import evaluate as evaluate_run
@@ -100,24 +116,24 @@ def _measure(qrels_path: Path, labels: dict[Path, str], names: list[str], level:
     results = {}
     for path, label in labels.items():
         run = read_run(path)
-        _note_coverage(label, run, qrels)
+        for line in _coverage_notes(label, run, qrels):
+            note(line)
         with _compile_note():
             warm_up(names)
         results[label] = evaluate_run(run, qrels, names, level)
     return Measured(results, [])
 
 
-def _note_coverage(label: str, run: "Run", qrels: "Qrels") -> None:
-    """Says on stderr what is left out."""
+def _coverage_notes(label: str, run: "Run", qrels: "Qrels") -> Iterator[str]:
     from hardneg.evaluation.metrics import coverage
 
     counts = coverage(run, qrels)
     if not counts.shared:
-        typer.echo(f"{label}: no query of the run is judged; are these the right judgements?", err=True)
+        yield f"{label}: no query of the run is judged; are these the right judgements?"
     elif counts.unranked:
-        typer.echo(f"{label}: {counts.unranked} judged queries are not in the run and score 0", err=True)
+        yield f"{label}: {counts.unranked} judged queries are not in the run and score 0"
     if counts.shared and counts.unjudged:
-        typer.echo(f"{label}: {counts.unjudged} queries have no judgement and are left out", err=True)
+        yield f"{label}: {counts.unjudged} queries have no judgement and are left out"
 
 
 @contextmanager
@@ -145,7 +161,7 @@ def _json(measured: "Measured", per_query: bool) -> str:
     return json.dumps({key: content[key] for key in ("metrics", "per_query")}, ensure_ascii=False)
 
 
-def _tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":
+def tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":
     """With the paired tests of the runs against the baselines, or of each with each."""
     from dataclasses import replace
 

@@ -12,6 +12,7 @@ from hardneg.cli import artifacts, data, index, plugins, recipe
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.mine import export, mine
+from hardneg.cli.report import report
 from hardneg.cli.stages import encode, search, train
 from hardneg.errors import HardnegError
 
@@ -39,6 +40,7 @@ app.command("search")(search)
 app.command("mine")(mine)
 app.command("train")(train)
 app.command("export")(export)
+app.command("report")(report)
 
 
 def _show_version(wanted: bool) -> None:

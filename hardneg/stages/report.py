@@ -14,7 +14,7 @@ from hardneg.training.history import HISTORY
 def run(work: Work) -> dict[str, Any]:
     """Writes `report.md` and `report.html`."""
     from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.evaluation.report import Report, estimates, html, markdown
+    from hardneg.evaluation.report import Report, estimates, write_report
 
     evaluation, trained = work.inputs["evaluation"], work.inputs_of("training")
     measured = read_metrics(evaluation.folder / METRICS)
@@ -26,8 +26,7 @@ def run(work: Work) -> dict[str, Any]:
         histories={label: _history(source.folder / HISTORY) for label, source in trained.items()},
         settings=_settings(evaluation, trained),
     )
-    (work.folder / "report.md").write_text(markdown(report), encoding="utf-8")
-    (work.folder / "report.html").write_text(html(report), encoding="utf-8")
+    write_report(work.folder, report)
     return {}
 
 

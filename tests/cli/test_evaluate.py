@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hardneg.cli.evaluate import _labels, evaluate
+from hardneg.cli.evaluate import evaluate, run_labels
 from hardneg.errors import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
@@ -114,7 +114,7 @@ def test_mistakes(files: Path) -> None:
 
 def test_labels_tell_runs_apart() -> None:
     paths = [Path("a/x/run.trec"), Path("a/y/run.trec"), Path("b/y/run.trec"), Path("other.trec")]
-    assert list(_labels(paths).values()) == ["x/run.trec", "a/y/run.trec", "b/y/run.trec", "other.trec"]
+    assert list(run_labels(paths).values()) == ["x/run.trec", "a/y/run.trec", "b/y/run.trec", "other.trec"]
 
 
 def test_importing_the_command_is_light() -> None:

@@ -1,0 +1,60 @@
+"""`hardneg report`: TREC run files scored, tested and laid out as a page to read."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hardneg.cli.evaluate import (
+    Level,
+    MetricNames,
+    MoreNames,
+    QrelsFile,
+    RunFiles,
+    baseline_labels,
+    measure,
+    metric_names,
+    run_labels,
+    tested,
+)
+
+
+def report(
+    qrels: QrelsFile,
+    run: RunFiles,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; report.* in it is replaced.")],
+    metrics: MetricNames = None,
+    more_metrics: MoreNames = None,
+    relevance_level: Level = 1,
+    baseline: Annotated[
+        list[str] | None, typer.Option("--baseline", help="Compare with this run (its file's name); else the first.")
+    ] = None,
+    title: Annotated[str, typer.Option("--title", help="The page's title.")] = "Results",
+) -> None:
+    """Score run files, test their differences, and write report.html and report.md.
+
+    Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
+    """
+    from hardneg.artifacts import disk_errors
+    from hardneg.evaluation.report import Report, estimates, write_report
+
+    names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
+    baselines = baseline_labels(baseline or [], labels) or list(labels.values())[:1]
+    notes: list[str] = []
+    measured = tested(measure(qrels, labels, names, relevance_level, notes.append), baselines)
+    queries = len(next(iter(next(iter(measured.results.values())).values())))
+    page = Report(
+        title=title,
+        systems={label: estimates(scores) for label, scores in measured.results.items()},
+        queries=queries,
+        comparisons=measured.comparisons,
+        settings={
+            "evaluated on": f"{queries} queries of {qrels.name}",
+            "relevant from grade": relevance_level,
+            "baselines": ", ".join(baselines),
+        },
+        notes=notes,
+    )
+    with disk_errors(output):
+        for path in write_report(output, page):
+            typer.echo(str(path))

@@ -1,16 +1,18 @@
 """Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hardneg.errors import PluginError
+from hardneg.errors import HardnegError, PluginError
 from hardneg.types import PluginSetting
 
 KINDS = ("datasets", "miners", "losses", "indexes", "rerankers")
@@ -100,6 +102,32 @@ def plugin_identity(name: str, plugin: Any) -> dict[str, Any]:
 
     options = TypeAdapter(type(plugin)).dump_python(plugin, mode="json")
     return {"name": name, "version": type(plugin).version, "options": options}
+
+
+@contextlib.contextmanager
+def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
+    """Raises PluginError where one of these plugins, of another package than hardneg, fails in its own code."""
+    try:
+        yield
+    except HardnegError:
+        raise
+    except Exception as error:
+        frames = list(traceback.walk_tb(error.__traceback__))
+        for plugin in plugins:
+            package = _root(type(plugin).__module__)
+            own = [(frame, line) for frame, line in frames if _root(frame.f_globals.get("__name__", "")) == package]
+            if own and package != "hardneg":
+                place = f"{own[-1][0].f_code.co_filename}:{own[-1][1]}"
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                name = type(plugin).__name__
+                raise PluginError(
+                    f"the plugin {name} failed ({place}: {reason}); HARDNEG_DEBUG=1 shows more"
+                ) from error
+        raise
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

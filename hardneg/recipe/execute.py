@@ -13,6 +13,7 @@ from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, NewerArtifact, UsageError
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.registry import plugin_errors
 from hardneg.stages.specs import START
 from hardneg.stages.work import Input, Work, empty
 
@@ -167,10 +168,14 @@ def _work(
 def _run_stage(step: Step, work: Work) -> dict[str, Any]:
     module = _stage(step)
     try:
-        with disk_errors(work.folder):
+        with disk_errors(work.folder), plugin_errors(_plugins(work)):
             return dict(module.run(work))
     except OSError as error:
         raise ArtifactError(f"{step.name}: {error}") from error
+
+
+def _plugins(work: Work) -> list[Any]:
+    return [*work.plugins.values(), *(plugin for item in work.inputs.values() for plugin in item.plugins.values())]
 
 
 def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Input]:

@@ -10,7 +10,7 @@ from hardneg.errors import ArtifactError, HardnegError, UsageError
 from hardneg.identity import digest
 from hardneg.models.identity import model_digest
 from hardneg.recipe.load import Recipe
-from hardneg.registry import plugin_identity, suggestion
+from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.specs import DATASET, START, EncodeSpec, IndexSpec, SearchSpec, StageSpec
 
 SCHEME = 1
@@ -147,7 +147,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         "inputs": {path: sources.start if target == START else steps[target].key for path, target in inputs.items()},
     }
     if name == DATASET:
-        origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)
+        with plugin_errors(plugins.values()):
+            origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)
         origin["plugins"]["loader"]["options"].pop("source", None)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
 

@@ -38,8 +38,7 @@ import json
 import sys
 from pathlib import Path
 
-from recipe.recipes import small_tree, write_recipe
-from recipe.test_processes import large_collection
+from recipe.recipes import large_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 work = Path(sys.argv[1])

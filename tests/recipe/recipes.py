@@ -1,6 +1,7 @@
 """A small BEIR folder and recipes over it."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,22 @@ def small_collection(folder: Path) -> Path:
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
     for split, rows in {"train": range(36), "dev": range(36, 46), "test": range(46, 60)}.items():
         lines = "".join(f"q{i}\td{i}\t1\n" for i in rows)
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    return folder
+
+
+def large_collection(folder: Path) -> Path:
+    """9,000 documents and 4,200 training queries: more than one block and one window."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 5))) for _ in range(400)]
+    texts = [" ".join(draw.choices(words, k=draw.randint(2, 9))) for _ in range(9000)]
+    (folder / "qrels").mkdir(parents=True)
+    rows = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("\n".join(rows) + "\n")
+    queries = [json.dumps({"_id": f"q{i}", "text": " ".join(texts[i].split()[:2])}) for i in range(4300)]
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    for split, part in {"train": range(4200), "dev": range(4200, 4210), "test": range(4210, 4300)}.items():
+        lines = "".join(f"q{i}\td{i}\t1\n" for i in part)
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     return folder
 

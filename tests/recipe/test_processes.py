@@ -1,8 +1,6 @@
 """A recipe on two processes: the bytes of one, and a clear line when one of them ends."""
 
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_tree, write_recipe
+from recipe.recipes import large_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.cli.launch import _cause, launches
@@ -21,22 +19,6 @@ from hardneg.recipe.plan import make_plan
 
 SAME = ("start-index", "start-train", "static")
 STEPS = ["--set", "stages.star.options.max_steps=60", "--set", "stages.star.options.checkpoint_every=10"]
-
-
-def large_collection(folder: Path) -> Path:
-    """9,000 documents and 4,200 training queries: more than one block and one window."""
-    draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 5))) for _ in range(400)]
-    texts = [" ".join(draw.choices(words, k=draw.randint(2, 9))) for _ in range(9000)]
-    (folder / "qrels").mkdir(parents=True)
-    rows = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("\n".join(rows) + "\n")
-    queries = [json.dumps({"_id": f"q{i}", "text": " ".join(texts[i].split()[:2])}) for i in range(4300)]
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
-    for split, part in {"train": range(4200), "dev": range(4200, 4210), "test": range(4210, 4300)}.items():
-        lines = "".join(f"q{i}\td{i}\t1\n" for i in part)
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -219,10 +219,10 @@ class FlatVectors:
         shape = (self.count, self.dimension)
         return np.memmap(self.folder / "index", dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
 
-    def read(self, start: int, stop: int) -> NDArray[np.float32]:
-        """A fresh, aligned copy of rows `start` to `stop`: float32 [n, d], leaving no pages mapped."""
+    def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` if given; leaves no pages mapped."""
         rows = max(0, min(stop, self.count) - start)
-        block = np.empty((rows, self.dimension), dtype="<f4")
+        block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
         with self._opened() as file:
             offset = _HEADER.size + start * self.dimension * _FLOAT

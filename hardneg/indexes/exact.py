@@ -1,60 +1,37 @@
-"""Exact search: the inner product of each query with each vector, in blocks, keeping a running best k.
+"""Exact search: the k vectors of the largest inner product, whatever the size of the corpus."""
 
-Rows are visited in ascending order, so a vector that only equals a query's k-th score cannot enter its list
-any more: comparing a block with those scores leaves few candidates, and ties stay in row order.
-"""
-
-from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.errors import MissingDependency, UsageError
+from hardneg.indexes.exact_faiss import search_spans
+from hardneg.indexes.exact_torch import Blocks, search_blocks
 from hardneg.progress import Progress, Silent
 from hardneg.types import Hits
 
-_SLACK = 128  # candidates beyond k that are let in before the next selection
+_SPAN_BYTES = 64 << 20  # of vectors, held at a time for faiss
+_FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 
 @dataclass(frozen=True)
 class ExactOptions:
     """How to search; it changes speed and memory, and the last bits of scores at most.
 
-    corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the device.
+    corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
     device: where to compute; None takes the first GPU, or the CPU where there is none.
+    engine: `auto` takes faiss on a CPU where it is installed, which is faster there, and torch elsewhere.
     """
 
     corpus_block: int | None = None
     query_block: int | None = None
     device: str | None = None
-
-
-def _settled(options: ExactOptions | None) -> tuple[int, int, torch.device]:
-    options = options or ExactOptions()
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    corpus_block, query_block = (2048, 512) if device.type == "cpu" else (65536, 2048)  # a CPU's caches, a GPU's cores
-    corpus_block = corpus_block if options.corpus_block is None else options.corpus_block
-    query_block = query_block if options.query_block is None else options.query_block
-    if min(corpus_block, query_block) < 1:
-        raise UsageError(f"block sizes must be at least 1, not {corpus_block} and {query_block}")
-    return corpus_block, query_block, device
-
-
-@dataclass
-class _Best:
-    """Candidates of q queries among the rows seen so far, in row order: float32 and int64 [q, m].
-
-    They include the best k (all rows, while there are no more than k) and may be padded with -inf and -1.
-    bar: float32 [q, 1], a score that k candidates of the query reach.
-    """
-
-    scores: Tensor
-    rows: Tensor
-    bar: Tensor
+    engine: Literal["auto", "torch", "faiss"] = "auto"
 
 
 def search_exact(
@@ -70,25 +47,40 @@ def search_exact(
         vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory.
         queries: float32 [Q, d].
         k: how many; above N the lists are padded with row -1 and score -inf.
-        options: block sizes and device.
+        options: block sizes, device and engine.
         progress: told of the vectors that are done.
 
     Raises:
         UsageError: for another dimension, k below 1, or queries that are not finite.
         ArtifactError: for vectors, or inner products, that are not finite.
+        MissingDependency: faiss is asked for and not installed.
     """
+    options = options or ExactOptions()
     _check(vectors, queries, k)
-    corpus_block, query_block, device = _settled(options)
-    parts = [_to(queries[i : i + query_block], device) for i in range(0, len(queries), query_block)]
-    best: list[_Best | None] = [None] * len(parts)
-    with torch.inference_mode(), (progress or Silent()).task("search", len(vectors), "passages") as task:
-        space = torch.empty(min(query_block, len(queries)) * min(corpus_block, len(vectors)), device=device)
-        for start, block in _blocks(vectors, corpus_block, device):
-            for i, part in enumerate(parts):
-                scores = space[: len(part) * len(block)].view(len(part), len(block))
-                best[i] = _merge(best[i], torch.mm(part, block.T, out=scores), start, k)
-            task.advance(len(block))
-        return _hits(best, len(queries), k)
+    faiss, blocks = _settled(options, queries.shape[1])
+    search = search_spans if faiss else search_blocks
+    with (progress or Silent()).task("search", len(vectors), "passages") as task:
+        return search(vectors, queries, k, blocks, task)
+
+
+def _settled(options: ExactOptions, dimension: int) -> tuple[bool, Blocks]:
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if faiss := _by_faiss(options.engine, device):
+        corpus, queries = max(1, _SPAN_BYTES // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS, _FAISS_QUERIES
+    else:  # what fits a CPU's caches, or fills a GPU's cores
+        corpus, queries = (2048, 512) if device.type == "cpu" else (65536, 2048)
+    corpus = corpus if options.corpus_block is None else options.corpus_block
+    queries = queries if options.query_block is None else options.query_block
+    if min(corpus, queries) < 1:
+        raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
+    return faiss, Blocks(corpus, queries, device)
+
+
+def _by_faiss(engine: str, device: torch.device) -> bool:
+    installed = find_spec("faiss") is not None
+    if engine == "faiss" and not installed:
+        raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
+    return engine == "faiss" or (engine == "auto" and device.type == "cpu" and installed)
 
 
 def _check(vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float32], k: int) -> None:
@@ -100,94 +92,3 @@ def _check(vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float
     if not np.isfinite(queries).all():
         row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
         raise UsageError(f"the vector of query {row} (from 0) is not finite: check the model")
-
-
-def _to(block: NDArray[np.float32], device: torch.device) -> Tensor:
-    copied = np.require(block, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-    return torch.from_numpy(copied).to(device)
-
-
-def _blocks(
-    vectors: NDArray[np.float32] | FlatVectors, size: int, device: torch.device
-) -> Iterator[tuple[int, Tensor]]:
-    for start in range(0, len(vectors), size):
-        stop = min(start + size, len(vectors))
-        block = vectors.read(start, stop) if isinstance(vectors, FlatVectors) else vectors[start:stop]
-        tensor = _to(block, device)
-        if not torch.isfinite(tensor).all():
-            row = start + int((~torch.isfinite(tensor)).any(1).nonzero()[0])
-            raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
-        yield start, tensor
-
-
-def _merge(best: _Best | None, scores: Tensor, start: int, k: int) -> _Best:
-    """The candidates of `best` and of a block's scores [q, b], whose first row is `start`."""
-    if best is None or best.scores.shape[1] < k:
-        rows = torch.arange(start, start + scores.shape[1], device=scores.device).repeat(len(scores), 1)
-        if best is not None:
-            scores, rows = torch.cat([best.scores, scores], 1), torch.cat([best.rows, rows], 1)
-        return _select(scores, rows, k)
-    found = _where(scores > best.bar)
-    if not len(found):
-        return best
-    query = found.div(scores.shape[1], rounding_mode="floor")
-    row = found - query * scores.shape[1] + start
-    longer = _appended(best, query, row, _at(scores, found))
-    return _select(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
-
-
-def _where(mask: Tensor) -> Tensor:
-    """Flat places of the true values, ascending; eight are looked at in one step, as most are false."""
-    flat = mask.view(-1)
-    flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
-    words = flat.view(torch.int64).nonzero()
-    inside = flat.view(-1, 8).index_select(0, words.view(-1))
-    return (words * 8 + torch.arange(8, device=mask.device))[inside]
-
-
-def _at(values: Tensor, places: Tensor) -> Tensor:
-    return values.view(-1).index_select(0, places)
-
-
-def _appended(best: _Best, query: Tensor, row: Tensor, score: Tensor) -> _Best:
-    """`best` with more candidates (sorted by query, then row) behind it."""
-    counts = torch.bincount(query, minlength=len(best.scores))
-    first = counts.cumsum(0) - counts
-    place = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
-    padding = (0, int(counts.max()))
-    scores = torch.nn.functional.pad(best.scores, padding, value=-torch.inf)
-    rows = torch.nn.functional.pad(best.rows, padding, value=-1)
-    scores[query, place] = score
-    rows[query, place] = row
-    return _Best(scores, rows, best.bar)
-
-
-def _select(scores: Tensor, rows: Tensor, k: int) -> _Best:
-    """The k largest of each line, kept in row order; among equals at the bar the first rows stay."""
-    if scores.shape[1] <= k:
-        return _Best(scores.clone(), rows, scores.amin(1, keepdim=True))
-    bar = scores.topk(k, sorted=False).values.amin(1, keepdim=True)
-    keep = scores >= bar
-    if int(keep.sum()) > k * len(scores):
-        above, equal = scores > bar, scores == bar
-        keep = above | (equal & (equal.cumsum(1) <= k - above.sum(1, keepdim=True)))
-    kept = _where(keep)
-    return _Best(_at(scores, kept).view(-1, k), _at(rows, kept).view(-1, k), bar)
-
-
-def _hits(best: list[_Best | None], count: int, k: int) -> Hits:
-    rows = np.full((count, k), -1, np.int64)
-    scores = np.full((count, k), -np.inf, np.float32)
-    done = 0
-    for part in best:
-        if part is None:
-            break
-        part = _select(part.scores, part.rows, k)
-        sorted_scores, order = part.scores.sort(dim=1, descending=True, stable=True)
-        lines, width = sorted_scores.shape
-        scores[done : done + lines, :width] = sorted_scores.cpu().numpy()
-        rows[done : done + lines, :width] = part.rows.gather(1, order).cpu().numpy()
-        done += lines
-    if not np.isfinite(scores[rows >= 0]).all():
-        raise ArtifactError("inner products exceed the range of 32-bit numbers: scale the vectors down")
-    return Hits(rows, scores)

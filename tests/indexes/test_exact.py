@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.indexes import exact
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.flat import Flat
 from hardneg.progress import Silent
@@ -59,44 +61,47 @@ def test_an_empty_corpus_and_no_queries(documents: int, queries: int) -> None:
 
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 60), st.integers(1, 9), st.integers(1, 70), st.integers(1, 20),
-    st.integers(1, 5), st.integers(0, 3),
+    st.integers(1, 5), st.integers(0, 3), st.sampled_from(["torch", "faiss"]),
 )  # fmt: skip
 def test_equals_a_full_sort_whatever_the_blocks(
-    seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int
+    seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int, engine: Any
 ) -> None:
     generator = np.random.default_rng(seed)
     vectors = generator.integers(-largest, largest + 1, (documents, 4)).astype(np.float32)
     asked = generator.integers(-1, 2, (queries, 4)).astype(np.float32)
     expected = _naive(vectors, asked, k)
-    assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block)), expected)
+    assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block, engine=engine)), expected)
 
 
+@pytest.mark.parametrize("engine", ["torch", "faiss"])
 @pytest.mark.parametrize(("corpus_block", "query_block"), [(64, 16), (512, 7), (None, None), (4000, 40)])
-def test_many_candidates_and_selections(corpus_block: int | None, query_block: int | None) -> None:
+def test_many_candidates_and_selections(engine: Any, corpus_block: int | None, query_block: int | None) -> None:
     generator = np.random.default_rng(3)
     vectors = generator.integers(-3, 4, (4000, 8)).astype(np.float32)
     vectors += (np.arange(4000) // 500)[:, None].astype(np.float32)  # ever better ones, so that lists overflow
     queries = generator.integers(-2, 3, (40, 8)).astype(np.float32)
     for k in (1, 10, 300):
-        hits = search_exact(vectors, queries, k, ExactOptions(corpus_block, query_block, "cpu"))
+        hits = search_exact(vectors, queries, k, ExactOptions(corpus_block, query_block, "cpu", engine))
         assert _same(hits, _naive(vectors, queries, k))
 
 
-def test_real_numbers_agree_with_numpy() -> None:
+@pytest.mark.parametrize("engine", ["torch", "faiss"])
+def test_real_numbers_agree_with_numpy(engine: Any) -> None:
     generator = np.random.default_rng(1)
     vectors, queries = generator.standard_normal((3000, 16)), generator.standard_normal((20, 16))
-    hits = search_exact(vectors.astype(np.float32), queries.astype(np.float32), 15)
+    hits = search_exact(vectors.astype(np.float32), queries.astype(np.float32), 15, ExactOptions(700, 9, engine=engine))
     expected = _naive(vectors.astype(np.float32), queries.astype(np.float32), 15)
     assert np.allclose(hits.scores, expected.scores, atol=1e-5)
     assert (hits.rows == expected.rows).mean() > 0.99
 
 
-def test_mistakes_are_told() -> None:
+@pytest.mark.parametrize("engine", ["torch", "faiss"])
+def test_mistakes_are_told(engine: Any) -> None:
     vectors, queries = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     broken = vectors.copy()
     broken[2, 1] = np.nan
     with pytest.raises(ArtifactError, match="row 2"):
-        search_exact(broken, queries, 2, ExactOptions(corpus_block=2))
+        search_exact(broken, queries, 2, ExactOptions(corpus_block=2, engine=engine))
     with pytest.raises(UsageError, match="query 3"):
         search_exact(vectors, np.vstack([queries, broken[1:]])[:4], 2)
     with pytest.raises(UsageError, match=r"\[n, 3\]"):
@@ -105,8 +110,9 @@ def test_mistakes_are_told() -> None:
         search_exact(vectors, queries, 0)
     with pytest.raises(UsageError, match="block sizes"):
         search_exact(vectors, queries, 1, ExactOptions(corpus_block=0))
-    with pytest.raises(ArtifactError, match="range"):
-        search_exact(vectors * np.float32(1e30), queries * np.float32(1e30), 1)
+    for sign in (1, -1):
+        with pytest.raises(ArtifactError, match="range"):
+            search_exact(vectors * np.float32(sign * 1e30), queries * np.float32(1e30), 1, ExactOptions(engine=engine))
 
 
 def test_the_flat_backend(tmp_path: Path) -> None:
@@ -122,3 +128,18 @@ def test_the_flat_backend(tmp_path: Path) -> None:
         searcher.search(vectors[:, :4], 9)
     with pytest.raises(UsageError, match="encode"):
         searcher.search(["text"], 9)
+
+
+def test_vectors_that_come_sorted_are_all_seen() -> None:
+    """Each span holds more of the best than those before it, so the few that are asked of it are too few."""
+    vectors = np.arange(1, 2001, dtype=np.float32)[:, None]
+    hits = search_exact(vectors, np.ones((3, 1), np.float32), 150, ExactOptions(100, 2, engine="faiss"))
+    assert (hits.rows == np.arange(1999, 1849, -1)).all()
+
+
+def test_without_faiss_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "find_spec", lambda name: None)
+    vectors = np.ones((2, 1), np.float32)
+    assert search_exact(vectors, vectors, 1).rows.tolist() == [[0], [0]]
+    with pytest.raises(MissingDependency, match="pip install"):
+        search_exact(vectors, vectors, 1, ExactOptions(engine="faiss"))

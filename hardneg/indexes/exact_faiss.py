@@ -1,0 +1,101 @@
+"""Exact search with faiss on a CPU: its fused product and selection, span by span of the file.
+
+A span of n rows after m others holds about k * n / (m + n) of a query's best k. Only that many and a margin are
+asked of it, which is what makes spans cheap; a query for which these were too few is asked of the span again. faiss
+leaves the order of equal scores open: lists are made one longer, and a query with a tie at rank k goes through torch.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors
+from hardneg.errors import ArtifactError
+from hardneg.indexes.exact_torch import Blocks, search_blocks
+from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.progress import Silent, Task
+from hardneg.types import Hits
+
+_TIED = Blocks(2048, 512, torch.device("cpu"))
+_MARGIN = 3.0  # standard deviations that a span may hold more than expected
+
+
+@dataclass
+class _Part:
+    """Some of the queries, float32 [q, d], and faiss's heap of their best so far."""
+
+    queries: NDArray[np.float32]
+    heap: Any
+
+
+def search_spans(
+    vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task
+) -> Hits:
+    """What `hardneg.indexes.exact.search_exact` says, on the CPU; takes what it has checked.
+
+    Raises:
+        ArtifactError: for vectors, or inner products, that are not finite.
+    """
+    import faiss
+
+    hits = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32))
+    depth = min(k + 1, len(vectors))
+    queries = np.ascontiguousarray(queries, np.float32)
+    starts = range(0, len(queries) if depth else 0, blocks.queries)
+    chunks = [queries[start : start + blocks.queries] for start in starts]
+    parts = [_Part(chunk, faiss.ResultHeap(len(chunk), depth, keep_max=True)) for chunk in chunks]
+    for start, block in vector_blocks(vectors, blocks.corpus):
+        for part in parts:
+            _add(part, start, block, depth)
+        task.advance(len(block))
+    for start, part in zip(starts, parts, strict=True):
+        rows, scores = _ranked(part, vectors, k)
+        hits.rows[start : start + len(rows), : rows.shape[1]] = rows
+        hits.scores[start : start + len(rows), : rows.shape[1]] = scores
+    return hits
+
+
+def _add(part: _Part, start: int, block: NDArray[np.float32], depth: int) -> None:
+    """Takes up the best of a block whose first row is `start`."""
+    share = len(block) / (start + len(block))
+    width = int(depth * share + _MARGIN * (depth * share * (1 - share)) ** 0.5) + 4
+    most = min(depth, len(block))
+    width = most if start < depth else min(width, most)
+    before = part.heap.D.copy(), part.heap.I.copy()
+    scores, rows = _best(part.queries, block, width)
+    part.heap.add_result(scores, rows + start)
+    short = np.flatnonzero(scores[:, -1] > part.heap.D[:, 0]) if width < most else np.empty(0, np.int64)
+    if len(short):  # even the last that was asked of the span entered, so more of it may
+        part.heap.D[short], part.heap.I[short] = before[0][short], before[1][short]
+        scores, rows = _best(part.queries[short], block, most)
+        part.heap.add_result_subset(short, scores, rows + start)
+
+
+def _best(
+    queries: NDArray[np.float32], block: NDArray[np.float32], width: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    import faiss
+
+    scores, rows = faiss.knn(queries, block, width, metric=faiss.METRIC_INNER_PRODUCT)
+    if (rows < 0).any() or not np.isfinite(scores).all():
+        raise ArtifactError("inner products exceed the range of 32-bit numbers: scale the vectors down")
+    return scores, rows
+
+
+def _ranked(
+    part: _Part, vectors: NDArray[np.float32] | FlatVectors, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The best k of each query in order: int64 and float32 [q, k], narrower where there are fewer vectors."""
+    part.heap.finalize()
+    rows, scores = part.heap.I, part.heap.D
+    equal = scores[:, 1:] == scores[:, :-1]
+    for query in np.flatnonzero(equal.any(1)):
+        rows[query] = rows[query, np.lexsort((rows[query], -scores[query]))]
+    if rows.shape[1] > k and len(tied := np.flatnonzero(equal[:, k - 1])):
+        with Silent().task("", None, "") as unseen:
+            settled = search_blocks(vectors, part.queries[tied], k, _TIED, unseen)
+        rows[tied, :k], scores[tied, :k] = settled.rows, settled.scores
+    return rows[:, :k], scores[:, :k]

@@ -1,0 +1,30 @@
+"""Vectors of an index, block by block, each checked to be finite."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors
+from hardneg.errors import ArtifactError
+
+
+def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The number of each block's first row and its rows, float32 [n, d], aligned; the next block overwrites it.
+
+    Raises:
+        ArtifactError: for a vector that is not finite, naming its row.
+    """
+    space = (
+        np.empty((min(size, len(vectors)), vectors.dimension), np.float32) if isinstance(vectors, FlatVectors) else None
+    )
+    for start in range(0, len(vectors), size):
+        stop = min(start + size, len(vectors))
+        if isinstance(vectors, FlatVectors):
+            block = vectors.read(start, stop, space)
+        else:
+            block = np.require(vectors[start:stop], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
+            row = start + int(np.flatnonzero(~finite)[0])
+            raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
+        yield start, block

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from hardneg.data.collection import order_splits
-from hardneg.data.lines import one_word
+from hardneg.datasets.hub_rows import id_cell, text_cell, whole_cell
 from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
@@ -131,9 +131,9 @@ class HuggingFaceCollection:
         """The corpus, in the table's order."""
         where, names = self.corpus.table.title, self.columns
         for number, row in self.corpus.rows(next(iter(self.corpus.splits))):
-            doc_id = _id(where, number, row, names.doc_id)
-            title = _text(where, number, row, names.title) if row.get(names.title) is not None else ""
-            yield Document(doc_id, _text(where, number, row, names.text), title)
+            doc_id = id_cell(where, number, row, names.doc_id)
+            title = text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
+            yield Document(doc_id, text_cell(where, number, row, names.text), title)
 
     def splits(self) -> Sequence[str]:
         """The splits of the qrels."""
@@ -150,9 +150,9 @@ class HuggingFaceCollection:
         """The judgements of one split."""
         where, names = self.judgements.table.title, self.columns
         for number, row in self.judgements.rows(split):
-            query_id = _id(where, number, row, names.judged_query)
-            doc_id = _id(where, number, row, names.judged_doc)
-            yield Judgement(query_id, doc_id, _relevance(where, number, row, names.relevance))
+            query_id = id_cell(where, number, row, names.judged_query)
+            doc_id = id_cell(where, number, row, names.judged_doc)
+            yield Judgement(query_id, doc_id, whole_cell(where, number, row, names.relevance))
 
     def notes(self) -> Sequence[str]:
         """How many queries no judgement names."""
@@ -162,34 +162,5 @@ class HuggingFaceCollection:
         where, names = self.query_table.table.title, self.columns
         for split in splits:
             for number, row in self.query_table.rows(split):
-                query_id = _id(where, number, row, names.query_id)
-                yield number, Query(query_id, _text(where, number, row, names.query))
-
-
-def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
-    if column not in row:
-        known = ", ".join(row)
-        raise DataError.at(where, number, f"no column {column!r} among {known}; name it in `columns`")
-    return row[column]
-
-
-def _text(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    value = _value(where, number, row, column)
-    if not isinstance(value, str):
-        raise DataError.at(where, number, f"column {column!r} must hold text, not {value!r:.40}")
-    return value
-
-
-def _id(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    value = _value(where, number, row, column)
-    name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(name, str) or not one_word(name):
-        raise DataError.at(where, number, f"column {column!r} must hold ids of one word, not {value!r:.40}")
-    return name
-
-
-def _relevance(where: str, number: int, row: dict[str, Any], column: str) -> int:
-    value = _value(where, number, row, column)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise DataError.at(where, number, f"column {column!r} must hold whole numbers, not {value!r:.40}")
-    return int(value)
+                query_id = id_cell(where, number, row, names.query_id)
+                yield number, Query(query_id, text_cell(where, number, row, names.query))

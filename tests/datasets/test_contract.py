@@ -13,6 +13,7 @@ from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.datasets.msmarco_doc import MsMarcoDocument
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.datasets.pyserini import Pyserini
+from hardneg.datasets.tevatron import Tevatron
 from hardneg.testing import DatasetTests
 
 TEXTS = {"d1": "an old river", "d2": "a blue harbor", "d3": "the quiet bridge"}
@@ -121,6 +122,28 @@ class TestIrDatasets(DatasetTests):
 
 class TestPyDocs(DatasetTests):
     plugin = PyDocs(packages=("yaml", "typer"), max_passages=40)
+
+
+class TestTevatron(DatasetTests):
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("datasets")
+        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+    def write(self, folder: Path) -> None:
+        rows = [{"docid": name, "text": text} for name, text in TEXTS.items()]
+        question = {"query_id": "q1", "query": "river", "positive_passages": [{"docid": "d1"}]}
+        for name, table in {"rows-corpus/train": rows, "rows/test": [question]}.items():
+            path = folder / f"{name}.jsonl"
+            path.parent.mkdir()
+            path.write_text("".join(json.dumps(row) + "\n" for row in table))
+
+    def make(self, folder: Path) -> Tevatron:
+        return Tevatron(str(folder / "rows"))
+
+    def change(self, folder: Path) -> None:
+        path = folder / "rows-corpus" / "train.jsonl"
+        path.write_text(path.read_text().replace("old", "new"))
 
 
 class TestHuggingFace(DatasetTests):

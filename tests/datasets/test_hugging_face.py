@@ -206,3 +206,16 @@ def test_fingerprint(plain: Path) -> None:
     assert replace(local, columns=Columns(title="")).fingerprint() != before
     table(plain / "qrels" / "train.parquet", DEV)
     assert local.fingerprint() != before
+
+
+def test_ms_marco_documents(tmp_path: Path) -> None:
+    corpus = {"docid": ["D1", "D2"], "url": ["http://a", "http://b"], "title": ["A", ""], "body": ["one", "two"]}
+    table(tmp_path / "corpus" / "train-00000-of-00001.parquet", corpus)
+    table(tmp_path / "queries" / "dev.parquet", {"qid": [3, 4], "text": ["a", "b"]})
+    table(tmp_path / "qrels" / "dev.parquet", {"qid": [3], "docid": ["D2"], "rel": [1]})
+    judged = {"judged_query": "qid", "judged_doc": "docid", "relevance": "rel"}
+    loader = HuggingFace(str(tmp_path), columns=Columns("docid", text="body", query_id="qid", **judged))
+    collection = loader.load()
+    assert list(collection.documents()) == [Document("D1", "one", "A"), Document("D2", "two", "")]
+    assert list(collection.queries("dev")) == [Query("3", "a")]
+    assert list(collection.qrels("dev")) == [Judgement("3", "D2", 1)]

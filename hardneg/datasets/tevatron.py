@@ -1,0 +1,130 @@
+"""Collections in Tevatron's form, on the Hugging Face hub or in local folders of the same layout."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from hardneg.data.collection import order_splits
+from hardneg.datasets.hub_rows import id_cell, text_cell
+from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
+from hardneg.errors import DataError
+from hardneg.identity import digest
+from hardneg.types import Answers, Document, Judgement, Query
+
+_TABLE = Table()
+
+
+@dataclass(frozen=True)
+class Tevatron:
+    """A table whose rows hold a query and its passages, and a table of the corpus, streamed with `datasets`.
+
+    A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
+    `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
+    and counted. So are MS MARCO passages (`Tevatron/msmarco-passage`) and Natural Questions (`Tevatron/wikipedia-nq`)
+    kept on the hub. Nothing of a repository is executed: one that has a loading script is read from its converted
+    branch, `revision="refs/convert/parquet"`.
+
+    Args:
+        source: a hub id, or a local folder of the same layout.
+        revision: branch, tag or commit of the repository.
+        corpus: the table of documents, where it is not the repository or folder `source`-corpus.
+        config: the configuration of `source` that holds the rows, where there are several.
+    """
+
+    source: str
+    revision: str | None = None
+    corpus: Table = _TABLE
+    config: str | None = None
+    version: ClassVar[int] = 1
+
+    def load(self) -> "TevatronCollection":
+        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
+        corpus, rows = self._tables()
+        documents, splits = open_table(corpus), open_table(rows)
+        if len(documents) != 1:
+            raise DataError(f"{corpus.title}: splits {', '.join(documents)}; choose one as `corpus.split`")
+        ordered = {split: splits[split] for split in order_splits(splits)}
+        return TevatronCollection(corpus.title, next(iter(documents.values())), rows.title, ordered)
+
+    def fingerprint(self) -> str:
+        """A digest of the local files, or of the hub's commits, and of the tables' names."""
+        tables = self._tables()
+        layout = [[table.config, table.split] for table in tables]
+        return digest(["tevatron", self.version, [table_digest(table) for table in tables], layout])
+
+    def size_hint(self) -> int:
+        """The number of documents by the repository's metadata, 0 where that does not say."""
+        return count_rows(self._tables()[0])
+
+    def _tables(self) -> tuple[Table, Table]:
+        corpus = self.corpus
+        if corpus.repo is None:
+            source = self.source.rstrip("/")
+            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or _branch(self.revision))
+        return corpus, Table(repo=self.source, config=self.config, revision=self.revision)
+
+
+@dataclass(frozen=True)
+class TevatronCollection:
+    """The opened tables: the corpus, and the rows by split."""
+
+    corpus_title: str
+    corpus: Any
+    title: str
+    rows: dict[str, Any]
+    _left_out: dict[str, int] = field(default_factory=dict)
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the table's order."""
+        where = self.corpus_title
+        for number, row in numbered_rows(where, self.corpus):
+            title = text_cell(where, number, row, "title") if row.get("title") is not None else ""
+            yield Document(id_cell(where, number, row, "docid"), text_cell(where, number, row, "text"), title)
+
+    def splits(self) -> Sequence[str]:
+        """The splits of the table of rows."""
+        return list(self.rows)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """All queries of one split, in the table's order."""
+        for number, query_id, row in self._numbered(split):
+            yield Query(query_id, text_cell(self.title, number, row, "query"))
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """Relevance 1 for each positive passage; negative ones are counted."""
+        counts: Counter[str] = Counter()
+        for number, query_id, row in self._numbered(split):
+            counts["negatives"] += len(row.get("negative_passages") or ())
+            for passage in _passages(self.title, number, row):
+                yield Judgement(query_id, id_cell(self.title, number, passage, "docid"), 1)
+        self._left_out[split] = counts["negatives"]
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of one split, where the rows have them."""
+        for number, query_id, row in self._numbered(split):
+            answers = row.get("answers") or ()
+            if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
+                raise DataError.at(self.title, number, "column 'answers' must hold lists of texts")
+            yield Answers(query_id, tuple(answers))
+
+    def notes(self) -> Sequence[str]:
+        """How many negatives the rows hold."""
+        words = "negatives left out: a collection holds positives alone"
+        return [f"{self.title} {split}: {count} {words}" for split, count in self._left_out.items() if count]
+
+    def _numbered(self, split: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        rows = numbered_rows(self.title, self.rows[split])
+        return ((number, id_cell(self.title, number, row, "query_id"), row) for number, row in rows)
+
+
+def _branch(revision: str | None) -> str | None:
+    """A revision that another repository may have too: the converted branch, no commit or tag of one repository."""
+    return revision if revision and revision.startswith("refs/convert/") else None
+
+
+def _passages(where: str, number: int, row: dict[str, Any]) -> list[dict[str, Any]]:
+    passages = row.get("positive_passages")
+    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
+        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+    return passages

@@ -77,12 +77,14 @@ def check(
 
     An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
     """
+    from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.check import check as problems_of
     from hardneg.data.parts import parts_of
     from hardneg.stages.specs import DATASET as STAGE
 
     recipe = lines.check_line("hardneg data check", lines.dataset_line(dataset), settings)
-    counts, places = _sorted_out(problems_of(parts_of(recipe.plugins[STAGE, "loader"].load())), limit)
+    parts = parts_of(recipe.plugins[STAGE, "loader"].load())
+    counts, places = _sorted_out(problems_of(parts, Bars(stderr_console())), limit)
     errors = sum(count for (_, warning), count in counts.items() if not warning)
     if as_json:
         typer.echo(json.dumps(_as_json(counts, places), indent=1, ensure_ascii=False))

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.reading import apply_preset, apply_settings, read_tree
+from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, suggestion
 from hardneg.stages.specs import (
     DATASET,
@@ -26,6 +27,8 @@ from hardneg.stages.specs import (
     Validation,
 )
 from hardneg.training.options import TrainOptions
+
+_MOST_STAGES = 200
 
 
 class Sizes(BaseModel):
@@ -47,7 +50,7 @@ class _Top(BaseModel):
     model: Model
     sizes: Sizes = Sizes()
     seed: int = 42
-    stages: dict[Name, Any] = Field(min_length=1)
+    stages: dict[Name, Any] = Field(min_length=1, max_length=_MOST_STAGES)
     outputs: dict[str, Name] = Field(default_factory=dict)
 
 
@@ -95,7 +98,8 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
         stages = {DATASET: DatasetSpec(loader=top.dataset), **stages}
-    problems += _reference_problems(stages, set(tree.get("stages") or ()))
+    written = tree.get("stages")
+    problems += _reference_problems(stages, set(written) if isinstance(written, Mapping) else set())
     plugins = _configure_all(stages, problems)
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if problems or top is None:
@@ -113,9 +117,13 @@ def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
 
 
 def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
-    for name, value in (stages if isinstance(stages, Mapping) else {}).items():
+    if not isinstance(stages, Mapping) or len(stages) > _MOST_STAGES:
+        return
+    for name, value in stages.items():
         path = f"stages.{name}"
-        if name in {START, DATASET}:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            problems.append(f"{path:.60}: a stage's name {NAME_RULE}")
+        elif name in {START, DATASET}:
             problems.append(
                 f"{path}: the name {name!r} is taken: `{START}` is the recipe's model, `{DATASET}` its dataset"
             )

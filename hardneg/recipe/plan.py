@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.errors import ArtifactError, HardnegError, UsageError
+from hardneg.errors import ArtifactError, DataError, HardnegError, UsageError
 from hardneg.identity import digest
 from hardneg.models.identity import model_digest
 from hardneg.recipe.load import Recipe
@@ -95,13 +95,17 @@ class _Sources:
 
 
 def _content(find: Callable[[], str], problems: list[str] | None) -> str:
+    failure: HardnegError
     try:
         return find()
     except HardnegError as error:
-        if problems is None:
-            raise
-        problems.append(str(error))
-        return f"unknown: {error}"
+        failure = error
+    except OSError as error:
+        failure = DataError(f"{error.filename}: cannot be read: {error.strerror}")
+    if problems is None:
+        raise failure
+    problems.append(str(failure))
+    return f"unknown: {failure}"
 
 
 def cached(step: Step, store: Store) -> Artifact | None:

@@ -7,11 +7,13 @@ from typing import Any
 import yaml
 
 from hardneg.errors import RecipeError, UsageError
+from hardneg.recipe.values import NAME, NAME_RULE, check_values
 from hardneg.registry import suggestion
 
 DEFAULT_PRESET = "demo"
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20
+_MOST_DOTS = 20
 
 
 class _Loader(yaml.SafeLoader):
@@ -71,6 +73,7 @@ def read_tree(path: Path) -> dict[str, Any]:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
         tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
+        check_values(tree)
     except yaml.YAMLError as error:
         raise RecipeError(str(path), [_yaml_problem(error)]) from None
     except UnicodeDecodeError as error:
@@ -110,7 +113,11 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
             chosen,
             [f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"],
         )
-    return merge(base, presets[chosen] or {}), chosen, []
+    if not NAME.fullmatch(chosen):
+        return base, "", [f"presets: {chosen!r:.60}: a preset's name {NAME_RULE}"]
+    if not isinstance(changes := presets[chosen] or {}, Mapping):
+        return base, chosen, [f"presets.{chosen}: must be a mapping of the values that it changes"]
+    return merge(base, changes), chosen, []
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,15 +139,25 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
     changed = dict(tree)
     for setting in settings:
         path, equals, text = setting.partition("=")
-        if not equals or not path:
+        if not equals or not path or path.count(".") > _MOST_DOTS:
             problems.append(f"--set {setting}: must be of the form path.to.key=value")
             continue
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            value = text
+            value = _parse_setting(text)
+        except (ValueError, RecursionError) as error:
+            problems.append(f"--set {path}: {error}")
+            continue
         changed = _set(changed, path.split("."), value)
     return changed, problems
+
+
+def _parse_setting(text: str) -> Any:
+    try:
+        value = yaml.load(text, _Loader)  # a SafeLoader
+    except yaml.YAMLError:
+        value = text
+    check_values(value)
+    return value
 
 
 def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:

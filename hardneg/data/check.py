@@ -1,4 +1,4 @@
-"""Finds every mistake of a collection in one pass. Ids and texts are kept as 64-bit hashes: some 80 bytes a document."""
+"""Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 80 bytes a document."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence

@@ -14,6 +14,7 @@ from hardneg.cli.evaluate import evaluate
 from hardneg.cli.mine import export, mine
 from hardneg.cli.report import report
 from hardneg.cli.stages import encode, search, train
+from hardneg.distributed import world
 from hardneg.errors import HardnegError
 
 EXIT_CODES = (
@@ -57,7 +58,8 @@ def _root(
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+    if world().first:
+        typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
     sys.exit(128 + number)
 
 

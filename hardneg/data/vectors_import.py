@@ -1,6 +1,5 @@
 """Vectors that another program made, streamed into a dense index: a .npy array with ids, or Pyserini's JSON Lines."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatWriter
 from hardneg.data.hash_index import hash_texts
+from hardneg.data.json_rows import json_row
 from hardneg.data.lines import one_word, read_lines
 from hardneg.errors import DataError
 from hardneg.progress import Progress
@@ -76,7 +76,8 @@ def _open_npy(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: not a .npy file: {str(error).splitlines()[0]}") from error
+        reason = str(error).split("\n")[0]
+        raise DataError(f"{path}: not a .npy file: {reason}") from error
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] < 1 or array.dtype.kind != "f":
         found = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
         raise DataError(f"{path}: must be floating numbers of shape [vectors, dimension], but is {found}")
@@ -85,26 +86,16 @@ def _open_npy(path: Path) -> NDArray[Any]:
 
 def _ids_of(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in read_lines(path):
-        doc_id = _object(path, number, line).get("id")
+        doc_id = json_row(path, number, line).get("id")
         if not isinstance(doc_id, str):
             raise DataError.at(path, number, f"'id' must be a string, but is {doc_id!r:.40}")
         yield number, doc_id
 
 
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise DataError.at(path, number, f"not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise DataError.at(path, number, "must be an object with id, contents and vector")
-    return row
-
-
 def _vector(path: Path, number: int, line: str, dimension: int | None) -> NDArray[np.float32]:
     try:
-        vector = np.array(_object(path, number, line)["vector"], np.float32)
-    except (KeyError, TypeError, ValueError) as error:
+        vector = np.array(json_row(path, number, line)["vector"], np.float32)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError.at(path, number, "'vector' must be a list of numbers") from error
     if vector.ndim != 1 or not len(vector):
         raise DataError.at(path, number, "'vector' must be a list of numbers")

@@ -79,7 +79,7 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
         ('{"id": "x"}', "e.jsonl:5: 'vector' must be a list"),
         ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
         ('{"id": "x", "vector": [1, "a", 3]}', "e.jsonl:5: 'vector' must be a list"),
-        ("[1]", "e.jsonl:5: must be an object"),
+        ("[1]", "e.jsonl:5: a JSON value that is not an object"),
         ("{", "e.jsonl:5: not JSON"),
     ],
 )

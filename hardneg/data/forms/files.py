@@ -1,7 +1,7 @@
 """Rows of plain values in JSON Lines, one JSON list, or Parquet: written whole or not at all, read as a stream."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -10,13 +10,13 @@ from typing import IO, Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from hardneg.data.json_rows import json_row, read_array
 from hardneg.data.lines import read_lines
 from hardneg.errors import DataError
 from hardneg.replacing import replacing
 
 Record = Mapping[str, Any]
 _ROWS = 1024
-_CHUNK = 1 << 20
 
 
 def write_json_lines(path: Path, rows: Iterable[Record]) -> int:
@@ -63,67 +63,12 @@ def _writing(path: Path) -> Iterator[IO[bytes]]:
 def read_json_lines(path: Path) -> Iterator[tuple[str, Record]]:
     """The place (`file:line`) and the object of each line."""
     for number, line in read_lines(path):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError.at(path, number, f"not JSON: {error}") from error
-        yield f"{path}:{number}", _object(f"{path}:{number}", row)
+        yield f"{path}:{number}", json_row(path, number, line)
 
 
 def read_json_list(path: Path) -> Iterator[tuple[str, Record]]:
-    """The place and the object of each element of one JSON list; only a few elements are held at a time."""
-    for number, element in enumerate(_elements(path), 1):
-        place = f"{path}: element {number}"
-        yield place, _object(place, element)
-
-
-def _elements(path: Path) -> Iterator[Any]:
-    with _reading(path) as read:
-        if not (head := _skip_blanks(read)) == "[":
-            raise DataError(f"{path}: must be one JSON list, but begins with {head!r}")
-        decoder, rest = json.JSONDecoder(), ""
-        wanted = _CHUNK
-        while True:
-            chunk = read(wanted)
-            rest = (rest + chunk).lstrip()
-            taken = False
-            while rest and rest[0] != "]":
-                try:
-                    element, end = decoder.raw_decode(rest)
-                except ValueError as error:
-                    if not chunk:
-                        raise DataError(f"{path}: cut off or not JSON: {error}") from error
-                    break
-                tail = rest[end:].lstrip()
-                if not tail and chunk:
-                    break
-                yield element
-                taken = True
-                rest = tail[1:].lstrip() if tail.startswith(",") else tail
-                if not tail.startswith((",", "]")):
-                    raise DataError(f"{path}: cut off or not JSON: after an element must stand ',' or ']'")
-            if rest.startswith("]"):
-                return
-            if not chunk:
-                raise DataError(f"{path}: cut off: the list has no end")
-            wanted = _CHUNK if taken else wanted * 2
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[Callable[[int], str]]:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            yield file.read
-    except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 ({error.reason} at byte {error.start} of a part)") from error
-
-
-def _skip_blanks(read: Callable[[int], str]) -> str:
-    while (character := read(1)).isspace():
-        pass
-    return character
+    """The place (`file:line`) and the object of each element of one JSON list, as a stream."""
+    return ((f"{path}:{number}", row) for number, row in read_array(path))
 
 
 def read_parquet(path: Path) -> Iterator[tuple[str, Record]]:
@@ -136,13 +81,8 @@ def read_parquet(path: Path) -> Iterator[tuple[str, Record]]:
                     number += 1
                     yield f"{path}: row {number}", row
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not a Parquet file: {str(error).splitlines()[0]}") from error
-
-
-def _object(place: str, row: Any) -> Record:
-    if not isinstance(row, dict):
-        raise DataError(f"{place}: must be an object, but is {type(row).__name__}")
-    return row
+        reason = str(error).split("\n")[0]
+        raise DataError(f"{path}: not a Parquet file: {reason}") from error
 
 
 def value(place: str, row: Record, name: str, kind: type) -> Any:

@@ -35,13 +35,13 @@ class Dpr:
 
     Args:
         source: the folder; each file as it is or as `.gz`.
-        name: which questions, such as nq or trivia, where the folder has those of several sets.
+        questions: which ones, such as nq or trivia, where the folder has those of several sets.
         corpus: the passages: id, text and title, with a header line.
         splits: for each split its file in the folder; empty finds them by their names.
     """
 
     source: str
-    name: str = ""
+    questions: str = ""
     corpus: str = "psgs_w100.tsv"
     splits: Mapping[str, str] = field(default_factory=dict)
     version: ClassVar[int] = 1
@@ -73,14 +73,14 @@ class Dpr:
         names = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
         matches = [match for pattern in _FILES for match in map(pattern.fullmatch, names) if match]
         sets = sorted({match[1] for match in matches})
-        if self.name not in sets and (self.name or len(sets) != 1):
+        if self.questions not in sets and (self.questions or len(sets) != 1):
             there = ", ".join(sets) or "none, such as biencoder-nq-train.json"
-            raise DataError(f"{folder}: choose the questions with `name`; there are: {there}")
+            raise DataError(f"{folder}: choose with `questions`; there are: {there}")
         found: dict[str, Path] = {}
         unread: list[tuple[str, Path]] = []
         for match in matches:
             path = _file(folder, match[0])
-            if match[1] == (self.name or sets[0]) and found.setdefault(match[2], path) != path:
+            if match[1] == (self.questions or sets[0]) and found.setdefault(match[2], path) != path:
                 unread.append((match[2], path))
         return found, unread
 

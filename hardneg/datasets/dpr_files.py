@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -96,7 +97,9 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
 def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
     """The texts of a list written as Python writes it; nothing is evaluated but literals."""
     try:
-        values = ast.literal_eval(cell) if len(cell) < _LONGEST else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an answer with a stray backslash is a SyntaxWarning
+            values = ast.literal_eval(cell) if len(cell) < _LONGEST else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         values = None
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):

@@ -66,11 +66,18 @@ def test_dpr_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> No
     assert loader.size_hint() == 3
 
 
+def test_a_stray_backslash_is_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    path = tmp_path / "nq-test.qa.csv"
+    path.write_text("how high\t['20\\s?320']\n")
+    assert list(read_questions(path)) == [(1, Question("how high", ("20\\s?320",)))]
+    assert not recwarn.list
+
+
 def test_several_sets(folder: Path) -> None:
     (folder / "biencoder-trivia-dev.json").write_text(json.dumps(TRAIN))
-    with pytest.raises(DataError, match="choose the questions with `name`; there are: nq, trivia"):
+    with pytest.raises(DataError, match="choose with `questions`; there are: nq, trivia"):
         Dpr(str(folder)).load()
-    assert Dpr(str(folder), name="trivia").load().splits() == ["dev"]
+    assert Dpr(str(folder), questions="trivia").load().splits() == ["dev"]
     by_hand = Dpr(str(folder), splits={"dev": "nq-test.qa.csv"}).load()
     assert [query.query_id for query in by_hand.queries("dev")] == ["dev-0", "dev-1"]
     with pytest.raises(DataError, match="neither wiki"):

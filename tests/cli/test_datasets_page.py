@@ -1,0 +1,75 @@
+"""The commands of docs/datasets.md, run as they stand in the page; those that need the network are left out."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "datasets.md"
+ELSEWHERE = ("hf:mteb/", "hf:BeIR/", "tevatron:", "ir-datasets:", "pydocs")
+COMMANDS = [
+    line.strip()
+    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    if line.startswith("    hardneg data") and not any(word in line for word in ELSEWHERE)
+]
+QUESTION = {"question": "where", "answers": ["there"], "positive_ctxs": [{"passage_id": "d1"}]}
+FILES = {
+    "scifact/corpus.jsonl": '{"_id": "d1", "title": "t", "text": "river"}\n',
+    "scifact/queries.jsonl": '{"_id": "1", "text": "where"}\n',
+    "scifact/qrels/test.tsv": "1\td1\t1\n",
+    "msmarco/collection.tsv": "d1\triver\n",
+    "msmarco/queries.dev.small.tsv": "1\twhere\n",
+    "msmarco/qrels.dev.small.tsv": "1\t0\td1\t1\n",
+    "msmarco-doc/msmarco-docs.tsv": "d1\thttp://a\tt\triver\n",
+    "msmarco-doc/msmarco-docdev-queries.tsv": "1\twhere\n",
+    "msmarco-doc/msmarco-docdev-qrels.tsv": "1 0 d1 1\n",
+    "msmarco-doc/topics.dl20.txt": "1\twhere\n",
+    "msmarco-doc/qrels.dl20-doc.txt": "1 0 d1 1\n",
+    "nq/psgs_w100.tsv": "id\ttext\ttitle\nd1\triver\tt\n",
+    "nq/biencoder-nq-train.json": json.dumps([QUESTION]),
+    "downloads/psgs_w100.tsv": "id\ttext\ttitle\nd1\triver\tt\n",
+    "downloads/biencoder-nq-dev.json": json.dumps([QUESTION]),
+    "downloads/biencoder-trivia-dev.json": json.dumps([QUESTION]),
+    "collection/corpus/one.jsonl": '{"id": "d1", "contents": "t\\nriver"}\n',
+    "collection/docs.jsonl": '{"id": "d1", "contents": "t\\nriver"}\n',
+    "collection/topics.test.tsv": "1\twhere\n",
+    "collection/qrels.test.txt": "1 0 d1 1\n",
+}
+TABLES = {
+    "folder/corpus/train.parquet": {"docid": ["d1"], "url": ["u"], "title": ["t"], "body": ["river"]},
+    "folder/queries/test.parquet": {"_id": ["1"], "text": ["where"]},
+    "folder/qrels/test.parquet": {"query-id": ["1"], "corpus-id": ["d1"], "score": [1]},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for name, columns in TABLES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+
+
+def test_the_page_has_commands() -> None:
+    assert len(COMMANDS) >= 12
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_it_runs(place: None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "hf:" in command:
+        pytest.importorskip("datasets")
+        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    result = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, (result.output, result.exception)
+    if "data show" in command:
+        assert "river" in result.output and "where" in result.output

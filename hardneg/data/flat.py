@@ -25,6 +25,7 @@ from hardneg.replacing import replacing
 _HEADER = struct.Struct("<4siqqqBiQ")
 _UNUSED = 1 << 20
 _FLOAT = 4
+_JOURNAL = "index.journal"
 
 
 def _header(dimension: int, count: int) -> bytes:
@@ -34,15 +35,16 @@ def _header(dimension: int, count: int) -> bytes:
 class FlatWriter:
     """Writes a dense index folder in blocks; after a kill, the next writer finds them.
 
-    Several processes may hold a writer of one folder, each with blocks of its own; one of them calls
+    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
     `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
     """
 
-    def __init__(self, folder: Path, dimension: int, count: int) -> None:
-        """Starts or resumes a folder of `count` vectors with `dimension` numbers each."""
+    def __init__(self, folder: Path, dimension: int, count: int, writer: int = 0) -> None:
+        """Starts or resumes a folder of `count` vectors with `dimension` numbers each, as its `writer`-th writer."""
         if dimension < 1 or count < 0:
             raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
         self.folder, self.dimension, self.count = folder, dimension, count
+        self._journal_path = folder / (f"{_JOURNAL}.{writer}" if writer else _JOURNAL)
         folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / "index", os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -52,16 +54,16 @@ class FlatWriter:
             os.close(self._file)
             raise
 
-    @property
-    def _journal_path(self) -> Path:
-        return self.folder / "index.journal"
+    def _journals(self) -> list[Path]:
+        """All writers' journals: machines that share a disk may not append to one file."""
+        return sorted(self.folder.glob(f"{_JOURNAL}*"))
 
     def _start(self) -> None:
         header = _header(self.dimension, self.count)
         found = os.pread(self._file, len(header), 0)
         if found.strip(b"\0") and found != header:
             raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
-        if found == header and not self._journal_path.exists():
+        if found == header and not self._journals():
             raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
         self._journal_path.touch()
         os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
@@ -72,7 +74,7 @@ class FlatWriter:
         return {number for number, _, _ in self._records()}
 
     def _records(self) -> Iterator[tuple[int, int, int]]:
-        for line in self._journal_path.read_text().splitlines():
+        for line in "\n".join(path.read_text() for path in self._journals()).splitlines():
             record, _, checksum = line.rpartition(" ")
             if record and checksum == _checksum(record):  # a line cut short by a kill names no finished block
                 number, start, rows = map(int, record.split())
@@ -120,7 +122,8 @@ class FlatWriter:
         if not (self.folder / "docid").exists():
             raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
         os.fsync(self._file)
-        self._journal_path.unlink()
+        for path in self._journals():
+            path.unlink()
         self._release()
 
     def _release(self) -> None:
@@ -195,7 +198,7 @@ class FlatVectors:
             ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index.
         """
         path = folder / "index"
-        if (folder / "index.journal").exists():
+        if (folder / _JOURNAL).exists():
             raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
         try:
             with path.open("rb") as file:

@@ -19,14 +19,17 @@ def run(work: Work) -> dict[str, Any]:
     corpus = open_collection(work.inputs["dataset"]).corpus
     encoder = open_encoder(work.inputs["model"], work.device)
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
+    here = world()
     if not _finished(work.folder, (encoder.dimension, len(corpus))):
-        with FlatWriter(work.folder, encoder.dimension, len(corpus)) as writer:
-            encode_blocks(encoder, corpus, writer, options, work.progress, world())
-            barrier()
-            if world().first:
+        with FlatWriter(work.folder, encoder.dimension, len(corpus), here.rank) as writer:
+            encode_blocks(encoder, corpus, writer, options, work.progress, here)
+            if here.first:
+                barrier()
                 writer.write_doc_ids(corpus.doc_ids)
                 writer.close()
-    if world().first:
+        if not here.first:
+            barrier()  # the first one removes the journals when they are closed
+    if here.first:
         work.keep_only("index", "docid")
     return {"passages": len(corpus), "dimension": encoder.dimension}
 

@@ -116,13 +116,15 @@ def test_another_shape_or_a_finished_folder_is_not_overwritten(tmp_path: Path) -
 
 
 def test_two_writers_share_a_folder(tmp_path: Path) -> None:
-    with FlatWriter(tmp_path, 3, 20) as one, FlatWriter(tmp_path, 3, 20) as two:
+    with FlatWriter(tmp_path, 3, 20) as one, FlatWriter(tmp_path, 3, 20, writer=1) as two:
         one.write_block(0, 0, _VECTORS[:10])
         two.write_block(1, 10, _VECTORS[10:])
+        assert (tmp_path / "index.journal.1").read_text().split()[:3] == ["1", "10", "10"]
         one.write_doc_ids(_IDS)
         assert one.finished_blocks() == {0, 1}
         one.close()
     assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docid", "index"]
 
 
 _KILLED = """

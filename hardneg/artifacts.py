@@ -22,6 +22,8 @@ from hardneg.replacing import flush, replace_text
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+SCRATCH = "checkpoints"
+"""A folder of a workspace that goes once the artifact is sure: what its maker would need to go on."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Store:
         with disk_errors(self.root):
             files = {}
             for path in sorted(partial.rglob("*")):
+                if path.relative_to(partial).parts[0] == SCRATCH:
+                    continue
                 if path.is_file():
                     files[path.relative_to(partial).as_posix()] = path.stat().st_size
                 flush(path)
@@ -125,6 +129,7 @@ class Store:
         if not (partial / MANIFEST).exists() or final.exists():
             return
         with disk_errors(self.root):
+            shutil.rmtree(partial / SCRATCH, ignore_errors=True)
             for path in (path for path in partial.rglob("*") if path.is_file()):
                 path.chmod(0o444)
             os.replace(partial, final)

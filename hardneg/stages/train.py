@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
@@ -39,7 +40,7 @@ def run(work: Work) -> dict[str, Any]:
     if not world().first:
         return {}
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, _card_facts(work, collection, result)))
-    work.keep_only(MODEL_FOLDER, HISTORY)
+    work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
     best = (
         {}
         if result.best is None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hardneg.artifacts import SCRATCH
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
 from hardneg.identity import digest
@@ -77,7 +78,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     examples = Examples(data, options.negatives_per_query, options.seed)
-    checkpoints = Checkpoints(folder / "checkpoints", _identity(encoder, loss, options, examples))
+    checkpoints = Checkpoints(folder / SCRATCH, _identity(encoder, loss, options, examples))
     with (
         _learning(encoder, options),
         accelerated(encoder.device, options.tracker, folder, asdict(options)) as accelerator,

@@ -53,6 +53,21 @@ def test_an_artifact_is_finished_whose_maker_died_before_the_rename(tmp_path, mo
     assert store.find(key).kind == "run" and not list(tmp_path.glob("*.partial"))
 
 
+def test_a_trained_model_that_is_all_there_is_not_trained_again(recipe, tmp_path, monkeypatch):
+    store, plan = Store(tmp_path), make_plan(load_recipe(recipe))
+    execute(plan, store, Options(until="static", device="cpu"), Watcher())
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("hardneg.artifacts.write_json", die)
+        execute(plan, store, Options(until="star", device="cpu"), Watcher())
+    monkeypatch.setattr("hardneg.training.loop.update", die)
+    model = execute(plan, store, Options(until="star", device="cpu"), Watcher()).artifacts["star"].path
+    assert sorted(path.name for path in model.iterdir()) == ["history.jsonl", MANIFEST, "model"]
+
+
 @pytest.mark.parametrize("place", ["hardneg.artifacts.write_json", "pathlib.Path.chmod"])
 def test_vectors_that_are_all_there_are_not_made_again(recipe, tmp_path, monkeypatch, place):
     store, plan = Store(tmp_path), make_plan(load_recipe(recipe))

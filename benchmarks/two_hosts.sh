@@ -47,7 +47,7 @@ config = json.loads((encoder / "config.json").read_text())
 no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # each process draws masks of its own
 (encoder / "config.json").write_text(json.dumps(config | no_dropout))
 tree = small_tree(large_collection(work / "data"), encoder)
-tree["stages"]["star"]["options"]["max_steps"] = 30
+tree["stages"]["star"]["options"] |= {"max_steps": 30, "precision": "fp32"}
 write_recipe(work / "small.yaml", tree)
 PYTHON
 cd "$work"
@@ -92,5 +92,5 @@ for name in ("start-index", "start-train", "static"):
 for system in metrics[0]:
     for metric, value in metrics[0][system].items():
         print(f"{system} {metric}: one process {value:.4f}, two hosts {metrics[1][system][metric]:.4f}")
-        assert abs(value - metrics[1][system][metric]) < 1e-4
+        assert abs(value - metrics[1][system][metric]) < (1e-3 if system == "STAR" else 1e-12)
 PYTHON

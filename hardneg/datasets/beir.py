@@ -128,6 +128,7 @@ def _document(path: Path, number: int, line: str) -> Document:
 
 def _query(path: Path, number: int, line: str) -> Query:
     row = json_row(path, number, line)
+    texts_field(path, number, row, "answers")  # so that a mistake in them is told with the query
     return Query(_id(path, number, row), text_field(path, number, row, "text"))
 
 

@@ -1,6 +1,7 @@
 """A run read query by query, for runs that are too large to hold."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +25,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, list[str], NDArray[np.float32]
                 rows = list(group)
                 scores = np.array([fields[4] for fields in rows]).astype(np.float32)
                 yield query_id, [fields[2] for fields in rows], scores
-    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cut off or not a run ({error}); search again") from error
     except ValueError as error:
         raise DataError(f"{path}: a score is not a number ({error}); search again") from error

@@ -22,9 +22,11 @@ def test_a_run_comes_back_query_by_query(tmp_path):
 def test_a_truncated_run_is_told(tmp_path):
     path = tmp_path / "run.trec.gz"
     write_run(path, [(f"q{i}", ["a", "b"], np.float32([2, 1])) for i in range(500)], "tag")
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="cut off"):
-        list(stream_run(path))
+    content = path.read_bytes()
+    for damaged in (content[:-20], content[:30] + b"\xff\x00" + content[30:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="cut off"):
+            list(stream_run(path))
 
 
 @pytest.mark.parametrize(

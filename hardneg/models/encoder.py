@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.models.batching import Tokens, tokenise
-from hardneg.models.inference import EncodeOptions, encode_windows
+from hardneg.models.forward import forward
+from hardneg.models.inference import EncodeOptions, encode_windows, prepare
 from hardneg.models.load import load_module
 from hardneg.models.save import read_spec, save_module
 from hardneg.models.spec import Kind, ModelSpec
@@ -73,17 +74,7 @@ class Encoder:
 
     def embed(self, features: dict[str, Tensor]) -> Tensor:
         """float32 [n, dimension] with gradients, whatever autocast is on; pooling and head run in float32."""
-        device = self.device
-        out: dict[str, Any] = {name: value.to(device, non_blocking=True) for name, value in features.items()}
-        transformer, *rest = self.module.children()
-        out = transformer(out)
-        with torch.autocast(device.type, enabled=False):
-            for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
-                out[name] = out[name].float()
-            for module in rest:
-                out = module(out)
-        vectors: Tensor = out["sentence_embedding"]
-        return vectors
+        return forward(list(self.module.children()), features, self.device)
 
     def encode(
         self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
@@ -96,8 +87,9 @@ class Encoder:
         vectors = np.empty((len(texts), self.dimension), np.float32)
         starts = range(0, len(texts), options.window)
         windows = ((start, texts[start : start + options.window]) for start in starts)
+        inference = prepare(self, options, len(texts))
         with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
-            for start, part in encode_windows(self, windows, kind, options, task.advance):
+            for start, part in encode_windows(inference, windows, kind, task.advance):
                 vectors[start : start + len(part)] = part
         return vectors
 

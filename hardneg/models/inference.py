@@ -13,36 +13,51 @@ from torch import nn
 
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, token_batches
+from hardneg.models.forward import forward, in_bfloat16
 from hardneg.models.precision import good_at_bf16
 from hardneg.models.spec import Kind
+from hardneg.models.token_budget import token_budget
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
-
-_CPU_TOKENS = 1024
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
     """How to encode; changes a vector by float noise at most, and `precision` by rounding.
 
-    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. On a
-        CPU passes are kept to 1024 tokens a thread, beyond which they leave its caches and get slower.
+    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
+        what this machine is fastest with (`hardneg.models.token_budget`).
     precision: `auto` is bfloat16 where the device is good at it.
     window: texts that are sorted by length together.
     """
 
-    tokens_per_batch: int = 16384
+    tokens_per_batch: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     window: int = 4096
 
 
+@dataclass(frozen=True)
+class Inference:
+    """A model made ready to encode: its parts, the first with bfloat16 weights where asked, and tokens a pass."""
+
+    encoder: "Encoder"
+    parts: Sequence[nn.Module]
+    budget: int
+
+
+def prepare(encoder: "Encoder", options: EncodeOptions, count: int) -> Inference:
+    """The model made ready for about `count` texts."""
+    device = encoder.device
+    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(device))
+    transformer, *rest = encoder.module.children()
+    parts = [in_bfloat16(transformer) if half else transformer, *rest]
+    with _evaluating(encoder.module), _evaluating(parts[0]), torch.inference_mode():
+        return Inference(encoder, parts, options.tokens_per_batch or token_budget(parts, device, count))
+
+
 def encode_windows(
-    encoder: "Encoder",
-    windows: Iterable[tuple[int, Sequence[str]]],
-    kind: Kind,
-    options: EncodeOptions,
-    advance: Callable[[int], None],
+    inference: Inference, windows: Iterable[tuple[int, Sequence[str]]], kind: Kind, advance: Callable[[int], None]
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """For each (number of its first text, texts): that number and float32 [n, dimension], in order.
 
@@ -51,10 +66,11 @@ def encode_windows(
     Raises:
         ModelError: a vector is not finite; names the first such text's number.
     """
+    encoder = inference.encoder
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         pending = ((start, tokeniser.submit(encoder.tokenise, texts, kind)) for start, texts in windows)
         for start, waiting in _one_ahead(pending):
-            vectors = _vectors(encoder, waiting.result(), options, advance)
+            vectors = _vectors(inference, waiting.result(), advance)
             _check(encoder, kind, start, vectors)
             yield start, vectors
 
@@ -67,24 +83,15 @@ def _one_ahead(pending: Iterator[tuple[int, Future[Tokens]]]) -> Iterator[tuple[
         held = following
 
 
-def _vectors(
-    encoder: "Encoder", tokens: Tokens, options: EncodeOptions, advance: Callable[[int], None]
-) -> NDArray[np.float32]:
-    device = encoder.device
+def _vectors(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> NDArray[np.float32]:
+    encoder, device = inference.encoder, inference.encoder.device
     vectors = torch.empty((len(tokens.lengths), encoder.dimension), device=device)
-    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(device))
-    casting = torch.autocast(device.type, torch.bfloat16, half)  # entered once: it casts each weight once
-    with _evaluating(encoder.module), torch.inference_mode(), casting:
-        for rows in token_batches(tokens.lengths, _budget(options, device)):
-            vectors[torch.from_numpy(rows).to(device)] = encoder.embed(tokens.batch(rows))
+    with _evaluating(encoder.module), _evaluating(inference.parts[0]), torch.inference_mode():
+        for rows in token_batches(tokens.lengths, inference.budget):
+            vectors[torch.from_numpy(rows).to(device)] = forward(inference.parts, tokens.batch(rows), device)
             advance(len(rows))
     found: NDArray[np.float32] = vectors.cpu().numpy()
     return found
-
-
-def _budget(options: EncodeOptions, device: torch.device) -> int:
-    most = options.tokens_per_batch
-    return min(most, _CPU_TOKENS * torch.get_num_threads()) if device.type == "cpu" else most
 
 
 def _check(encoder: "Encoder", kind: Kind, start: int, vectors: NDArray[np.float32]) -> None:

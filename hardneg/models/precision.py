@@ -1,5 +1,6 @@
 """Which devices compute bfloat16 faster than float32."""
 
+import platform
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +24,22 @@ def good_at_bf16(device: "torch.device | str") -> bool:
     return False
 
 
-@cache
 def cpu_flags(path: Path) -> frozenset[str]:
     """The flags of the first CPU in a `cpuinfo` file, `Features` on Arm; none where there is no file."""
+    facts = _cpu_facts(path)
+    return frozenset((facts.get("flags") or facts.get("Features") or "").split())
+
+
+def cpu_name() -> str:
+    """The name of the first CPU, as far as the system tells."""
+    return _cpu_facts(Path("/proc/cpuinfo")).get("model name", platform.machine())
+
+
+@cache
+def _cpu_facts(path: Path) -> dict[str, str]:
+    """The first value under each name in a `cpuinfo` file."""
     if not path.is_file():
-        return frozenset()
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
+        return {}
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    pairs = [(name.strip(), value.strip()) for name, colon, value in (line.partition(":") for line in lines) if colon]
+    return dict(reversed(pairs))

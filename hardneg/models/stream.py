@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hardneg.distributed import World
 from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.inference import encode_windows
+from hardneg.models.inference import encode_windows, prepare
 from hardneg.progress import Progress
 
 BLOCK = 4096
@@ -58,9 +58,10 @@ def encode_blocks(
     mine = range(here.rank, -(-len(corpus) // BLOCK), here.size)
     missing = [number for number in mine if number not in finished]
     total, left = (sum(min(BLOCK, len(corpus) - number * BLOCK) for number in part) for part in (mine, missing))
+    inference = prepare(encoder, options, total)
     windows = ((number * BLOCK, _texts(corpus, number)) for number in missing)
     with progress.task("encode corpus", total, "passages", total - left) as task:
-        for start, vectors in encode_windows(encoder, windows, "document", options, task.advance):
+        for start, vectors in encode_windows(inference, windows, "document", task.advance):
             writer.write_block(start // BLOCK, start, vectors)
 
 

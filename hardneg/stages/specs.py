@@ -141,14 +141,14 @@ class DatasetSpec(StageSpec):
 class EncodeSpec(StageSpec):
     """Encodes the corpus into a flat index, which is the vector store too."""
 
-    version = 1
+    version = 2
     kind = "index"
     needs_dataset = True
     resumes = True
     stage: Literal["encode"]
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    tokens_per_batch: int = Field(default=16384, gt=0, json_schema_extra=FREE)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
 
 
 class IndexSpec(StageSpec):

@@ -1,0 +1,124 @@
+"""How many tokens a forward pass should hold on this machine: timed once, then remembered."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.models.forward import forward
+from hardneg.models.precision import cpu_flags, cpu_name
+from hardneg.replacing import replace_text
+
+WORTH_TIMING = 16_384  # texts to encode from which on a few seconds of timing pay
+_LENGTH = 128
+_GPU_TOKENS, _GPU_MOST = 65_536, 1 << 20
+_AS_GOOD = 0.97
+_SECONDS = 20.0  # of timing, at most, on a machine that is busy or slow
+
+
+def usual_budget(device: torch.device) -> int:
+    """What serves without timing: on a CPU what stays in its caches, more where it has a matrix unit."""
+    if device.type != "cpu":
+        return _GPU_TOKENS
+    return (2048 if "amx_bf16" in cpu_flags(Path("/proc/cpuinfo")) else 1024) * torch.get_num_threads()
+
+
+def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -> int:
+    """Padded tokens a pass for `count` texts: what was remembered for such a model here, timed, or the usual.
+
+    Few texts are not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
+    """
+    place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device)
+    known = _remembered(place)
+    if name in known:
+        return known[name]
+    if count < WORTH_TIMING:
+        return usual_budget(device)
+    found = _timed(parts, device)
+    _remember(place, known | {name: found})
+    return found
+
+
+def cache_folder() -> Path:
+    """Where what is worth keeping between runs lies, by the XDG rule."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hardneg"
+
+
+def _setting(transformer: nn.Module, device: torch.device) -> str:
+    """All that the best budget depends on, in words."""
+    weights = list(transformer.parameters())
+    size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {cpu_name()}"
+    return f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}, {size} weights in {dtype}"
+
+
+@cache
+def _remembered(place: Path) -> dict[str, int]:
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {name: budget for name, budget in known.items() if isinstance(budget, int) and budget > 0}
+
+
+def _remember(place: Path, known: dict[str, int]) -> None:
+    _remembered.cache_clear()
+    try:
+        replace_text(place, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    except OSError:
+        return  # a home that cannot be written costs a few seconds each time
+
+
+def _timed(parts: Sequence[nn.Module], device: torch.device) -> int:
+    """The smallest budget that is about as fast as the best; larger ones are tried until they get slower."""
+    speeds: dict[int, float] = {}
+    end = time.monotonic() + _SECONDS
+    for budget in _ladder(device):
+        if time.monotonic() > end:
+            break
+        try:
+            speeds[budget] = max(_speed(parts, device, budget) for _ in range(2))
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            break
+        if speeds[budget] < 0.9 * max(speeds.values()):
+            break
+    best = max(speeds.values(), default=0.0)
+    return next((budget for budget, speed in speeds.items() if speed >= _AS_GOOD * best), usual_budget(device))
+
+
+def _ladder(device: torch.device) -> Iterator[int]:
+    budget, most = (1024, 32_768) if device.type == "cpu" else (16_384, _GPU_MOST)
+    while budget <= most:
+        yield budget
+        budget *= 2
+
+
+def _speed(parts: Sequence[nn.Module], device: torch.device, budget: int) -> float:
+    """Tokens a second of passes of `budget` tokens."""
+    features = _made_up(max(1, budget // _LENGTH))
+    passes = max(1, 8192 // budget)
+    forward(parts, dict(features), device)
+    _wait(device)
+    start = time.perf_counter()
+    for _ in range(passes):
+        forward(parts, dict(features), device)
+    _wait(device)
+    return passes * budget / (time.perf_counter() - start)
+
+
+def _made_up(rows: int) -> dict[str, Tensor]:
+    ids = torch.ones((rows, _LENGTH), dtype=torch.int64)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -11,6 +11,7 @@ import yaml
 
 import hardneg
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.identity import digest
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
 from hardneg.replacing import replace_text
@@ -21,9 +22,11 @@ LOCK = "recipe.lock.yaml"
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
     """Lays out `model/`, `index/`, `runs/`, `metrics.json`, `report.html` and `recipe.lock.yaml` in `out`.
 
+    Of several runs at once, one after the other does so.
+
     Returns the paths that were written, the lock file last.
     """
-    with disk_errors(out):
+    with disk_errors(out), store.lock(digest(str(out.resolve()))):
         out.mkdir(parents=True, exist_ok=True)
         store.keep(out, [step.key for step in plan.steps.values()])
         written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]

@@ -18,7 +18,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.publish import publish
 
-MORE = 2.5
+MORE = 4
 
 
 def make_room(store: Path, way: str, size: int, mounted: bool) -> None:

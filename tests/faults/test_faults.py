@@ -25,7 +25,7 @@ from typing import ClassVar
 
 
 @dataclass(frozen=True)
-class Angry:
+class Furious:
     version: ClassVar[int] = 1
 
     def mine(self, candidates, *, seed):
@@ -164,13 +164,15 @@ def test_two_runs_at_once_make_each_step_once(recipe, tmp_path):
 
 
 def test_a_plugin_that_raises_is_one_line(recipe, store, tmp_path, monkeypatch):
-    (tmp_path / "angry.py").write_text(MINER)
-    info = tmp_path / "angry-1.0.dist-info"
+    (tmp_path / "furious.py").write_text(MINER)
+    info = tmp_path / "furious-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: angry\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[hardneg.miners]\nangry = angry:Angry\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: furious\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[hardneg.miners]\nfurious = furious:Furious\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(PluginError, match=r"the plugin Angry failed \(.*angry.py:12: ValueError: not this") as caught:
-        run(recipe, store, settings=("stages.static.miner=angry",))
+    with pytest.raises(
+        PluginError, match=r"the plugin Furious failed \(.*furious.py:12: ValueError: not this"
+    ) as caught:
+        run(recipe, store, settings=("stages.static.miner=furious",))
     assert one_line(caught.value)
     assert run(recipe, store).ran == ()

@@ -176,7 +176,8 @@ def table(campaign: Campaign, hits: Counter[str], ends: list[list[str]]) -> int:
     print(f"{same} of {len(ends)} rounds: metrics by query, runs, negatives, model and index equal byte for byte")
     if other:
         print(f"different: {', '.join(sorted(other))}")
-    missed = [name for name in campaign.plan.steps if not any(name in hit for hit in hits)]
+    hit_steps = {name for hit in hits for name in hit.split(", ")}
+    missed = [name for name in campaign.plan.steps if name not in hit_steps]
     if missed:
         print(f"not hit: {', '.join(missed)}")
     return int(bool(other))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from hardneg.models.forward import forward
 from hardneg.models.inference import EncodeOptions, encode_windows, prepare
 from hardneg.models.load import load_module
 from hardneg.models.save import read_spec, save_module
+from hardneg.models.sides import has_twins, side
 from hardneg.models.spec import Kind, ModelSpec
 from hardneg.progress import Progress, Silent
 
@@ -61,20 +62,30 @@ class Encoder:
         """Where the model computes."""
         return torch.device(self.module.device)
 
+    @property
+    def twins(self) -> bool:
+        """Whether queries and documents have an encoder each."""
+        return has_twins(self.module)
+
+    def parts(self, kind: Kind) -> list[Any]:
+        """The modules that texts of a kind pass through, the transformer first."""
+        return side(self.module, kind)
+
     def tokenise(self, texts: Sequence[str], kind: Kind) -> Tokens:
         """The texts behind their kind's prompt, cut to that kind's length."""
         prompt = self.spec.prompt(kind)
         prompted = [prompt + text for text in texts] if prompt else texts
-        return tokenise(self.module.tokenizer, prompted, self.spec.length(kind), self._prompt_length(prompt))
+        parts = self.parts(kind)
+        return tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
 
     def features(self, texts: Sequence[str], kind: Kind) -> dict[str, Tensor]:
         """What `embed` takes: int64 tensors [n, longest text] on the CPU, by the model's input names."""
         tokens = self.tokenise(texts, kind)
         return tokens.batch(np.arange(len(tokens.lengths)))
 
-    def embed(self, features: dict[str, Tensor]) -> Tensor:
+    def embed(self, features: dict[str, Tensor], kind: Kind) -> Tensor:
         """float32 [n, dimension] with gradients, whatever autocast is on; pooling and head run in float32."""
-        return forward(list(self.module.children()), features, self.device)
+        return forward(self.parts(kind), features, self.device)
 
     def encode(
         self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
@@ -87,9 +98,9 @@ class Encoder:
         vectors = np.empty((len(texts), self.dimension), np.float32)
         starts = range(0, len(texts), options.window)
         windows = ((start, texts[start : start + options.window]) for start in starts)
-        inference = prepare(self, options, len(texts))
+        inference = prepare(self, kind, options, len(texts))
         with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
-            for start, part in encode_windows(inference, windows, kind, task.advance):
+            for start, part in encode_windows(inference, windows, task.advance):
                 vectors[start : start + len(part)] = part
         return vectors
 
@@ -101,8 +112,9 @@ class Encoder:
         """
         save_module(self.module, self.spec, folder, card)
 
-    def _prompt_length(self, prompt: str) -> int:
-        if not prompt or all(getattr(part, "include_prompt", True) for part in self.module.children()):
-            return 0
-        ids = self.module.tokenizer(prompt)["input_ids"]
-        return len(ids) - int(ids[-1] in self.module.tokenizer.all_special_ids)
+
+def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
+    if not prompt or all(getattr(part, "include_prompt", True) for part in parts):
+        return 0
+    ids = parts[0].tokenizer(prompt)["input_ids"]
+    return len(ids) - int(ids[-1] in parts[0].tokenizer.all_special_ids)

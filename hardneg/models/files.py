@@ -6,6 +6,8 @@ from typing import Any
 
 from hardneg.errors import ModelError
 
+ROUTER = "router_config.json"
+
 
 def module_folders(folder: Path) -> dict[Path, str]:
     """The folders of a model's modules with their class names, in order; a transformers folder is one."""
@@ -13,9 +15,28 @@ def module_folders(folder: Path) -> dict[Path, str]:
     if not path.exists():
         return {folder: "Transformer"}
     try:
-        return {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
+        modules = {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
+    return _routed(folder) if "Router" in modules.values() else modules
+
+
+def routes(folder: Path) -> list[Any]:
+    """What a Router says of its routes, in a list; an empty one for a model that has none."""
+    path = folder / ROUTER
+    return [read_json(path).get("structure")] if path.exists() else []
+
+
+def _routed(folder: Path) -> dict[Path, str]:
+    """The folders of the modules on both routes; they must lie in the model's own."""
+    path = folder / ROUTER
+    try:
+        modules = {folder / name: kind.rsplit(".")[-1] for name, kind in read_json(path)["types"].items()}
+    except (OSError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
+    if any(place.parent != folder or place.name == ".." for place in modules):
+        raise ModelError(f"{path}: names folders outside the model: do not use it")
+    return modules
 
 
 def check_files(folder: Path) -> None:
@@ -25,14 +46,15 @@ def check_files(folder: Path) -> None:
         ModelError: no configuration, weights in a pickle or none at all, or only an adapter.
     """
     places = module_folders(folder)
-    encoder = next(iter(places), folder)
-    if (encoder / "adapter_config.json").exists():
-        raise ModelError(f"model {encoder}: only an adapter: merge it into its base model and save that")
-    if not (encoder / "config.json").is_file():
-        raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
+    encoders = [place for place, kind in places.items() if kind == "Transformer"] or [folder]
+    for encoder in encoders:
+        if (encoder / "adapter_config.json").exists():
+            raise ModelError(f"model {encoder}: only an adapter: merge it into its base model and save that")
+        if not (encoder / "config.json").is_file():
+            raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
     for place in places:
         pickled = (place / "pytorch_model.bin").exists()
-        if (pickled or place == encoder) and not any(place.glob("*.safetensors")):
+        if (pickled or place in encoders) and not any(place.glob("*.safetensors")):
             raise ModelError(f"model {place}: no *.safetensors there: save the model again in that format")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.identity import digest, file_digest
-from hardneg.models.files import check_files, module_folders, read_json
+from hardneg.models.files import check_files, module_folders, read_json, routes
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
 
@@ -47,6 +47,8 @@ def model_digest(spec: ModelSpec) -> str:
     """
     options = asdict(spec)
     del options["name"], options["revision"]
+    if not spec.twins:
+        del options["twins"]
     found = locate(spec)
     contents = [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
     return digest([contents, options])
@@ -55,7 +57,7 @@ def model_digest(spec: ModelSpec) -> str:
 def _contents(folder: Path) -> list[Any]:
     check_files(folder)
     modules = module_folders(folder)
-    found: list[Any] = [list(modules.values())]
+    found: list[Any] = [list(modules.values()), *routes(folder)]
     for place in modules:
         found.append([[path.name, _identity(path)] for path in sorted(_files(place))])
     return found

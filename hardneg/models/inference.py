@@ -42,22 +42,23 @@ class Inference:
     """A model made ready to encode: its parts, the first with bfloat16 weights where asked, and tokens a pass."""
 
     encoder: "Encoder"
+    kind: Kind
     parts: Sequence[nn.Module]
     budget: int
 
 
-def prepare(encoder: "Encoder", options: EncodeOptions, count: int) -> Inference:
-    """The model made ready for about `count` texts."""
+def prepare(encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int) -> Inference:
+    """The model made ready for about `count` texts of a kind."""
     device = encoder.device
     half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(device))
-    transformer, *rest = encoder.module.children()
+    transformer, *rest = encoder.parts(kind)
     parts = [in_bfloat16(transformer) if half else transformer, *rest]
     with _evaluating(encoder.module), _evaluating(parts[0]), torch.inference_mode():
-        return Inference(encoder, parts, options.tokens_per_batch or token_budget(parts, device, count))
+        return Inference(encoder, kind, parts, options.tokens_per_batch or token_budget(parts, device, count))
 
 
 def encode_windows(
-    inference: Inference, windows: Iterable[tuple[int, Sequence[str]]], kind: Kind, advance: Callable[[int], None]
+    inference: Inference, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """For each (number of its first text, texts): that number and float32 [n, dimension], in order.
 
@@ -66,7 +67,7 @@ def encode_windows(
     Raises:
         ModelError: a vector is not finite; names the first such text's number.
     """
-    encoder = inference.encoder
+    encoder, kind = inference.encoder, inference.kind
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         pending = ((start, tokeniser.submit(encoder.tokenise, texts, kind)) for start, texts in windows)
         for start, waiting in _one_ahead(pending):

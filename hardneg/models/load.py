@@ -11,6 +11,7 @@ from torch import nn
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files
 from hardneg.models.head import arrange
+from hardneg.models.sides import check_sides, has_twins, side, transformers, twins, with_own_queries
 from hardneg.models.source import fetch
 from hardneg.models.spec import ModelSpec
 from hardneg.seeding import derive_seed
@@ -30,8 +31,8 @@ def load_module(spec: ModelSpec, device: str | None = None) -> "SentenceTransfor
     folder = fetch(spec)
     check_files(folder)
     modules = _modules(folder, spec)
-    _check_encoder(modules[0], spec)
-    return _assemble(arrange(modules, spec), spec, device)
+    check_sides(modules, spec.name)
+    return assembled(_arranged(modules, spec), spec, device)
 
 
 @contextmanager
@@ -96,6 +97,16 @@ def _weights() -> dict[str, Any]:
     return {"dtype": torch.float32, "use_safetensors": True}
 
 
+def _arranged(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
+    whole = nn.Sequential(*modules)
+    for transformer in transformers(whole):
+        _check_encoder(transformer, spec)
+    if has_twins(whole):
+        return [twins(arrange(side(whole, "query"), spec), arrange(side(whole, "document"), spec))]
+    arranged = arrange(modules, spec)
+    return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
+
+
 def _check_encoder(encoder: nn.Module, spec: ModelSpec) -> None:
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
@@ -120,7 +131,8 @@ def _positions(encoder: Any) -> int | None:
     return int(most)
 
 
-def _assemble(modules: list[nn.Module], spec: ModelSpec, device: str | None) -> "SentenceTransformer":
+def assembled(modules: list[nn.Module], spec: ModelSpec, device: str | None) -> "SentenceTransformer":
+    """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode."""
     from sentence_transformers import SentenceTransformer
 
     module = SentenceTransformer(
@@ -129,5 +141,6 @@ def _assemble(modules: list[nn.Module], spec: ModelSpec, device: str | None) -> 
         prompts={"query": spec.query_prompt, "document": spec.document_prompt},
         similarity_fn_name=spec.similarity,
     )
-    module.max_seq_length = spec.document_length
+    side(module, "query")[0].max_seq_length = spec.query_length
+    side(module, "document")[0].max_seq_length = spec.document_length  # both, where they share one
     return module.eval()

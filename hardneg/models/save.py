@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hardneg.errors import ModelError
 from hardneg.models.files import read_json
 from hardneg.models.load import without_bars
+from hardneg.models.sides import transformers
 from hardneg.models.spec import ModelSpec
 from hardneg.replacing import system_errors
 
@@ -58,10 +59,11 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def _forget_last_call(module: "SentenceTransformer") -> None:
     """Takes the last call's truncation and padding out of the tokenizer, which would save them with it."""
-    backend = getattr(module.tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_truncation()
-        backend.no_padding()
+    for transformer in transformers(module):
+        backend = getattr(transformer.tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            backend.no_truncation()
+            backend.no_padding()
 
 
 @contextmanager

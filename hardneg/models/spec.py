@@ -12,7 +12,7 @@ _SHORTEST = 3
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A dense encoder, shared by queries and documents.
+    """A dense encoder, shared by queries and documents, or two of them.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
@@ -20,6 +20,7 @@ class ModelSpec:
     projection: size of a linear layer after the pooling; none if None. layer_norm: a LayerNorm after that.
     similarity: `cosine` ends in a normalisation, `dot` does not.
     query_prompt, document_prompt: put before each text.
+    twins: queries and documents begin with the same weights and are trained apart.
     query_length, document_length: how many tokens are read, special ones included.
     """
 
@@ -33,6 +34,7 @@ class ModelSpec:
     document_prompt: str = ""
     query_length: int = 64
     document_length: int = 256
+    twins: bool = False
 
     def prompt(self, kind: Kind) -> str:
         """What is put before each text of this kind."""

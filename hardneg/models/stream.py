@@ -58,10 +58,10 @@ def encode_blocks(
     mine = range(here.rank, -(-len(corpus) // BLOCK), here.size)
     missing = [number for number in mine if number not in finished]
     total, left = (sum(min(BLOCK, len(corpus) - number * BLOCK) for number in part) for part in (mine, missing))
-    inference = prepare(encoder, options, total)
+    inference = prepare(encoder, "document", options, total)
     windows = ((number * BLOCK, _texts(corpus, number)) for number in missing)
     with progress.task("encode corpus", total, "passages", total - left) as task:
-        for start, vectors in encode_windows(inference, windows, "document", task.advance):
+        for start, vectors in encode_windows(inference, windows, task.advance):
             writer.write_block(start // BLOCK, start, vectors)
 
 

@@ -32,7 +32,7 @@ class TwoTowers(nn.Module):
 
     def forward(self, queries: dict[str, Tensor], documents: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
-        return self._embed(queries), self._embed(documents)
+        return self._embed(queries, "query"), self._embed(documents, "document")
 
 
 @dataclass(frozen=True, slots=True)

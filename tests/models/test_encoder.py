@@ -60,7 +60,7 @@ def test_features_are_padded_and_cut_to_their_kind(tiny_model: Path):
 
 
 def test_embed_gives_gradients_and_the_vectors_of_encode(encoder: Encoder):
-    vectors = encoder.embed(encoder.features(TEXTS[:5], "document"))
+    vectors = encoder.embed(encoder.features(TEXTS[:5], "document"), "document")
     expected = encoder.encode(TEXTS[:5], "document", FP32)
     np.testing.assert_allclose(vectors.detach().numpy(), expected, atol=1e-5)
     vectors.sum().backward()
@@ -71,7 +71,7 @@ def test_embed_gives_gradients_and_the_vectors_of_encode(encoder: Encoder):
 
 def test_embed_is_float32_under_autocast(encoder: Encoder):
     with torch.autocast("cpu", torch.bfloat16):
-        vectors = encoder.embed(encoder.features(TEXTS[:5], "document"))
+        vectors = encoder.embed(encoder.features(TEXTS[:5], "document"), "document")
     assert vectors.dtype == torch.float32
     np.testing.assert_allclose(np.linalg.norm(vectors.detach().numpy(), axis=1), 1, atol=1e-6)
 

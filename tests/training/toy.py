@@ -77,7 +77,7 @@ class BagEncoder:
         words = torch.tensor([word for bag in bags for word in bag])
         return {"words": words, "starts": torch.from_numpy(starts)}
 
-    def embed(self, features: dict[str, Tensor]) -> Tensor:
+    def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
         vectors: Tensor = self.module(**features)
         return vectors.float()
 
@@ -85,7 +85,7 @@ class BagEncoder:
         training = self.module.training
         self.module.eval()
         with torch.inference_mode():
-            vectors = self.embed(self.features(texts, kind)).numpy()
+            vectors = self.embed(self.features(texts, kind), kind).numpy()
         self.module.train(training)
         return vectors
 

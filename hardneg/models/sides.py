@@ -1,0 +1,54 @@
+"""The modules that a text passes through, by its kind: one list for all, or one for queries and one for documents."""
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from torch import nn
+
+from hardneg.errors import ModelError
+from hardneg.models.spec import Kind
+
+
+def side(module: nn.Module, kind: Kind) -> list[Any]:
+    """The modules that texts of a kind pass through, the transformer first."""
+    routes = _routes(module)
+    return list(module.children() if routes is None else routes[kind])
+
+
+def has_twins(module: nn.Module) -> bool:
+    """Whether queries and documents go separate ways."""
+    return _routes(module) is not None
+
+
+def check_sides(parts: Sequence[nn.Module], name: str) -> None:
+    """Refuses a Router that is not one of queries and documents alone.
+
+    Raises:
+        ModelError: it has other routes, or stands between other modules.
+    """
+    routers: list[Any] = [part for part in parts if hasattr(part, "sub_modules")]
+    if routers and (len(parts) > 1 or set(routers[0].sub_modules) != {"query", "document"}):
+        raise ModelError(f"model {name!r}: its Router must be its only module, with routes query and document")
+
+
+def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
+    """Copies of the modules that have weights; the others are shared, as they cannot change."""
+    return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
+
+
+def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
+    """One module of sentence-transformers with two routes; without a task it takes that of documents."""
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    router: nn.Module = Router.for_query_document(list(query), list(document))
+    return router
+
+
+def transformers(module: nn.Module) -> Iterable[Any]:
+    """The first module of each side."""
+    return {id(first): first for first in (side(module, "query")[0], side(module, "document")[0])}.values()
+
+
+def _routes(module: nn.Module) -> Any:
+    return getattr(next(iter(module.children()), None), "sub_modules", None)

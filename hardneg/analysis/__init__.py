@@ -1,0 +1,1 @@
+"""What the papers look at besides effectiveness: pairwise errors, how negatives age, projections, costs."""

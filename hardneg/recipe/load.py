@@ -22,6 +22,7 @@ from hardneg.stages.specs import (
     IndexSpec,
     Model,
     Name,
+    SearchSpec,
     StageSpec,
     TrainSpec,
     Validation,
@@ -186,7 +187,13 @@ def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> l
             elif kind is not None and kind not in need.kinds:
                 hint = f"; such are: {', '.join(fitting)}" if fitting else ""
                 problems.append(f"{where}: {target!r} makes {kind}, but {' or '.join(need.kinds)} is needed{hint}")
+            if isinstance(spec, SearchSpec) and field == "model" and _of_texts(stages.get(spec.index)):
+                problems.append(f"{where}: {spec.index!r} is searched with texts, not vectors; leave the model out")
     return problems + _cycle_problems(stages)
+
+
+def _of_texts(spec: StageSpec | None) -> bool:
+    return isinstance(spec, IndexSpec) and spec.vectors is None
 
 
 def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:

@@ -139,7 +139,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
         inputs["dataset"] = DATASET
-    if isinstance(spec, SearchSpec) and (encoded := _encoded(recipe, spec.index)):
+    if isinstance(spec, SearchSpec) and spec.model is None and (encoded := _encoded(recipe, spec.index)):
         inputs["model"] = steps[encoded].inputs["model"]
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     origin: dict[str, Any] = {

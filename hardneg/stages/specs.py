@@ -163,13 +163,17 @@ class IndexSpec(StageSpec):
 
 
 class SearchSpec(StageSpec):
-    """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it."""
+    """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
+
+    model: encodes the queries; by default the model that encoded the index.
+    """
 
     version = 1
     kind = "run"
     needs_dataset = True
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
+    model: Annotated[Name | None, Reference(("model",))] = None
     split: Name = "test"
     depth: int = Field(default=100, gt=0)
     precision: Literal["auto", "fp32", "bf16"] = "fp32"

@@ -6,7 +6,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 from hardneg.artifacts import Store
-from hardneg.errors import HardnegError, UsageError
+from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
@@ -109,3 +109,13 @@ def test_a_plan_can_be_looked_at_without_the_sources(tmp_path, tree):
     rows = estimate(make_plan(recipe, problems), Store(tmp_path / "store"))
     assert len(problems) == 1 and "somebody/elsewhere" in problems[0]
     assert all(row.seconds > 0 and not row.cached for row in rows)
+
+
+def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):
+    tree["stages"]["other"] = {"stage": "search", "index": "start-index", "model": "star"}
+    tree["stages"]["same"] = {"stage": "search", "index": "start-index", "model": "start", "depth": 20}
+    found = keys(tmp_path, tree)
+    assert found["same"] == found["start-test"] != found["other"]
+    tree["stages"]["other"]["index"] = "bm25-index"
+    with pytest.raises(RecipeError, match=r"stages\.other\.model: 'bm25-index' is searched with texts"):
+        keys(tmp_path, tree)

@@ -1,0 +1,159 @@
+"""LambdaLoss against hand-computed numbers, and its exact weight against MRR itself."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hardneg.errors import PluginError, TrainingError
+from hardneg.losses.lambda_rank import LambdaLoss
+from hardneg.losses.pairs import positive_scores
+from hardneg.registry import configure
+from hardneg.testing import LossTests
+from hardneg.types import PluginSetting, ScoreBatch
+
+
+class TestPublished(LossTests):
+    plugin = LambdaLoss(cut=10)
+    needs = ("ranks",)
+
+
+class TestExactSum(LossTests):
+    plugin = LambdaLoss(cut=3, weight="exact", normalise="sum", temperature=0.5)
+    needs = ("ranks",)
+
+
+def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> ScoreBatch:
+    """One query whose documents rank in the order given."""
+    positive = torch.tensor([labels], dtype=torch.bool)
+    values = torch.tensor([scores], dtype=dtype, requires_grad=True)
+    ranks = torch.arange(1, len(scores) + 1)[None]
+    return ScoreBatch(values, positive, ~positive, torch.ones_like(positive), ranks)
+
+
+A1 = [3.0, 2.0, 1.0, 0.0], [0, 0, 1, 0]
+A2 = [5.0, 4.0, 3.0, 2.0, 1.0], [0, 1, 0, 1, 0]
+A3 = [3.0, 2.0, 1.0, -1.0], [0, 0, 0, 1]
+VECTORS = {
+    "A1": (A1, 4, 0.5543113653, [0.19573268, 0.04061437, -0.24381764, 0.0074706]),
+    "A1b": (A1, 2, 0.9278529516, [0.29359903, 0.1218431, -0.41544212, 0]),
+    "A2": (A2, 5, 0.5224932338, [0.17999331, -0.07076344, 0.01762419, -0.13146654, 0.00461247]),
+    "A3": (A3, 3, 2.0838065358, [0.32733793, 0.15876235, 0.09786634, -0.58396663]),
+    "A3b": (A3, 4, 1.3176677616, None),
+    "A3c": (([3.0, 2.0, 1.0, -1.0, -2.0], [0, 0, 0, 1, 1]), 3, 2.3805676173, None),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_the_published_loss(name: str) -> None:
+    (scores, labels), cut, value, gradient = VECTORS[name]
+    batch = ranked(scores, labels)
+    found = LambdaLoss(cut=cut)(batch)
+    found.backward()
+    assert found.item() == pytest.approx(value, abs=1e-9)
+    assert batch.scores.grad is not None
+    assert batch.scores.grad[0].tolist() == pytest.approx(by_hand(scores, labels, cut), abs=1e-9)
+    if gradient is not None:
+        assert batch.scores.grad[0].tolist() == pytest.approx(gradient, abs=1e-8)
+
+
+def by_hand(scores: list[float], labels: list[int], cut: int) -> list[float]:
+    """The gradient of the mean over pairs, pair by pair: each is weight times the sigmoid of the difference."""
+    worth = [1 / rank if rank <= cut else 0.0 for rank in range(1, len(scores) + 1)]
+    pairs = [(p, n) for p, y in enumerate(labels) for n, z in enumerate(labels) if y and not z]
+    gradient = np.zeros(len(scores))
+    for p, n in pairs:
+        slope = abs(worth[p] - worth[n]) / (1 + np.exp(scores[p] - scores[n])) / len(pairs)
+        gradient[n] += slope
+        gradient[p] -= slope
+    return gradient.tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"cut": None}])
+def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
+    with pytest.raises(PluginError, match="lambda: cut is missing: say how many ranks"):
+        configure("losses", PluginSetting("lambda", options))
+    with pytest.raises(PluginError, match="cut must be 1 or above, not 0"):
+        LambdaLoss(cut=0)
+    with pytest.raises(PluginError, match="temperature must be above 0, not 0"):
+        LambdaLoss(cut=1, temperature=0)
+
+
+def test_without_ranks_it_says_what_to_do() -> None:
+    batch = ranked(*A1)
+    bare = ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
+    with pytest.raises(TrainingError, match="lambda: the batch has no ranks: use it in stage train-queries"):
+        LambdaLoss(cut=4)(bare)
+
+
+def weight(loss: LambdaLoss, labels: list[int], positive: int, negative: int) -> float:
+    """The weight of one pair, its places counted from 0."""
+    batch = ranked([float(place) for place in range(len(labels))], labels)
+    assert batch.ranks is not None
+    place = positive_scores(batch.scores, batch)[0][0].tolist().index(positive)
+    changes = loss._changes(loss._worth(batch.ranks, torch.float64), batch)
+    return changes[0, place, negative].item()
+
+
+@pytest.mark.parametrize(
+    ("pair", "exact", "published"),
+    [
+        ((2, 1), 1 / 2, 1 / 2),
+        ((2, 3), 1 / 6, 1 / 6),
+        ((2, 5), 1 / 4, 3 / 10),
+        ((4, 1), 1 / 2, 3 / 4),
+        ((4, 3), 0, 1 / 12),
+        ((4, 5), 0, 1 / 20),
+    ],
+)
+def test_weights_of_two_positives(pair: tuple[int, int], exact: float, published: float) -> None:
+    places = pair[0] - 1, pair[1] - 1
+    assert weight(LambdaLoss(cut=5, weight="exact"), A2[1], *places) == pytest.approx(exact, abs=1e-12)
+    assert weight(LambdaLoss(cut=5), A2[1], *places) == pytest.approx(published, abs=1e-12)
+
+
+def reciprocal(labels: list[int], cut: int) -> float:
+    return next((1 / rank for rank, y in enumerate(labels[:cut], 1) if y), 0.0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 1), min_size=2, max_size=9).filter(lambda y: 0 < sum(y) < len(y)), st.integers(1, 10))
+def test_the_exact_weight_is_the_change_of_the_metric(labels: list[int], cut: int) -> None:
+    loss = LambdaLoss(cut=cut, weight="exact")
+    for p in (i for i, y in enumerate(labels) if y):
+        for n in (i for i, y in enumerate(labels) if not y):
+            swapped = list(labels)
+            swapped[p], swapped[n] = 0, 1
+            change = abs(reciprocal(swapped, cut) - reciprocal(labels, cut))
+            assert weight(loss, labels, p, n) == pytest.approx(change, abs=1e-12)
+
+
+def test_the_sum_is_as_many_times_the_mean_as_there_are_pairs() -> None:
+    mean, total = (LambdaLoss(cut=5, normalise=kind)(ranked(*A2)).item() for kind in ("mean", "sum"))
+    assert total == pytest.approx(6 * mean)
+
+
+def test_large_differences_stay_finite_in_32_bits() -> None:
+    batch = ranked([1000.0, 500.0, 0.0], [0, 0, 1], torch.float32)
+    value = LambdaLoss(cut=3)(batch)
+    value.backward()
+    assert value.item() == pytest.approx((1000 * 2 / 3 + 500 / 6) / 2)
+    assert batch.scores.grad is not None
+    assert torch.isfinite(batch.scores.grad).all()
+
+
+def test_the_batch_is_the_mean_of_its_queries() -> None:
+    def both(*parts: ScoreBatch) -> ScoreBatch:
+        def joined(name: str) -> Tensor:
+            return torch.cat([getattr(part, name) for part in parts])
+
+        return ScoreBatch(*(joined(name) for name in ("scores", "positive", "own", "valid", "ranks")))
+
+    first, second = ranked(*A1), ranked([0.0, 1.0, 2.0, 3.0], [1, 0, 0, 1])
+    nothing = ranked([1.0, 1.0, 1.0, 1.0], [1, 1, 1, 1])
+    loss = LambdaLoss(cut=4)
+    expected = (loss(first).item() + loss(second).item()) / 2
+    assert loss(both(first, second)).item() == pytest.approx(expected)
+    assert loss(both(first, second, nothing)).item() == pytest.approx(expected)

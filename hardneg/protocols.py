@@ -6,7 +6,7 @@ No plugin needs to import or inherit from these protocols: they are for type che
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,42 @@ class Searcher(Protocol):
 
         A k larger than the corpus is allowed; what is missing is padded with -1.
         """
+        ...
+
+
+@runtime_checkable
+class DenseSearcher(Searcher, Protocol):
+    """An opened index over vectors."""
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows int64 [n] as the index holds them, float32 [n, d], decoded and rotated back.
+
+        A query's inner product with such a vector is the index's own score but for float noise.
+        """
+        ...
+
+
+@runtime_checkable
+class ProductSearcher(DenseSearcher, Protocol):
+    """An opened index of product-quantised vectors: M codes a vector, each the number of a centroid.
+
+    The vector of a row is the M centroids of its codes in a line, times the transposed rotation where there is one.
+    """
+
+    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The codes of rows int64 [n]: uint8 [n, M]."""
+        ...
+
+    def centroids(self) -> NDArray[np.float32]:
+        """float32 [M, C, d / M], with C = 256 for codes of 8 bits."""
+        ...
+
+    def rotation(self) -> NDArray[np.float32] | None:
+        """float32 [d, d], what a vector x is multiplied with, R x, before it is cut into M parts; None: nothing."""
+        ...
+
+    def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
+        """Writes an index of the same kind and codes in folder `out`, with other centroids, float32 [M, C, d / M]."""
         ...
 
 

@@ -236,6 +236,10 @@ class FlatVectors:
                 buffer, offset = buffer[got:], offset + got
         return block
 
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """An aligned copy of these rows, int64 [n]: float32 [n, d], through the memory map."""
+        return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+
     @contextmanager
     def _opened(self) -> Iterator[int]:
         file = os.open(self.folder / "index", os.O_RDONLY)

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.indexes.asked import check_queries
 from hardneg.indexes.exact_faiss import search_spans
 from hardneg.indexes.exact_torch import Blocks, search_blocks
+from hardneg.indexes.resident import Resident
 from hardneg.progress import Progress, Silent
 from hardneg.types import Hits
 
@@ -26,16 +28,23 @@ class ExactOptions:
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
     device: where to compute; None takes the first GPU, or the CPU where there is none.
     engine: `auto` takes faiss on a CPU where it is installed, which is faster there, and torch elsewhere.
+    resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew.
     """
 
     corpus_block: int | None = None
     query_block: int | None = None
     device: str | None = None
     engine: Literal["auto", "torch", "faiss"] = "auto"
+    resident: int = 512 << 20
+
+    @property
+    def where(self) -> torch.device:
+        """The device that searches run on."""
+        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def search_exact(
-    vectors: NDArray[np.float32] | FlatVectors,
+    vectors: NDArray[np.float32] | FlatVectors | Resident,
     queries: NDArray[np.float32],
     k: int,
     options: ExactOptions | None = None,
@@ -44,7 +53,7 @@ def search_exact(
     """The k vectors of the largest inner product with each query; ties by ascending row, at rank k too.
 
     Args:
-        vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory.
+        vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory; `Resident` ones are there already.
         queries: float32 [Q, d].
         k: how many; above N the lists are padded with row -1 and score -inf.
         options: block sizes, device and engine.
@@ -56,7 +65,7 @@ def search_exact(
         MissingDependency: faiss is asked for and not installed.
     """
     options = options or ExactOptions()
-    _check(vectors, queries, k)
+    check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
     faiss, blocks = _settled(options, queries.shape[1])
     search = search_spans if faiss else search_blocks
     with (progress or Silent()).task("search", len(vectors), "passages") as task:
@@ -64,7 +73,7 @@ def search_exact(
 
 
 def _settled(options: ExactOptions, dimension: int) -> tuple[bool, Blocks]:
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = options.where
     if faiss := _by_faiss(options.engine, device):
         corpus, queries = max(1, _SPAN_BYTES // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS, _FAISS_QUERIES
     else:  # what fits a CPU's caches, or fills a GPU's cores
@@ -81,14 +90,3 @@ def _by_faiss(engine: str, device: torch.device) -> bool:
     if engine == "faiss" and not installed:
         raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
     return engine == "faiss" or (engine == "auto" and device.type == "cpu" and installed)
-
-
-def _check(vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float32], k: int) -> None:
-    dimension = vectors.dimension if isinstance(vectors, FlatVectors) else vectors.shape[1]
-    if queries.ndim != 2 or queries.shape[1] != dimension:
-        raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
-    if k < 1:
-        raise UsageError(f"k is {k}: ask for at least one document")
-    if not np.isfinite(queries).all():
-        row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
-        raise UsageError(f"the vector of query {row} (from 0) is not finite: check the model")

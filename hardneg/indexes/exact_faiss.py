@@ -5,6 +5,7 @@ asked of it, which is what makes spans cheap; a query for which these were too f
 leaves the order of equal scores open: lists are made one longer, and a query with a tie at rank k goes through torch.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
 from hardneg.indexes.exact_torch import Blocks, search_blocks
+from hardneg.indexes.resident import Resident
 from hardneg.indexes.vector_blocks import vector_blocks
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits
@@ -32,7 +34,11 @@ class _Part:
 
 
 def search_spans(
-    vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task
+    vectors: NDArray[np.float32] | FlatVectors | Resident,
+    queries: NDArray[np.float32],
+    k: int,
+    blocks: Blocks,
+    task: Task,
 ) -> Hits:
     """What `hardneg.indexes.exact.search_exact` says, on the CPU; takes what it has checked.
 
@@ -47,7 +53,7 @@ def search_spans(
     starts = range(0, len(queries) if depth else 0, blocks.queries)
     chunks = [queries[start : start + blocks.queries] for start in starts]
     parts = [_Part(chunk, faiss.ResultHeap(len(chunk), depth, keep_max=True)) for chunk in chunks]
-    for start, block in vector_blocks(vectors, blocks.corpus):
+    for start, block in _spans(vectors, blocks.corpus):
         for part in parts:
             _add(part, start, block, depth)
         task.advance(len(block))
@@ -56,6 +62,16 @@ def search_spans(
         hits.rows[start : start + len(rows), : rows.shape[1]] = rows
         hits.scores[start : start + len(rows), : rows.shape[1]] = scores
     return hits
+
+
+def _spans(
+    vectors: NDArray[np.float32] | FlatVectors | Resident, size: int
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    if not isinstance(vectors, Resident):
+        yield from vector_blocks(vectors, size)
+        return
+    rows = vectors.rows.cpu().numpy()
+    yield from ((start, rows[start : start + size]) for start in range(0, len(rows), size))
 
 
 def _add(part: _Part, start: int, block: NDArray[np.float32], depth: int) -> None:
@@ -86,7 +102,7 @@ def _best(
 
 
 def _ranked(
-    part: _Part, vectors: NDArray[np.float32] | FlatVectors, k: int
+    part: _Part, vectors: NDArray[np.float32] | FlatVectors | Resident, k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The best k of each query in order: int64 and float32 [q, k], narrower where there are fewer vectors."""
     part.heap.finalize()

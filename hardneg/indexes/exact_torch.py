@@ -4,6 +4,7 @@ Rows are visited in ascending order, so a vector that only equals a query's k-th
 any more: comparing a block with those scores leaves few candidates, and ties stay in row order.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
+from hardneg.indexes.resident import Resident
 from hardneg.indexes.vector_blocks import vector_blocks
 from hardneg.progress import Task
 from hardneg.types import Hits
@@ -43,7 +45,11 @@ class _Best:
 
 
 def search_blocks(
-    vectors: NDArray[np.float32] | FlatVectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task
+    vectors: NDArray[np.float32] | FlatVectors | Resident,
+    queries: NDArray[np.float32],
+    k: int,
+    blocks: Blocks,
+    task: Task,
 ) -> Hits:
     """What `hardneg.indexes.exact.search_exact` says, on any device; takes what it has checked.
 
@@ -55,13 +61,22 @@ def search_blocks(
     best: list[_Best | None] = [None] * len(parts)
     with torch.inference_mode():
         space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
-        for start, rows in vector_blocks(vectors, blocks.corpus):
-            block = torch.from_numpy(rows).to(device)
+        for start, block in _blocks(vectors, blocks):
             for i, part in enumerate(parts):
                 scores = space[: len(part) * len(block)].view(len(part), len(block))
                 best[i] = _merge(best[i], torch.mm(part, block.T, out=scores), start, k)
             task.advance(len(block))
         return _hits(best, len(queries), k)
+
+
+def _blocks(vectors: NDArray[np.float32] | FlatVectors | Resident, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+    """The number of each block's first row and its rows, on the device."""
+    if isinstance(vectors, Resident):
+        starts = range(0, len(vectors), blocks.corpus)
+        yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
+        return
+    for start, rows in vector_blocks(vectors, blocks.corpus):
+        yield start, torch.from_numpy(rows).to(blocks.device)
 
 
 def _to(block: NDArray[np.float32], device: torch.device) -> Tensor:

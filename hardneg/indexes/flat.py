@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
-from hardneg.errors import UsageError
+from hardneg.indexes.asked import check_rows, check_vectors
 from hardneg.indexes.exact import ExactOptions, search_exact
+from hardneg.indexes.resident import Resident
 from hardneg.progress import Progress
 from hardneg.types import Hits
 
@@ -29,7 +31,7 @@ class Flat:
         count = len(FlatVectors.open(source))
         path.mkdir(parents=True, exist_ok=True)
         for name in ("index", "docid"):
-            _share(source / name, path / name)
+            share(source / name, path / name)
         return count
 
     def open(self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]] | None = None) -> "FlatSearcher":
@@ -39,9 +41,12 @@ class Flat:
 
 @dataclass(frozen=True)
 class FlatSearcher:
-    """Searches the vectors of a folder; `options` change the speed only, `progress` is told of each block."""
+    """Searches the vectors of a folder; `options` change the speed only, `progress` is told of each block.
 
-    vectors: FlatVectors
+    An index of no more than `options.resident` bytes stays on the device from the first search on.
+    """
+
+    flat: FlatVectors
     options: ExactOptions | None = None
     progress: Progress | None = None
 
@@ -51,12 +56,26 @@ class FlatSearcher:
         Raises:
             UsageError: for texts, or vectors of another dimension.
         """
-        if not isinstance(queries, np.ndarray):
-            raise UsageError("a flat index searches with vectors, not texts: encode the queries first")
-        return search_exact(self.vectors, queries, k, self.options, self.progress)
+        return search_exact(self._held, check_vectors("flat", queries), k, self.options, self.progress)
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of these rows: int64 [n] to float32 [n, d].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, len(self.flat))
+        return self.flat.gather(rows)
+
+    @cached_property
+    def _held(self) -> FlatVectors | Resident:
+        options = self.options or ExactOptions()
+        small = 4 * len(self.flat) * self.flat.dimension <= options.resident
+        return Resident.load(self.flat, options.where) if small else self.flat
 
 
-def _share(source: Path, target: Path) -> None:
+def share(source: Path, target: Path) -> None:
+    """Makes `target` the same file as `source` where the disk can, and a copy elsewhere."""
     try:
         os.link(source, target)
     except OSError:

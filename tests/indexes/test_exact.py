@@ -11,7 +11,7 @@ from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.indexes import exact
 from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.flat import Flat
+from hardneg.indexes.flat import Flat, FlatSearcher
 from hardneg.progress import Silent
 from hardneg.types import Hits
 
@@ -143,3 +143,26 @@ def test_without_faiss_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert search_exact(vectors, vectors, 1).rows.tolist() == [[0], [0]]
     with pytest.raises(MissingDependency, match="pip install"):
         search_exact(vectors, vectors, 1, ExactOptions(engine="faiss"))
+
+
+@pytest.mark.parametrize("engine", ["torch", "faiss"])
+def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(5)
+    vectors = generator.integers(-3, 4, (700, 8)).astype(np.float32)
+    queries = generator.integers(-2, 3, (9, 8)).astype(np.float32)
+    flat = FlatVectors.open(_folder(tmp_path / "index", vectors))
+    held, read = (FlatSearcher(flat, ExactOptions(100, 4, engine=engine, resident=size)) for size in (4 * 700 * 8, 0))
+    assert _same(held.search(queries, 12), read.search(queries, 12))
+    monkeypatch.setattr(FlatVectors, "read", None)
+    assert _same(held.search(queries, 12), _naive(vectors, queries, 12))
+    with pytest.raises(TypeError):
+        read.search(queries, 12)
+
+
+def test_gives_the_vectors_of_rows(tmp_path: Path) -> None:
+    searcher = Flat().open(_folder(tmp_path / "index", np.array([[1.0, 2], [3, 4], [5, 6]], np.float32)))
+    found = searcher.vectors(np.array([2, 0, 2]))
+    assert found.tolist() == [[5, 6], [1, 2], [5, 6]]
+    assert (found.dtype, found.flags.aligned) == (np.float32, True)
+    with pytest.raises(UsageError, match=r"from 0 to 2: take out the pads"):
+        searcher.vectors(np.array([1, -1]))

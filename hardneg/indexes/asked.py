@@ -1,0 +1,44 @@
+"""What every dense index checks of what it is asked."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import UsageError
+
+
+def check_vectors(kind: str, queries: Sequence[str] | NDArray[np.float32]) -> NDArray[np.float32]:
+    """The queries, which must not be texts; `kind` names the index.
+
+    Raises:
+        UsageError: they are texts.
+    """
+    if not isinstance(queries, np.ndarray):
+        raise UsageError(f"a {kind} index searches with vectors, not texts: encode the queries first")
+    return queries
+
+
+def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
+    """Checks queries float32 [Q, dimension] and how many hits are wanted.
+
+    Raises:
+        UsageError: for another dimension, k below 1, or queries that are not finite.
+    """
+    if queries.ndim != 2 or queries.shape[1] != dimension:
+        raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
+    if k < 1:
+        raise UsageError(f"k is {k}: ask for at least one document")
+    if not np.isfinite(queries).all():
+        row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
+        raise UsageError(f"the vector of query {row} (from 0) is not finite: check the model")
+
+
+def check_rows(rows: NDArray[np.int64], count: int) -> None:
+    """Checks row numbers int64 [n] of an index of `count` vectors.
+
+    Raises:
+        UsageError: a row is below 0, as pads are, or there are not so many.
+    """
+    if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
+        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")

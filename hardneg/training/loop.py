@@ -18,15 +18,16 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.precision import good_at_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
-from hardneg.training.batches import batches
+from hardneg.training.approach import Approach
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
-from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
 from hardneg.training.schedules import schedule_factor, warmup_length
-from hardneg.training.step import Learner, TwoTowers, update
+from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated
+from hardneg.training.two_towers import BothSides
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -61,7 +62,26 @@ def train(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Trains `encoder` in place; it ends with the best weights where there are dev metrics, or the last.
+    """Trains both sides of `encoder` in place, as `learn` says.
+
+    Raises:
+        UsageError: the options make no sense.
+        TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
+    """
+    _check(options)
+    return learn(BothSides(encoder, data, options), loss, options, folder, progress=progress, validate=validate)
+
+
+def learn(
+    approach: Approach,
+    loss: Loss,
+    options: TrainOptions,
+    folder: Path,
+    *,
+    progress: Progress,
+    validate: Validate | None = None,
+) -> TrainingResult:
+    """Trains in place; the encoder ends with the best weights where there are dev metrics, or the last.
 
     `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments goes on from there.
     On a CPU the weights then are, bit for bit, those of a run that was never stopped.
@@ -73,36 +93,35 @@ def train(
         UsageError: the options make no sense.
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
-    if problems := options.problems():
-        raise UsageError(f"training options: {'; '.join(problems)}")
+    _check(options)
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
-    examples = Examples(data, options.negatives_per_query, options.seed)
-    checkpoints = Checkpoints(folder / SCRATCH, _identity(encoder, loss, options, examples))
+    checkpoints = Checkpoints(folder / SCRATCH, _identity(approach, loss, options))
     with (
-        _learning(encoder, options),
-        accelerated(encoder.device, options.tracker, folder, asdict(options)) as accelerator,
+        _learning(approach.encoder, options),
+        accelerated(approach.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
     ):
-        learner = _learner(encoder, loss, options, accelerator)
-        run = _Run(encoder, data, examples, learner, checkpoints, History(folder / HISTORY), validate)
+        run = _Run(_learner(approach, loss, options, accelerator), checkpoints, History(folder / HISTORY), validate)
         state = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
-            checkpoints.load_weights(encoder.module, state.best_step or 0)
+            checkpoints.load_weights(approach.learner, state.best_step or 0)
         barrier()
         history = run.history.read()
         barrier()
-    for reason, count in examples.skipped.items():
+    for reason, count in approach.skipped.items():
         progress.note(f"training: left out {count} {reason}")
-    return TrainingResult(history, state.step, state.best_step, state.best, examples.skipped)
+    return TrainingResult(history, state.step, state.best_step, state.best, approach.skipped)
+
+
+def _check(options: TrainOptions) -> None:
+    if problems := options.problems():
+        raise UsageError(f"training options: {'; '.join(problems)}")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One call of `train`."""
+    """One call of `learn`."""
 
-    encoder: Encoder
-    data: TrainingData
-    examples: Examples
     learner: Learner
     checkpoints: Checkpoints
     history: History
@@ -113,17 +132,23 @@ class _Run:
         return self.learner.options
 
     @property
+    def approach(self) -> Approach:
+        return self.learner.approach
+
+    @property
     def total(self) -> int:
-        return self.options.total_steps(len(self.examples))
+        return self.options.total_steps(len(self.approach))
 
     def to_the_end(self, progress: Progress) -> TrainState:
         """From the newest checkpoint to the last step, or to where patience runs out."""
-        state = self.checkpoints.restore(self.encoder.module, self.learner.optimizer)
+        state = self.checkpoints.restore(self.approach.learner, self.learner.optimizer)
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
         barrier()
         if world().first:
-            self.history.truncate(state.step)
+            self.history.truncate(state.step or -1)
+        if not state.step:
+            self._look(0)
         with progress.task("training", self.total, "steps", done=state.step) as task:
             while state.step < self.total and not state.stopped:
                 stop = self._next_stop(state.step)
@@ -131,31 +156,38 @@ class _Run:
                 state = self._judge(replace(state, step=stop))
                 if world().first:
                     self.history.sync()
-                    self.checkpoints.save(self.encoder.module, self.learner.optimizer, state)
+                    self.checkpoints.save(self.approach.learner, self.learner.optimizer, state)
         return state
 
     def _next_stop(self, step: int) -> int:
         """The next step after which there is an evaluation or a checkpoint."""
-        intervals = [self.options.checkpoint_every, self.options.evaluate_every if self.validate else None]
+        evaluate_every = self.options.evaluate_every if self.validate else None
+        intervals = [self.options.checkpoint_every, evaluate_every, self.approach.pause]
         stops = [step - step % interval + interval for interval in intervals if interval is not None]
         return min([*stops, self.total])
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
-        self.encoder.module.train()
+        self.approach.prepare(start)
+        self.approach.learner.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate
         warmup = warmup_length(options, self.total)
         starts = range(start * per_step, stop * per_step, options.batch_size)
-        stream = batches(self.encoder, self.data.corpus, self.examples, starts, options.batch_size)
+        stream = self.approach.batches(starts, options.batch_size)
         for step in range(start, stop):
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
             self._add({"step": step + 1, **record})
             self.learner.accelerator.log(record, step=step + 1)
+            self._look(step + 1)
             task.advance()
             speed = (step + 1 - start) * per_step / (time.monotonic() - began)
             task.describe(f"loss {done.loss:.4f}, {speed:.1f} queries/s")
+
+    def _look(self, step: int) -> None:
+        if found := self.approach.look(step):
+            self._add({"step": step, **found})
 
     def _judge(self, state: TrainState) -> TrainState:
         """Measures the dev metrics where it is time to."""
@@ -186,17 +218,16 @@ class _Run:
             self.history.add(record)
 
 
-def _identity(encoder: Encoder, loss: Loss, options: TrainOptions, examples: Examples) -> str:
+def _identity(approach: Approach, loss: Loss, options: TrainOptions) -> str:
     fields = asdict(loss) if is_dataclass(loss) and not isinstance(loss, type) else repr(loss)
     named = [type(loss).__qualname__, type(loss).version, fields]
-    return digest([weights_digest(encoder.module), named, options.identity(), examples.digest()])
+    return digest([weights_digest(approach.learner), named, options.identity(), approach.digest()])
 
 
-def _learner(encoder: Encoder, loss: Loss, options: TrainOptions, accelerator: "Accelerator") -> Learner:
-    towers = TwoTowers(encoder)
-    model, optimizer = accelerator.prepare(towers, make_optimizer(towers, options))
-    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(encoder.device))
-    return Learner(accelerator, model, optimizer, loss, options, half)
+def _learner(approach: Approach, loss: Loss, options: TrainOptions, accelerator: "Accelerator") -> Learner:
+    model, optimizer = accelerator.prepare(approach.tower, make_optimizer(approach.tower, options))
+    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(approach.encoder.device))
+    return Learner(accelerator, approach, model, optimizer, loss, options, half)
 
 
 @contextmanager

@@ -7,32 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
-from hardneg.distributed import gather, world
+from hardneg.distributed import world
 from hardneg.errors import TrainingError
-from hardneg.models.encoder import Encoder
 from hardneg.protocols import Loss
 from hardneg.seeding import derive_seed
-from hardneg.training.batches import Batch
+from hardneg.training.approach import Approach
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import score_batch
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
-
-
-class TwoTowers(nn.Module):
-    """Queries and documents in one forward pass, so that a distributed wrapper sees one a step."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-        self.module = encoder.module
-        self._embed = encoder.embed
-
-    def forward(self, queries: dict[str, Tensor], documents: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """float32 [B, d] and [D, d]."""
-        return self._embed(queries, "query"), self._embed(documents, "document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +24,7 @@ class Learner:
     """All that an update needs; half: whether the transformer runs in bfloat16."""
 
     accelerator: "Accelerator"
+    approach: Approach
     model: Any
     optimizer: Any
     loss: Loss
@@ -55,7 +40,7 @@ class Update:
     gradient_norm: float
 
 
-def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate: float) -> Update:
+def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> Update:
     """Takes one step, counted from 0, over batches that are scored one by one.
 
     Dropout depends on the seed, the step and the batch's place in it, so a continued run repeats it; each of
@@ -71,7 +56,7 @@ def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate:
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
-            loss = _loss(learner, batch)
+            loss = learner.loss(learner.approach.scores(model, batch, learner.half))
             losses.append(float(loss.detach()))
             _check_finite("loss", losses[-1], step, [batch])
             accelerator.backward(loss / len(batches))
@@ -85,15 +70,7 @@ def update(learner: Learner, batches: Sequence[Batch], step: int, learning_rate:
     return Update(sum(losses) / len(losses), norm)
 
 
-def _loss(learner: Learner, batch: Batch) -> Tensor:
-    with torch.autocast(learner.accelerator.device.type, torch.bfloat16, enabled=learner.half):
-        queries, documents = learner.model(batch.queries, batch.documents)
-    queries, documents = gather(queries, batch.columns.queries), gather(documents, batch.distinct)
-    column = batch.column.to(documents.device)
-    return learner.loss(score_batch(queries, documents[column], batch.columns))
-
-
-def _check_finite(what: str, value: float, step: int, batches: Sequence[Batch]) -> None:
+def _check_finite(what: str, value: float, step: int, batches: Sequence[Any]) -> None:
     if math.isfinite(value):
         return
     query_ids = [query_id for batch in batches for query_id in batch.query_ids]

@@ -1,0 +1,27 @@
+"""Figure 3 of STAR/ADORE: how pairwise errors are spread over queries."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hardneg.analysis.error_table import Bucket
+from hardneg.analysis.figures.canvas import figure, plain_axes
+from hardneg.evaluation.curve import COLOURS
+
+
+def draw_errors(distributions: Mapping[str, Sequence[Bucket]], paths: Sequence[Path]) -> None:
+    """One panel a system: bars are the share of queries by number of errors, the line is their share of all errors."""
+    with figure(paths, max(1, len(distributions))) as panels:
+        for axes, (label, buckets) in zip(panels, distributions.items(), strict=False):
+            _panel(axes, label, buckets)
+
+
+def _panel(axes: Any, label: str, buckets: Sequence[Bucket]) -> None:
+    places = range(len(buckets))
+    names = [bucket.label for bucket in buckets]
+    axes.bar(places, [100 * b.queries for b in buckets], color=COLOURS[0], width=0.7, label="of all queries")
+    axes.plot(places, [100 * b.errors for b in buckets], color=COLOURS[1], marker="o", label="of all errors")
+    axes.set_xticks(places, names, rotation=30, ha="right", fontsize=8)
+    plain_axes(axes, label, "pairwise errors of a query", "share (%)")
+    axes.set_ylim(0, 100)
+    axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,23 @@
+"""Figure 6 of STAR/ADORE: a query, its positives and its negatives before and after training."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hardneg.analysis.figures.canvas import figure, plain_axes
+from hardneg.analysis.projection import Neighbourhood
+from hardneg.evaluation.curve import COLOURS
+
+
+def draw_projection(panels: dict[str, Neighbourhood], paths: Sequence[Path]) -> None:
+    """One panel a model, all in the same plane: crosses are negatives, discs positives, the star is the query."""
+    with figure(paths, len(panels), height=4.2) as drawn:
+        for axes, (label, points) in zip(drawn, panels.items(), strict=True):
+            axes.scatter(*points.negatives.T, marker="x", s=18, color="#8a8f94", label="negatives", linewidths=0.9)
+            axes.scatter(*points.positives.T, marker="o", s=42, color=COLOURS[0], label="positives")
+            axes.scatter(*points.query, marker="*", s=190, color=COLOURS[1], edgecolors="black", label="query")
+            plain_axes(axes, label, "t-SNE, first coordinate", "t-SNE, second coordinate")
+            axes.legend(frameon=False, fontsize=8)
+        for axes in drawn[1:]:
+            axes.sharex(drawn[0])
+            axes.sharey(drawn[0])
+            drawn[0].autoscale()

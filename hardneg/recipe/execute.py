@@ -13,6 +13,7 @@ from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, NewerArtifact, UsageError
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.specs import START
 from hardneg.stages.work import Input, Work, empty
@@ -152,9 +153,10 @@ def _make(
             empty(folder)
         if world().size > 1 and _for_every_process(step):
             from_first(_WORK)
-        facts = _run_stage(step, _work(step, folder, plan, artifacts, run.watcher, run.options))
+        with usage(world().size) as used:
+            facts = _run_stage(step, _work(step, folder, plan, artifacts, run.watcher, run.options))
         seconds = time.monotonic() - started
-        facts = {**facts, "seconds": round(seconds, 3)}
+        facts = {**facts, "seconds": round(seconds, 3), "usage": used}
         return store.commit(step.key, step.spec.kind, facts, {**step.origin, "name": step.name}), seconds
 
 

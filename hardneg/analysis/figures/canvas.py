@@ -66,4 +66,5 @@ def lines(axes: Any, series: dict[str, list[tuple[float, float]]]) -> None:
             x, y = zip(*points, strict=True)
             look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
             axes.plot(x, y, label=label, markersize=4, linewidth=1.6, **look)
-    axes.legend(frameon=False, fontsize=8)
+    if any(series.values()):
+        axes.legend(frameon=False, fontsize=8)

@@ -28,6 +28,8 @@ def _panel(axes: Any, name: str, series: dict[str, Curve]) -> None:
     lines(axes, series)
     plain_axes(axes, title, "training step", unit)
     if name in _LOGARITHMIC:
-        axes.set_yscale("log")
+        axes.set_yscale("log", subs=[2, 5])
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.yaxis.set_minor_formatter("{x:,.0f}")
     if name == "overlap":
         axes.set_ylim(0, 1)

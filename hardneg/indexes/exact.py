@@ -53,7 +53,7 @@ def search_exact(
     """The k vectors of the largest inner product with each query; ties by ascending row, at rank k too.
 
     Args:
-        vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory; `Resident` ones are there already.
+        vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory; `Resident` ones are there.
         queries: float32 [Q, d].
         k: how many; above N the lists are padded with row -1 and score -inf.
         options: block sizes, device and engine.

@@ -76,6 +76,7 @@ class FlatSearcher:
 
 def share(source: Path, target: Path) -> None:
     """Makes `target` the same file as `source` where the disk can, and a copy elsewhere."""
+    target.unlink(missing_ok=True)
     try:
         os.link(source, target)
     except OSError:

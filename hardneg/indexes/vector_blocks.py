@@ -1,6 +1,6 @@
 """Vectors of an index, block by block, each checked to be finite."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,16 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
             block = vectors.read(start, stop, space)
         else:
             block = np.require(vectors[start:stop], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-        if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
-            row = start + int(np.flatnonzero(~finite)[0])
-            raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
+        check_finite(block, range(start, stop))
         yield start, block
+
+
+def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
+    """Checks float32 [n, d], the vectors of `rows`.
+
+    Raises:
+        ArtifactError: for a vector that is not finite, naming its row.
+    """
+    if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
+        row = rows[int(np.flatnonzero(~finite)[0])]
+        raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")

@@ -31,7 +31,8 @@ def run(work: Work) -> dict[str, Any]:
             barrier()  # the first one removes the journals when they are closed
     if here.first:
         work.keep_only("index", "docid")
-    return {"passages": len(corpus), "dimension": encoder.dimension}
+    size = (work.folder / "index").stat().st_size if here.first else 0
+    return {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
 
 
 def _finished(folder: Path, shape: tuple[int, int]) -> bool:

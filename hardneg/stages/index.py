@@ -1,6 +1,7 @@
 """Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hardneg.data.corpus import Corpus
@@ -15,7 +16,13 @@ def run(work: Work) -> dict[str, Any]:
         source: Any = work.inputs["vectors"].folder
     else:
         source = _entries(open_collection(work.inputs["dataset"]).corpus)
-    return {"passages": backend.build(source, work.folder, work.progress)}
+    passages = backend.build(source, work.folder, work.progress)
+    return {"passages": passages, "bytes": _size(work.folder)}
+
+
+def _size(folder: Path) -> int:
+    """What the index takes; the ids beside dense ones, which are the same for every kind, are left out."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "docid")
 
 
 def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ class IndexTests(PluginTests):
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `asked` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
+    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised where it is not exact.
     """
 
     exact: ClassVar[bool] = True
@@ -104,6 +105,22 @@ class IndexTests(PluginTests):
         reached = np.take_along_axis(exact_scores, np.maximum(hits.rows, 0), 1) >= floor - 1e-5
         found = float((reached & (hits.rows >= 0)).mean())
         rule(found >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{found:.3f}")
+
+    def test_gives_its_vectors(self, tmp_path: Path) -> None:
+        """A searcher with `vectors` gives those that its scores are inner products with."""
+        plugin, path = self._built(tmp_path)
+        searcher = plugin.open(path, _rows)
+        if plugin.input == "texts" or not hasattr(searcher, "vectors"):
+            return
+        queries = self._queries(plugin)
+        hits = searcher.search(queries, _DEPTH)
+        found = hits.rows >= 0
+        vectors = searcher.vectors(hits.rows[found])
+        rule(vectors.dtype == np.float32, "vectors are float32", vectors.dtype)
+        rule(vectors.shape == (int(found.sum()), self.dimension), "one vector a row", vectors.shape)
+        scores = (vectors * queries[np.nonzero(found)[0]]).sum(1)
+        same = np.allclose(scores, hits.scores[found], rtol=1e-4, atol=1e-4)
+        rule(same, "a query's inner product with a row's vector is the row's score", scores - hits.scores[found])
 
     def test_more_than_there_is(self, tmp_path: Path) -> None:
         """A k above the number of documents."""

@@ -6,11 +6,42 @@ from hardneg.errors import MissingDependency
 from hardneg.indexes import java
 from hardneg.indexes.bm25 import Bm25
 from hardneg.indexes.flat import Flat
+from hardneg.indexes.ivfpq import IvfPq
+from hardneg.indexes.product import OpqPq, Pq
+from hardneg.indexes.scalar import Fp16, Sq8
 from hardneg.testing import IndexTests
 
 
 class TestFlat(IndexTests):
     plugin = Flat()
+
+
+class TestPq(IndexTests):
+    plugin = Pq(subvectors=8)
+    exact = False
+
+
+class TestOpqPq(IndexTests):
+    plugin = OpqPq(subvectors=8, bits=7)
+    exact = False
+    recall = 0.7
+
+
+class TestIvfPq(IndexTests):
+    plugin = IvfPq(subvectors=8, bits=7, lists=8, nprobe=6)
+    exact = False
+    recall = 0.7
+
+
+class TestSq8(IndexTests):
+    plugin = Sq8()
+    exact = False
+
+
+class TestFp16(IndexTests):
+    plugin = Fp16()
+    exact = False
+    recall = 0.99
 
 
 @pytest.mark.slow

@@ -1,0 +1,97 @@
+"""Compressed vectors, searched by faiss on the codes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import ArtifactError
+from hardneg.indexes.asked import check_queries, check_rows, check_vectors
+from hardneg.indexes.compression import innermost, load_faiss, read_index
+from hardneg.types import Hits
+
+_QUERIES = 256  # at a time: faiss keeps a table of M * C products for each
+
+
+@dataclass(frozen=True)
+class CompressedSearcher:
+    """An opened index folder; `index` is the `faiss.Index`, of inner product."""
+
+    path: Path
+    index: Any
+
+    @classmethod
+    def open(cls, path: Path) -> "CompressedSearcher":
+        """The index in folder `path`.
+
+        Raises:
+            MissingDependency: without faiss.
+            ArtifactError: a file is missing, damaged, or of another kind.
+        """
+        index = read_index(path / "index")
+        if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
+            raise ArtifactError(f"{path / 'index'}: its scores are no inner products: build another")
+        if not (path / "docid").exists():
+            raise ArtifactError(f"{path / 'docid'}: missing: an index folder needs one document id a line")
+        return cls(path, index)
+
+    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+        """The k vectors that score best with queries float32 [Q, d]; ties by ascending row, at rank k too.
+
+        Raises:
+            UsageError: for texts, vectors of another dimension or not finite, or k below 1.
+        """
+        wanted = check_vectors("compressed", queries)
+        check_queries(wanted, self.index.d, k)
+        wanted = np.ascontiguousarray(wanted, np.float32)
+        hits = Hits(np.full((len(wanted), k), -1, np.int64), np.full((len(wanted), k), -np.inf, np.float32))
+        for start in range(0, len(wanted), _QUERIES):
+            rows, scores = self._best(wanted[start : start + _QUERIES], k)
+            hits.rows[start : start + len(rows), : rows.shape[1]] = rows
+            hits.scores[start : start + len(rows), : rows.shape[1]] = scores
+        return hits
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows int64 [n] as the codes give them: float32 [n, d], decoded and rotated back.
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, self.index.ntotal)
+        faiss, inner = load_faiss(), innermost(self.index)
+        if isinstance(inner, faiss.IndexIVF) and inner.direct_map.no():
+            inner.make_direct_map()  # where each row is among the lists, kept from now on
+        found: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return found
+
+    def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """int64 and float32 [q, k], narrower where there are fewer vectors.
+
+        faiss leaves open which of several equal scores stay at the end of a list, so one more is asked for, and twice
+        as many again where even the last of these equals the k-th.
+        """
+        depth = max(1, min(k + 1, self.index.ntotal))
+        rows, scores = self._sorted(queries, depth)
+        rows, scores, open_ = rows[:, :k].copy(), scores[:, :k].copy(), _tied(rows, scores, k)
+        while len(open_) and depth < self.index.ntotal:
+            depth = min(2 * depth, self.index.ntotal)
+            more_rows, more_scores = self._sorted(queries[open_], depth)
+            rows[open_], scores[open_] = more_rows[:, :k], more_scores[:, :k]
+            open_ = open_[_tied(more_rows, more_scores, k)]
+        return rows, scores
+
+    def _sorted(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        scores, rows = self.index.search(queries, depth)
+        scores[rows < 0] = -np.inf
+        order = np.lexsort((rows, -scores))
+        return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """The queries whose list goes on, beyond what is known of it, with the score of rank k."""
+    if rows.shape[1] <= k:
+        return np.empty(0, np.int64)
+    return np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (rows[:, -1] >= 0))

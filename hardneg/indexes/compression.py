@@ -1,0 +1,167 @@
+"""How compressed indexes are made: trained on a sample of the vectors, then written code by code.
+
+The file is faiss's own, byte for byte. It is written by streaming: what faiss writes of the trained, empty index, with
+the codes of each block put in at their place, so that no more than a block is in memory.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors
+from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.indexes.flat import share
+from hardneg.indexes.vector_blocks import check_finite, vector_blocks
+from hardneg.progress import Progress
+from hardneg.replacing import replacing
+from hardneg.seeding import generator
+
+_BLOCK_BYTES = 32 << 20
+_COUNT = 8  # where an index's header has its number of vectors: after a magic word and the dimension
+_AFTER_CODES = 9  # bytes that a product-quantised index has behind its codes, for searches of another kind
+
+
+def load_faiss() -> Any:
+    """The module faiss.
+
+    Raises:
+        MissingDependency: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency('compressed indexes need faiss: pip install "hardneg[cpu]"') from error
+    return faiss
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an index is trained on.
+
+    name: of the kind of index, for messages. sample: how many vectors at most. least: how many it takes. seed: of the
+    draw. what: says for messages what takes so many.
+    """
+
+    name: str
+    sample: int
+    least: int
+    seed: int
+    what: str
+
+    def check(self) -> None:
+        """Refuses a sample that is too small whatever the vectors.
+
+        Raises:
+            UsageError: it is.
+        """
+        if self.sample < self.least:
+            raise UsageError(f"{self.name}: sample is {self.sample}: {self.what} take {self.least} vectors or more")
+
+
+def train(index: Any, vectors: FlatVectors, training: Training, progress: Progress) -> None:
+    """Trains a faiss index, on one thread: the sums of several would depend on how many there are.
+
+    Raises:
+        UsageError: there are too few vectors.
+        ArtifactError: a vector that was drawn is not finite.
+    """
+    if len(vectors) < training.least:
+        raise UsageError(
+            f"{training.name}: {vectors.folder} holds {len(vectors)} vectors, but {training.what} take "
+            f"{training.least} or more: ask for fewer, or take sq8, fp16 or flat"
+        )
+    rows = sample_rows(len(vectors), training.sample, training.seed)
+    block = vectors.gather(rows)
+    check_finite(block, rows)
+    with progress.task("train", len(rows), "passages") as task, one_thread():
+        index.train(block)
+        task.advance(len(rows))
+
+
+def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
+    """At most `size` of `count` rows, ascending: one drawn from each of as many equal stretches."""
+    size = min(size, count)
+    edges = np.arange(size + 1, dtype=np.int64) * count // max(size, 1)
+    return generator(seed, "index sample").integers(edges[:-1], edges[1:])
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Lets faiss compute on one thread."""
+    faiss = load_faiss()
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def encode_blocks(
+    vectors: FlatVectors, encode: Callable[[NDArray[np.float32]], Any], progress: Progress
+) -> Iterator[Any]:
+    """What `encode` makes of each block of the vectors, float32 [n, d]."""
+    with progress.task("compress", len(vectors), "passages") as task:
+        for _, block in vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
+            yield encode(block)
+            task.advance(len(block))
+
+
+def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, path: Path) -> None:
+    """Writes the index folder `path`: a trained, empty faiss index with `codes`, and the docid file of `source`.
+
+    Raises:
+        ArtifactError: the installed faiss does not read what was written.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    rows = write_codes(index, codes, path / "index")
+    found = read_index(path / "index", mapped=True).ntotal
+    if found != rows:
+        raise ArtifactError(f"{path / 'index'}: faiss reads {found} of {rows} vectors: install another faiss")
+    share(source / "docid", path / "docid")
+
+
+def write_codes(index: Any, codes: Iterable[NDArray[np.uint8]], path: Path) -> int:
+    """Writes a trained, empty faiss index of codes with blocks uint8 [n, bytes a vector]; returns their number."""
+    faiss = load_faiss()
+    whole, inner = bytes(faiss.serialize_index(index)), innermost(index)
+    after = _AFTER_CODES if isinstance(inner, faiss.IndexPQ) else 0
+    head, tail = whole[: len(whole) - after - 8], whole[len(whole) - after :]
+    rows = 0
+    with replacing(path) as file:
+        file.write(head + bytes(8))
+        for block in codes:
+            file.write(np.ascontiguousarray(block).data)
+            rows += len(block)
+        file.write(tail)
+        for start in {0, len(whole) - len(faiss.serialize_index(inner))}:
+            file.seek(start + _COUNT)
+            file.write(struct.pack("<q", rows))
+        file.seek(len(head))
+        file.write(struct.pack("<Q", rows * inner.code_size))
+    return rows
+
+
+def innermost(index: Any) -> Any:
+    """The index that holds the codes, behind a transform of the vectors or not."""
+    faiss = load_faiss()
+    return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
+
+
+def read_index(path: Path, mapped: bool = False) -> Any:
+    """A faiss index in memory, or `mapped` where the installed faiss can: a file must be whole for that.
+
+    Raises:
+        ArtifactError: the file is missing, damaged, or none of faiss.
+    """
+    faiss = load_faiss()
+    try:
+        return faiss.read_index(str(path), getattr(faiss, "IO_FLAG_MMAP_IFC", 0) if mapped else 0)
+    except (RuntimeError, MemoryError) as error:
+        raise ArtifactError(f"{path}: not a faiss index that can be read: build it again") from error

@@ -1,0 +1,210 @@
+"""Product quantisation: a vector as M codes, each the number of a centroid of its part.
+
+Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011; the rotation:
+T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes.asked import check_rows
+from hardneg.indexes.codebook import Codebook
+from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compression import encode_blocks, innermost, load_faiss, train, write_folder
+from hardneg.progress import Progress
+
+RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+
+_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Pq:
+    """Product quantisation: `subvectors` * `bits` / 8 bytes a vector.
+
+    Args:
+        subvectors: how many parts a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it names one of 2^bits centroids.
+        sample: how many vectors at most the centroids are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 48
+    bits: int = 8
+    sample: int = 65_536
+    seed: int = 42
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "vectors"
+
+    def __post_init__(self) -> None:
+        self._codebook().check()
+
+    def _codebook(self) -> Codebook:
+        return Codebook("pq", self.subvectors, self.bits, self.sample, self.seed)
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
+        """
+        return _build(self._codebook(), source, path, progress, rotated=False)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
+        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return PqSearcher.open(path)
+
+
+@dataclass(frozen=True)
+class OpqPq:
+    """Product quantisation after a rotation that makes the parts' errors small: as large as `pq`, and nearer.
+
+    Args:
+        subvectors: how many parts a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it names one of 2^bits centroids.
+        sample: how many vectors at most the rotation and the centroids are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 48
+    bits: int = 8
+    sample: int = 65_536
+    seed: int = 42
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "vectors"
+
+    def __post_init__(self) -> None:
+        self._codebook().check()
+
+    def _codebook(self) -> Codebook:
+        return Codebook("opq-pq", self.subvectors, self.bits, self.sample, self.seed)
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
+        """
+        return _build(self._codebook(), source, path, progress, rotated=True)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
+        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return PqSearcher.open(path)
+
+
+@dataclass(frozen=True)
+class PqSearcher(CompressedSearcher):
+    """An opened index of product-quantised vectors (`hardneg.protocols.ProductSearcher`)."""
+
+    @classmethod
+    def open(cls, path: Path) -> "PqSearcher":
+        """The index in folder `path`.
+
+        Raises:
+            MissingDependency: without faiss.
+            ArtifactError: a file is missing, damaged, or of another kind.
+        """
+        opened = CompressedSearcher.open(path)
+        if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
+            raise ArtifactError(
+                f"{path / 'index'}: not a product-quantised index: build one, or open it as its own kind"
+            )
+        return cls(path, opened.index)
+
+    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The codes of rows int64 [n]: uint8 [n, M].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, self.index.ntotal)
+        quantiser = innermost(self.index).pq
+        packed = np.ascontiguousarray(self._packed()[rows])
+        if quantiser.nbits == 8:
+            return packed
+        unpacked = load_faiss().unpack_bitstrings(packed, quantiser.M, quantiser.nbits)
+        return np.asarray(unpacked, np.uint8)
+
+    def centroids(self) -> NDArray[np.float32]:
+        """float32 [M, 2^bits, d / M]."""
+        quantiser = innermost(self.index).pq
+        flat = load_faiss().vector_to_array(quantiser.centroids)
+        return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
+
+    def rotation(self) -> NDArray[np.float32] | None:
+        """float32 [d, d], what a vector x is multiplied with, R x, before it is cut; None where it is not."""
+        faiss = load_faiss()
+        if not isinstance(self.index, faiss.IndexPreTransform):
+            return None
+        linear = faiss.downcast_VectorTransform(self.index.chain.at(0))
+        return np.asarray(faiss.vector_to_array(linear.A), np.float32).reshape(linear.d_out, linear.d_in)
+
+    def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
+        """Writes an index of the same codes in folder `out` with other centroids, float32 [M, 2^bits, d / M].
+
+        Raises:
+            UsageError: for another shape, or numbers that are not finite.
+        """
+        own = self.centroids()
+        if centroids.shape != own.shape or not np.isfinite(centroids).all():
+            raise UsageError(f"centroids have shape {centroids.shape}: give {own.shape}, all of them finite")
+        index = _trained(centroids, self.rotation())
+        write_folder(index, self._packed_blocks(), self.path, out)
+
+    def _packed(self) -> NDArray[np.uint8]:
+        """All codes as they are stored, uint8 [N, bytes a vector]; a view."""
+        inner = innermost(self.index)
+        view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
+        return view.reshape(inner.ntotal, inner.code_size)
+
+    def _packed_blocks(self) -> Iterator[NDArray[np.uint8]]:
+        packed = self._packed()
+        yield from (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
+
+
+def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotated: bool) -> int:
+    faiss, vectors = load_faiss(), FlatVectors.open(source)
+    codebook.check_dimension(vectors.dimension)
+    index = inner = _product(vectors.dimension, codebook)
+    if rotated:
+        rotation = faiss.OPQMatrix(vectors.dimension, codebook.subvectors)
+        learner = _product(vectors.dimension, codebook)  # kept until all is trained: `rotation` only points to it
+        rotation.pq, rotation.max_train_points = learner.pq, codebook.sample
+        index = faiss.IndexPreTransform(rotation, inner)
+    train(index, vectors, codebook.training(), progress)
+    write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
+    return len(vectors)
+
+
+def _product(dimension: int, codebook: Codebook) -> Any:
+    faiss = load_faiss()
+    index = faiss.IndexPQ(dimension, codebook.subvectors, codebook.bits, faiss.METRIC_INNER_PRODUCT)
+    codebook.settle(index.pq.cp)
+    return index
+
+
+def _trained(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
+    """A faiss index without vectors, of centroids float32 [M, C, d / M] and a rotation float32 [d, d]."""
+    faiss = load_faiss()
+    parts, count, width = centroids.shape
+    index = faiss.IndexPQ(parts * width, parts, count.bit_length() - 1, faiss.METRIC_INNER_PRODUCT)
+    faiss.copy_array_to_vector(np.ascontiguousarray(centroids, np.float32).ravel(), index.pq.centroids)
+    index.is_trained = True
+    if rotation is None:
+        return index
+    linear = faiss.LinearTransform(parts * width, parts * width, False)
+    faiss.copy_array_to_vector(np.ascontiguousarray(rotation, np.float32).ravel(), linear.A)
+    linear.is_trained = True
+    linear.set_is_orthonormal()
+    return faiss.IndexPreTransform(linear, index)

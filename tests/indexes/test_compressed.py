@@ -1,0 +1,288 @@
+"""Compressed indexes: what faiss itself would have written, and what their searchers say of it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.identity import tree_digest
+from hardneg.indexes import compression
+from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compression import sample_rows
+from hardneg.indexes.flat import Flat
+from hardneg.indexes.ivfpq import IvfPq
+from hardneg.indexes.product import OpqPq, Pq
+from hardneg.indexes.scalar import Fp16, Sq8
+from hardneg.progress import Silent
+from hardneg.protocols import DenseSearcher, ProductSearcher
+
+faiss = pytest.importorskip("faiss")
+
+KINDS = [
+    Pq(subvectors=4, bits=4),
+    Pq(subvectors=4, bits=6),
+    OpqPq(subvectors=4, bits=4),
+    IvfPq(subvectors=4, bits=4, lists=8, nprobe=3),
+    Sq8(),
+    Fp16(),
+]
+_N, _D = 300, 16
+
+
+def _folder(path: Path, vectors: NDArray[np.float32]) -> Path:
+    with FlatWriter(path, vectors.shape[1], len(vectors)) as writer:
+        if len(vectors):
+            writer.write_block(0, 0, vectors)
+        writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
+        writer.close()
+    return path
+
+
+def _vectors(count: int = _N, dimension: int = _D) -> NDArray[np.float32]:
+    return np.random.default_rng(7).standard_normal((count, dimension)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _folder(tmp_path_factory.mktemp("flat") / "index", _vectors())
+
+
+def _name(plugin: Any) -> str:
+    return f"{type(plugin).__name__}-{getattr(plugin, 'bits', '')}"
+
+
+@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+def test_the_file_is_that_of_faiss(plugin: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "_BLOCK_BYTES", 100 * 4 * _D)  # three blocks
+    assert plugin.build(source, tmp_path / "made", Silent()) == _N
+    index = faiss.read_index(str(tmp_path / "made" / "index"))
+    assert (index.ntotal, index.d, index.metric_type) == (_N, _D, faiss.METRIC_INNER_PRODUCT)
+    faiss.write_index(index, str(tmp_path / "again"))
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "made" / "index").read_bytes()
+    index.reset()
+    index.add(_vectors())
+    faiss.write_index(index, str(tmp_path / "whole"))
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "made" / "index").read_bytes()
+    assert (tmp_path / "made" / "docid").read_text().split() == [f"d{i}" for i in range(_N)]
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {"index", "docid"}
+
+
+@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(plugin: Any, source: Path, tmp_path: Path) -> None:
+    threads = faiss.omp_get_max_threads()
+    try:
+        for i, count in enumerate((1, 2)):
+            faiss.omp_set_num_threads(count)
+            plugin.build(source, tmp_path / str(i), Silent())
+            assert faiss.omp_get_max_threads() == count
+    finally:
+        faiss.omp_set_num_threads(threads)
+    assert tree_digest(tmp_path / "0") == tree_digest(tmp_path / "1")
+
+
+def test_another_seed_gives_other_centroids(source: Path, tmp_path: Path) -> None:
+    made = [Pq(4, 4, sample=100, seed=seed) for seed in (1, 2)]
+    for plugin in made:
+        plugin.build(source, tmp_path / str(plugin.seed), Silent())
+    assert tree_digest(tmp_path / "1") != tree_digest(tmp_path / "2")
+
+
+@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+def test_scores_are_products_with_the_vectors_that_it_gives(plugin: Any, source: Path, tmp_path: Path) -> None:
+    plugin.build(source, tmp_path / "made", Silent())
+    searcher = plugin.open(tmp_path / "made")
+    assert isinstance(searcher, DenseSearcher)
+    queries = np.random.default_rng(8).standard_normal((300, _D)).astype(np.float32)
+    hits = searcher.search(queries, 20)
+    found = hits.rows >= 0
+    vectors = searcher.vectors(np.maximum(hits.rows, 0).ravel()).reshape(300, 20, _D)
+    products = np.einsum("qd,qkd->qk", queries, vectors)
+    assert found.mean() > 0.95
+    np.testing.assert_allclose(products[found], hits.scores[found], atol=1e-4)
+
+
+def test_bytes_a_vector(source: Path, tmp_path: Path) -> None:
+    sizes = {}
+    for plugin, width in ((Pq(4), 4), (Pq(4, 4), 2), (OpqPq(4), 4), (Sq8(), _D), (Fp16(), 2 * _D)):
+        plugin.build(source, tmp_path / _name(plugin), Silent())
+        index = compression.innermost(faiss.read_index(str(tmp_path / _name(plugin) / "index")))
+        assert index.code_size == width
+        sizes[_name(plugin)] = (tmp_path / _name(plugin) / "index").stat().st_size - _N * width
+    assert sizes["Fp16-"] < 200
+    assert sizes["Pq-8"] - 4 * 256 * _D < 200
+    assert sizes["OpqPq-8"] - 4 * 256 * _D - 4 * _D * _D < 300
+
+
+def test_codes_centroids_and_rotation_make_up_the_vectors(source: Path, tmp_path: Path) -> None:
+    rows = np.array([5, 0, 299, 5])
+    for plugin in KINDS[:3]:
+        path = tmp_path / _name(plugin)
+        plugin.build(source, path, Silent())
+        searcher = plugin.open(path)
+        assert isinstance(searcher, ProductSearcher)
+        codes, centroids, rotation = searcher.codes(rows), searcher.centroids(), searcher.rotation()
+        assert (codes.shape, codes.dtype) == ((4, 4), np.uint8)
+        assert centroids.shape == (4, 2**plugin.bits, 4)
+        joined = centroids[np.arange(4), codes].reshape(4, _D)
+        vectors = joined if rotation is None else joined @ rotation
+        np.testing.assert_allclose(vectors, searcher.vectors(rows), atol=1e-5)
+        assert (rotation is None) == isinstance(plugin, Pq)
+
+
+@pytest.mark.parametrize("plugin", KINDS[:3], ids=_name)
+def test_other_centroids_with_the_same_codes(plugin: Any, source: Path, tmp_path: Path) -> None:
+    plugin.build(source, tmp_path / "made", Silent())
+    searcher = plugin.open(tmp_path / "made")
+    searcher.write_with_centroids(tmp_path / "same", searcher.centroids())
+    assert tree_digest(tmp_path / "same") == tree_digest(tmp_path / "made")
+    searcher.write_with_centroids(tmp_path / "doubled", searcher.centroids() * 2)
+    doubled, rows = plugin.open(tmp_path / "doubled"), np.arange(_N)
+    np.testing.assert_allclose(doubled.vectors(rows), searcher.vectors(rows) * 2, atol=1e-5)
+    assert np.array_equal(doubled.codes(rows), searcher.codes(rows))
+    hits = doubled.search(_vectors()[:3], 5)
+    np.testing.assert_allclose(hits.scores, 2 * searcher.search(_vectors()[:3], 5).scores, rtol=1e-5)
+    for wrong in (searcher.centroids()[:, :1], searcher.centroids() * np.inf):
+        with pytest.raises(UsageError, match=r"centroids have shape"):
+            searcher.write_with_centroids(tmp_path / "wrong", wrong)
+
+
+def test_ties_go_to_the_first_rows_however_many(tmp_path: Path) -> None:
+    vectors = np.tile(np.array([[1.0, 0], [3, 0], [2, 1]], np.float32), (40, 1))
+    Fp16().build(_folder(tmp_path / "flat", vectors), tmp_path / "made", Silent())
+    searcher, queries = Fp16().open(tmp_path / "made"), np.array([[1.0, 0], [0, 1]], np.float32)
+    for k in (1, 3, 39, 41, 80, 120, 130):
+        found, exact = searcher.search(queries, k), Flat().open(tmp_path / "flat").search(queries, k)
+        assert np.array_equal(found.rows, exact.rows), k
+        assert np.array_equal(found.scores, exact.scores), k
+
+
+def test_fewer_lists_than_hits_leave_pads(source: Path, tmp_path: Path) -> None:
+    plugin = IvfPq(subvectors=4, bits=4, lists=16, nprobe=1)
+    plugin.build(source, tmp_path / "made", Silent())
+    index = faiss.read_index(str(tmp_path / "made" / "index"))
+    assert (index.nlist, index.nprobe) == (16, 1)
+    hits = plugin.open(tmp_path / "made").search(_vectors()[:4], _N + 3)
+    assert ((hits.rows == -1) == np.isneginf(hits.scores)).all()
+    assert (hits.rows[:, -1] == -1).all()
+    assert (hits.rows[:, 0] >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "message"),
+    [
+        (Pq(5), r"pq: vectors of dimension 16 cannot be cut into 5 subvectors; these fit: 1, 2, 4, 8, 16$"),
+        (OpqPq(48), r"opq-pq: vectors of dimension 16 cannot be cut into 48 subvectors"),
+        (Pq(4), r"pq: .* holds 100 vectors, but 256 centroids \(8 bits\) take 256 or more"),
+        (IvfPq(4, 4, lists=128, nprobe=2), r"ivfpq: .* holds 100 vectors, but 128 lists take 128 or more"),
+    ],
+)
+def test_vectors_that_do_not_fit(plugin: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        plugin.build(_folder(tmp_path / "flat", _vectors(100)), tmp_path / "made", Silent())
+
+
+def test_no_vectors(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "flat", np.empty((0, 4), np.float32))
+    with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers take 1"):
+        Sq8().build(source, tmp_path / "sq8", Silent())
+    assert Fp16().build(source, tmp_path / "fp16", Silent()) == 0
+    hits = Fp16().open(tmp_path / "fp16").search(np.ones((2, 4), np.float32), 3)
+    assert hits.rows.tolist() == [[-1, -1, -1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Pq(0), "subvectors is 0"),
+        (lambda: Pq(bits=9), "bits from 1 to 8"),
+        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200: 256 centroids \(8 bits\) take 256"),
+        (lambda: IvfPq(lists=4, nprobe=5), "nprobe"),
+        (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists take 1000"),
+        (lambda: Sq8(sample=0), "sample is 0"),
+    ],
+)
+def test_options_that_cannot_be(make: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_queries_and_rows_that_cannot_be(source: Path, tmp_path: Path) -> None:
+    Fp16().build(source, tmp_path / "made", Silent())
+    searcher = Fp16().open(tmp_path / "made")
+    for wrong, message in (
+        (["text"], "a compressed index searches with vectors"),
+        (np.ones((2, 3), np.float32), r"instead of \[n, 16\]"),
+        (np.full((1, _D), np.nan, np.float32), "query 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            searcher.search(wrong, 3)
+    with pytest.raises(UsageError, match="k is 0"):
+        searcher.search(np.ones((1, _D), np.float32), 0)
+    for rows in ([-1], [_N]):
+        with pytest.raises(UsageError, match="take out the pads"):
+            searcher.vectors(np.array(rows))
+    assert searcher.vectors(np.empty(0, np.int64)).shape == (0, _D)
+
+
+def test_damaged_files(source: Path, tmp_path: Path) -> None:
+    plugin, path = Pq(4, 4), tmp_path / "made"
+    plugin.build(source, path, Silent())
+    whole = (path / "index").read_bytes()
+    for content in (b"", b"nonsense", whole[:30], whole[: len(whole) // 2], whole[:-5]):
+        (path / "index").unlink()
+        (path / "index").write_bytes(content)
+        with pytest.raises(ArtifactError, match="not a faiss index that can be read"):
+            plugin.open(path)
+    (path / "index").write_bytes(whole)
+    (path / "docid").unlink()
+    with pytest.raises(ArtifactError, match="docid: missing"):
+        plugin.open(path)
+    faiss.write_index(faiss.IndexFlatL2(4), str(path / "index"))
+    with pytest.raises(ArtifactError, match="no inner products"):
+        CompressedSearcher.open(path)
+    with pytest.raises(ArtifactError, match="not a product-quantised index"):
+        Pq().open(source)
+
+
+def test_a_vector_that_is_not_finite(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "flat", _vectors(40))
+    with (source / "index").open("r+b") as file:
+        file.seek(45 + 4 * _D * 33)
+        file.write(np.float32("nan").tobytes())
+    for plugin in (Sq8(), Fp16()):
+        with pytest.raises(ArtifactError, match="row 33 is not finite"):
+            plugin.build(source, tmp_path / "made", Silent())
+    assert not (tmp_path / "made" / "index").exists()
+
+
+def test_without_faiss(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    for plugin in KINDS:
+        with pytest.raises(MissingDependency, match=r'pip install "hardneg\[cpu\]"'):
+            plugin.build(source, tmp_path / "made", Silent())
+        with pytest.raises(MissingDependency):
+            plugin.open(tmp_path / "made")
+
+
+def test_one_row_is_drawn_from_each_stretch() -> None:
+    rows = sample_rows(1_000_003, 10, seed=1)
+    assert (rows // 100_000.3).astype(int).tolist() == list(range(10))
+    assert not np.array_equal(rows, sample_rows(1_000_003, 10, seed=2))
+    assert sample_rows(5, 10, seed=1).tolist() == [0, 1, 2, 3, 4]
+    assert len(sample_rows(0, 10, seed=1)) == 0
+
+
+def test_building_holds_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, read = _folder(tmp_path / "flat", _vectors(400)), []
+    monkeypatch.setattr(compression, "_BLOCK_BYTES", 50 * 4 * _D)
+    plain = FlatVectors.read
+    monkeypatch.setattr(FlatVectors, "read", lambda self, a, b, space: read.append(b - a) or plain(self, a, b, space))
+    Pq(4, 4, sample=32).build(source, tmp_path / "made", Silent())
+    assert read == [50] * 8
+    assert not [name for name in os.listdir(tmp_path / "made") if name.startswith(".")]

@@ -1,8 +1,9 @@
 """Batches ready for the encoder, the next one made while one is computed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from hardneg.distributed import world
 from hardneg.models.encoder import Encoder
 from hardneg.training.examples import Draw, Examples
 from hardneg.training.scoring import Columns
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,15 @@ def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw) -> Batch:
     rows, column = np.unique(draw.documents, return_inverse=True)
     return Batch(
         draw.query_ids,
-        encoder.features(draw.texts[_share(len(draw.texts))], "query"),
-        encoder.features(corpus.contents(rows[_share(len(rows))]), "document"),
+        encoder.features(draw.texts[own_share(len(draw.texts))], "query"),
+        encoder.features(corpus.contents(rows[own_share(len(rows))]), "document"),
         len(rows),
         torch.from_numpy(column.reshape(-1)),
         Columns.of(draw, corpus.content_hash),
     )
 
 
-def _share(total: int) -> slice:
+def own_share(total: int) -> slice:
     """This process's part; one thing at least, as each process must compute something to take part in the sum."""
     part = world().share(total)
     start = min(part.start, total - 1)
@@ -55,15 +58,17 @@ def _share(total: int) -> slice:
 def batches(encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterable[int], size: int) -> Iterator[Batch]:
     """The batch at each start position, made in another thread one ahead of its use."""
 
-    def make(start: int) -> Batch:
-        return make_batch(encoder, corpus, examples.draw(start, size))
+    return ahead(lambda start: make_batch(encoder, corpus, examples.draw(start, size)), starts)
 
+
+def ahead(make: Callable[[int], _Made], starts: Iterable[int]) -> Iterator[_Made]:
+    """What `make` makes of each start, in another thread one ahead of its use."""
     with ThreadPoolExecutor(max_workers=1) as maker:
-        ahead = None
+        waiting = None
         for start in starts:
             later = maker.submit(make, start)
-            if ahead is not None:
-                yield ahead.result()
-            ahead = later
-        if ahead is not None:
-            yield ahead.result()
+            if waiting is not None:
+                yield waiting.result()
+            waiting = later
+        if waiting is not None:
+            yield waiting.result()

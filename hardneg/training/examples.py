@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus
+from hardneg.data.hash_index import spread
 from hardneg.errors import DataError, TrainingError
 from hardneg.identity import digest
 from hardneg.seeding import generator
@@ -61,6 +62,21 @@ class Draw:
     owner: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One batch of B queries.
+
+    queries: int64 [B], their places among those of the training data.
+    known: int64 [K], rows of all their known positives; owner: int64 [K], ascending, the batch row each belongs to.
+    """
+
+    query_ids: list[str]
+    texts: list[str]
+    queries: NDArray[np.int64]
+    known: NDArray[np.int64]
+    owner: NDArray[np.int64]
+
+
 class Examples:
     """The queries that can be learnt from, in an endless order: one epoch's permutation after the other.
 
@@ -104,19 +120,31 @@ class Examples:
         Raises:
             DataError: a negative is not in the corpus.
         """
-        places = [divmod(position, len(self)) for position in range(start, start + count)]
-        queries = [int(self._order(epoch)[place]) for epoch, place in places]
-        draws = [self._draw(query, epoch) for query, (epoch, _) in zip(queries, places, strict=True)]
+        asked = self.ask(start, count)
+        draws = [self._draw(query, place // len(self)) for place, query in enumerate(asked.queries.tolist(), start)]
         negatives = self._rows_of([doc_id for _, doc_ids in draws for doc_id in doc_ids])
         positives = np.array([positive for positive, _ in draws], np.int64)
-        known = [self._known(query) for query in queries]
-        return Draw(
-            [self._data.query_ids[query] for query in queries],
-            [self._data.texts[query] for query in queries],
-            np.column_stack([positives, negatives.reshape(count, self._width)]),
-            np.concatenate(known),
-            np.repeat(np.arange(count), [len(rows) for rows in known]),
+        documents = np.column_stack([positives, negatives.reshape(count, self._width)])
+        return Draw(asked.query_ids, asked.texts, documents, asked.known, asked.owner)
+
+    def ask(self, start: int, count: int) -> Asked:
+        """The queries at positions `start` to `start + count` of the endless order."""
+        epochs, places = np.divmod(np.arange(start, start + count), len(self))
+        return self.of(
+            np.concatenate([self._order(epoch)[places[epochs == epoch]] for epoch in np.unique(epochs).tolist()])
         )
+
+    def of(self, queries: NDArray[np.int64]) -> Asked:
+        """Some queries with their known positives; int64 [B], places among those of the training data."""
+        place, owner = spread(self._starts[queries], self._starts[queries + 1])
+        chosen = queries.tolist()
+        query_ids = [self._data.query_ids[query] for query in chosen]
+        return Asked(query_ids, [self._data.texts[query] for query in chosen], queries, self._positives[place], owner)
+
+    @property
+    def queries(self) -> NDArray[np.int64]:
+        """int64, the places of the queries that can be learnt from among those of the training data."""
+        return self._queries
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         if epoch not in self._orders:
@@ -124,12 +152,9 @@ class Examples:
             self._orders[epoch] = generator(self._seed, "order", epoch).permutation(self._queries)
         return self._orders[epoch]
 
-    def _known(self, query: int) -> NDArray[np.int64]:
-        return self._positives[self._starts[query] : self._starts[query + 1]]
-
     def _draw(self, query: int, epoch: int) -> tuple[int, list[str]]:
         source = generator(self._seed, "draw", epoch, self._data.query_ids[query])
-        known = self._known(query)
+        known = self._positives[self._starts[query] : self._starts[query + 1]]
         positive = int(known[source.integers(len(known))])
         if not self._width or self._data.negatives is None:
             return positive, []

@@ -1,0 +1,1 @@
+"""Training of the query encoder alone, on a fixed index of documents."""

@@ -1,0 +1,195 @@
+"""The approach of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hardneg.distributed import gather, world
+from hardneg.identity import digest
+from hardneg.models.encoder import Encoder
+from hardneg.protocols import DenseSearcher
+from hardneg.training.batches import ahead, own_share
+from hardneg.training.examples import Asked, Examples
+from hardneg.training.history import Record
+from hardneg.training.query_side.listed import Forced, Listed, label
+from hardneg.training.query_side.sources import Clock, Source
+from hardneg.types import ScoreBatch
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatch:
+    """The queries from position `start` of the endless order on, and the features of this process's share of them."""
+
+    asked: Asked
+    features: dict[str, Tensor]
+    start: int
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The ids of all of them."""
+        return self.asked.query_ids
+
+
+@dataclass(frozen=True)
+class Index:
+    """The documents that queries are trained on.
+
+    searcher: the fixed index. content_hash: uint64 [N], by row. identity: names the index's content.
+    """
+
+    searcher: DenseSearcher
+    content_hash: NDArray[np.uint64]
+    identity: str
+
+
+@dataclass(frozen=True)
+class QuerySideOptions:
+    """forced: which known positives are added to the lists. dropout: whether queries search as dropout left them."""
+
+    forced: Forced = "none_retrieved"
+    dropout: bool = True
+
+
+class QueryTower(nn.Module):
+    """The queries' side of an encoder."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(encoder.parts("query"))
+        self._embed = encoder.embed
+
+    def forward(self, queries: dict[str, Tensor]) -> Tensor:
+        """float32 [B, d]."""
+        return self._embed(queries, "query")
+
+
+@dataclass(eq=False)
+class QuerySide:
+    """Query-side training.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
+
+    Attributes:
+        encoder: a twin; only its query side learns.
+        examples: the queries and their positives.
+        index: the documents.
+        source: gives each step its lists.
+        options: what is done with the lists.
+        watch: asked after each step for what is to be noted besides the loss.
+        clock: where the time goes.
+    """
+
+    encoder: Encoder
+    examples: Examples
+    index: Index
+    source: Source
+    options: QuerySideOptions
+    watch: Callable[[int], Record] | None = None
+    clock: Clock = field(default_factory=Clock)
+
+    @cached_property
+    def tower(self) -> nn.Module:
+        """What encodes a batch of queries."""
+        return QueryTower(self.encoder)
+
+    @property
+    def learner(self) -> nn.Module:
+        """The query side's modules."""
+        return self.tower
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """How many queries and positives were left out, by reason."""
+        return self.examples.skipped
+
+    @property
+    def pause(self) -> int | None:
+        """That of the source."""
+        return self.source.pause
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def digest(self) -> str:
+        """A name for the examples, the index and the lists."""
+        return digest([self.examples.digest(), self.index.identity, asdict(self.options)])
+
+    def prepare(self, step: int) -> None:
+        """Has the source make its lists where it is time to."""
+        with self._counted("training"), self._counted("searching"):
+            self.source.prepare(step)
+
+    def batches(self, starts: range, size: int) -> Iterator[QueryBatch]:
+        """Batches of queries, tokenised one ahead."""
+
+        def make(start: int) -> QueryBatch:
+            asked = self.examples.ask(start, size)
+            return QueryBatch(asked, self.encoder.features(asked.texts[own_share(size)], "query"), start)
+
+        with self._counted("training"):
+            yield from ahead(make, starts)
+
+    def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
+        """Each query against its own list; lists and vectors are those of all processes."""
+        with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
+            vectors = model(batch.features)
+            searching = self._searching(vectors.detach(), batch) if self.source.live else None
+        lists = self.source.lists(batch.asked, batch.start, searching)
+        listed = label(lists, batch.asked, self.index.content_hash, self.options.forced)
+        scores = self._products(gather(vectors, len(lists)), listed)
+        return _score_batch(scores, listed, lists.shape[1], self.source.live)
+
+    def look(self, step: int) -> Record:
+        """What the watch has to say after a step."""
+        if self.watch is None or not world().first:
+            return {}
+        with self._counted("looking"):
+            found = self.watch(step)
+        self.learner.train()
+        return found
+
+    def _searching(self, vectors: Tensor, batch: QueryBatch) -> Tensor:
+        """The vectors to search with: those of the step, or those without dropout."""
+        if self.options.dropout:
+            return vectors
+        self.learner.eval()
+        with torch.no_grad():
+            still: Tensor = self.tower(batch.features)
+        self.learner.train()
+        return still
+
+    def _products(self, queries: Tensor, listed: Listed) -> Tensor:
+        """float32 [B, M], with gradients to the queries alone."""
+        rows = np.maximum(listed.rows, 0).reshape(-1)
+        documents = torch.from_numpy(self.index.searcher.vectors(rows)).to(queries.device)
+        with torch.autocast(queries.device.type, enabled=False):
+            return (documents.view(*listed.rows.shape, -1) @ queries.float()[:, :, None]).squeeze(2)
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self.clock, name, getattr(self.clock, name) + time.perf_counter() - began)
+
+
+def _score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:
+    """The lists' own ranks where they are the model's; else those among the documents in play."""
+    positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (listed.positive, listed.valid))
+    there = torch.from_numpy(listed.rows >= 0).to(scores.device)
+    if live:
+        ranks = torch.from_numpy(listed.ranks).to(scores.device)
+    else:
+        order = scores.detach().masked_fill(~there, -torch.inf).argsort(dim=1, descending=True, stable=True)
+        ranks = torch.where(there, order.argsort(dim=1) + 1, 0)
+    from_list = torch.arange(scores.shape[1], device=scores.device) < width
+    return ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)

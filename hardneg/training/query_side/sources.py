@@ -1,0 +1,107 @@
+"""Where the documents of a step come from: a search at each step, or the corpus at random."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.distributed import gather
+from hardneg.protocols import DenseSearcher
+from hardneg.seeding import generator
+from hardneg.training.examples import Asked
+
+
+@dataclass
+class Clock:
+    """Seconds of this process: of training in all, of the searches in it, and of looks that were none of it."""
+
+    training: float = 0.0
+    searching: float = 0.0
+    looking: float = 0.0
+
+    @property
+    def search_share(self) -> float:
+        """The part of the training time that went into searches."""
+        return self.searching / max(self.training - self.looking, 1e-9)
+
+
+class Source(Protocol):
+    """Gives each step its lists.
+
+    live: whether it ranks with the model as it is at each step. pause: steps between calls of `prepare`; None means
+    at the start only. table: int32 [Q, K], the list of every training query where there is one; -1 pads.
+    """
+
+    @property
+    def live(self) -> bool: ...
+
+    @property
+    def pause(self) -> int | None: ...
+
+    @property
+    def table(self) -> NDArray[np.int32] | None: ...
+
+    def prepare(self, step: int) -> None:
+        """Called before training starts or goes on at a step."""
+        ...
+
+    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+        """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
+
+        vectors: float32 [b, d], this process's share of the queries; there for a live source.
+        """
+        ...
+
+
+@dataclass
+class Searched:
+    """Dynamic hard negatives: the top of the index for each query as it is encoded at this step.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
+    """
+
+    searcher: DenseSearcher
+    depth: int
+    clock: Clock = field(default_factory=Clock)
+
+    live = True
+    pause = None
+    table = None
+
+    def prepare(self, step: int) -> None:
+        """Nothing: it searches at each step."""
+
+    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+        """One search for the whole batch, each process for its share of the queries."""
+        if vectors is None:
+            raise ValueError("a search needs the vectors of the queries")
+        wanted = vectors.float().cpu().numpy()
+        began = time.perf_counter()
+        found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
+        self.clock.searching += time.perf_counter() - began
+        return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
+
+
+@dataclass
+class Uniform:
+    """Random negatives: documents of the corpus, each as likely as any other, drawn anew at each step."""
+
+    documents: int
+    depth: int
+    seed: int
+
+    live = False
+    pause = None
+    table = None
+
+    def prepare(self, step: int) -> None:
+        """Nothing: draws depend on the seed and the position alone."""
+
+    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+        """The same documents for the same batch, whatever the weights."""
+        draws = generator(self.seed, "random negatives", start)
+        return draws.integers(0, self.documents, (len(asked.queries), self.depth))

@@ -1,0 +1,109 @@
+"""Lists of all training queries in a file: made once, or again and again with the model as it then is."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.data.corpus import Corpus
+from hardneg.data.mapped import map_array
+from hardneg.data.negatives import NegativesFile
+from hardneg.distributed import barrier, world
+from hardneg.errors import DataError, TrainingError
+from hardneg.models.encoder import Encoder
+from hardneg.protocols import DenseSearcher
+from hardneg.replacing import replacing
+from hardneg.training.examples import Asked, TrainingData
+
+_QUERIES = 4096
+
+Blocks = Callable[[], Iterator[tuple[int, NDArray[np.int64]]]]
+"""Gives the lists of all queries: (number of the first query, int64 [n, K]), in order; -1 pads."""
+
+
+@dataclass
+class Table:
+    """One list for every training query, in a file of `folder`.
+
+    make: gives the lists, with the model as it is when called. pause: steps between the calls; None means one call.
+    """
+
+    folder: Path
+    shape: tuple[int, int]
+    make: Blocks
+    pause: int | None = None
+
+    live = False
+    table: NDArray[np.int32] | None = None
+
+    def prepare(self, step: int) -> None:
+        """Makes the table where it is time to, else opens the one in use; older ones are removed.
+
+        Raises:
+            TrainingError: the table in use is not there.
+        """
+        made = step - step % self.pause if self.pause else 0
+        path = self.folder / f"lists-{made:09d}.npy"
+        if world().first:
+            if step == made:
+                _write(path, self.shape, self.make())
+            if not path.exists():
+                raise TrainingError(f"{path}: the lists of step {made} are gone: remove {self.folder} to start afresh")
+            for other in self.folder.glob("lists-*.npy"):
+                if other != path:
+                    other.unlink()
+        barrier()
+        self.table = map_array(path, self.shape, np.int32)
+
+    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+        """The lists of these queries."""
+        if self.table is None:
+            raise ValueError("a table is there once it is prepared")
+        return self.table[asked.queries].astype(np.int64)
+
+
+def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
+    """The first `depth` negatives of each query in a file of negatives."""
+    places = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
+
+    def blocks() -> Iterator[tuple[int, NDArray[np.int64]]]:
+        for start in range(0, len(data.query_ids), _QUERIES):
+            query_ids = data.query_ids[start : start + _QUERIES]
+            items = [negatives[places[name]].negatives[:depth] if name in places else [] for name in query_ids]
+            yield start, _padded(data.corpus, items, depth)
+
+    return blocks
+
+
+def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, depth: int) -> Blocks:
+    """The top of the index for each query, by the encoder as it is when asked."""
+
+    def blocks() -> Iterator[tuple[int, NDArray[np.int64]]]:
+        for start in range(0, len(data.query_ids), _QUERIES):
+            vectors = encoder.encode(data.texts[start : start + _QUERIES], "query")
+            yield start, searcher.search(vectors, depth).rows
+
+    return blocks
+
+
+def _padded(corpus: Corpus, items: Sequence[Sequence[str]], depth: int) -> NDArray[np.int64]:
+    counts = np.array([len(doc_ids) for doc_ids in items])
+    doc_ids = [doc_id for part in items for doc_id in part]
+    rows = corpus.rows(doc_ids)
+    if (rows < 0).any():
+        missing = doc_ids[int(np.argmin(rows))]
+        raise DataError(f"negative {missing!r} is not in the corpus: mine again from this corpus")
+    lists = np.full((len(items), depth), -1, np.int64)
+    lists[np.arange(depth)[None, :] < counts[:, None]] = rows
+    return lists
+
+
+def _write(path: Path, shape: tuple[int, int], blocks: Iterator[tuple[int, NDArray[np.int64]]]) -> None:
+    header = {"descr": "<i4", "fortran_order": False, "shape": shape}
+    with replacing(path) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for _, lists in blocks:
+            file.write(np.ascontiguousarray(lists, "<i4").tobytes())

@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,19 @@ def system_errors() -> Iterator[None]:
         if isinstance(error, OSError) or not (told := _SYSTEM_ERROR.search(str(error))):
             raise
         raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+
+
+def link_file(source: Path, target: Path) -> Path:
+    """Puts the file `source` at `target`, as a hard link or a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(target.name + ".new")
+    aside.unlink(missing_ok=True)
+    try:
+        os.link(source, aside)
+    except OSError:
+        shutil.copyfile(source, aside)
+    os.replace(aside, target)
+    return target
 
 
 def flush(path: Path) -> None:

@@ -145,7 +145,8 @@ def check_output(output: Path, file: bool) -> None:
 def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:
     """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there."""
     from hardneg.artifacts import disk_errors
-    from hardneg.recipe.publish import link_file, link_folder
+    from hardneg.recipe.publish import link_folder
+    from hardneg.replacing import link_file
 
     with disk_errors(output):
         (link_folder if source.is_dir() else link_file)(source, output)

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes.flat import share
 from hardneg.indexes.vector_blocks import check_finite, vector_blocks
 from hardneg.progress import Progress
-from hardneg.replacing import replacing
+from hardneg.replacing import link_file, replacing
 from hardneg.seeding import generator
 
 _BLOCK_BYTES = 32 << 20
@@ -124,7 +123,7 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, p
     found = read_index(path / "index", mapped=True).ntotal
     if found != rows:
         raise ArtifactError(f"{path / 'index'}: faiss reads {found} of {rows} vectors: install another faiss")
-    share(source / "docid", path / "docid")
+    link_file(source / "docid", path / "docid")
 
 
 def write_codes(index: Any, codes: Iterable[NDArray[np.uint8]], path: Path) -> int:

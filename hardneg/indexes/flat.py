@@ -1,7 +1,5 @@
 """The flat index: no structure but the vectors themselves, searched exactly."""
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +14,7 @@ from hardneg.indexes.asked import check_rows, check_vectors
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.resident import Resident
 from hardneg.progress import Progress
+from hardneg.replacing import link_file
 from hardneg.types import Hits
 
 
@@ -31,7 +30,7 @@ class Flat:
         count = len(FlatVectors.open(source))
         path.mkdir(parents=True, exist_ok=True)
         for name in ("index", "docid"):
-            share(source / name, path / name)
+            link_file(source / name, path / name)
         return count
 
     def open(self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]] | None = None) -> "FlatSearcher":
@@ -72,12 +71,3 @@ class FlatSearcher:
         options = self.options or ExactOptions()
         small = 4 * len(self.flat) * self.flat.dimension <= options.resident
         return Resident.load(self.flat, options.where) if small else self.flat
-
-
-def share(source: Path, target: Path) -> None:
-    """Makes `target` the same file as `source` where the disk can, and a copy elsewhere."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

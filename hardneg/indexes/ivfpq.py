@@ -16,9 +16,8 @@ from hardneg.errors import UsageError
 from hardneg.indexes.codebook import Codebook
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import encode_blocks, load_faiss, train
-from hardneg.indexes.flat import share
 from hardneg.progress import Progress
-from hardneg.replacing import replacing
+from hardneg.replacing import link_file, replacing
 
 RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
 
@@ -79,7 +78,7 @@ class IvfPq:
         path.mkdir(parents=True, exist_ok=True)
         with replacing(path / "index") as file:
             faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
-        share(source / "docid", path / "docid")
+        link_file(source / "docid", path / "docid")
         return len(vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:

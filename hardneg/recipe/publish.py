@@ -14,7 +14,7 @@ from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.identity import digest
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
-from hardneg.replacing import replace_text
+from hardneg.replacing import link_file, replace_text
 
 LOCK = "recipe.lock.yaml"
 
@@ -81,18 +81,5 @@ def link_folder(source: Path, target: Path) -> Path:
         link_file(path, aside / path.relative_to(source))
     if target.exists():
         shutil.rmtree(target)
-    os.replace(aside, target)
-    return target
-
-
-def link_file(source: Path, target: Path) -> Path:
-    """Puts one file of an artifact at `target`, as a hard link or a copy."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(target.name + ".new")
-    aside.unlink(missing_ok=True)
-    try:
-        os.link(source, aside)
-    except OSError:
-        shutil.copyfile(source, aside)
     os.replace(aside, target)
     return target

@@ -1,0 +1,60 @@
+"""`hardneg index build` on vectors, as a user calls it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.data.flat import FlatWriter
+from hardneg.errors import HardnegError, PluginError, UsageError
+
+faiss = pytest.importorskip("faiss")
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    with FlatWriter(tmp_path / "flat", 8, 50) as writer:
+        writer.write_block(0, 0, np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32))
+        writer.write_doc_ids(f"d{i}" for i in range(50))
+        writer.close()
+    return tmp_path / "flat"
+
+
+def _build(*arguments: object) -> tuple[str, BaseException | None]:
+    result = CliRunner().invoke(app, ["index", "build", *map(str, arguments)], env={"COLUMNS": "200"})
+    return result.output, result.exception
+
+
+def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
+    output = tmp_path / "small"
+    options = ["--option", "subvectors=4", "--option", "bits=4"]
+    said, error = _build("--vectors", flat, "--backend", "pq", *options, "--output", output)
+    assert error is None, said
+    size = (output / "index").stat().st_size
+    assert f"{output}: 50 vectors in {size} bytes" in said
+    assert faiss.read_index(str(output / "index")).ntotal == 50
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flat", "small"]
+    said, error = _build("--vectors", flat, "--backend", "fp16", "--output", output)
+    assert isinstance(error, UsageError) and "is there already" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["--backend", "pq"], UsageError, "pq is built from vectors: give --vectors FOLDER"),
+        (["--backend", "pq", "--dataset", "pydocs"], UsageError, "pq is built from vectors"),
+        (["--vectors", "FLAT"], UsageError, "bm25 is built from texts: give --dataset NAME"),
+        (["--vectors", "FLAT", "--dataset", "pydocs", "--backend", "pq"], UsageError, "and that alone"),
+        (["--vectors", "FLAT", "--backend", "pqq"], PluginError, "did you mean 'pq'"),
+        (["--vectors", "FLAT", "--backend", "pq", "--option", "bit=4"], PluginError, "did you mean 'bits'"),
+        (["--vectors", "FLAT", "--backend", "pq", "--option", "bits=9"], HardnegError, "from 1 to 8"),
+        (["--vectors", "FLAT", "--backend", "pq"], UsageError, "these fit: 1, 2, 4, 8"),
+    ],
+)
+def test_mistakes(arguments: list[str], kind: type[Exception], message: str, flat: Path, tmp_path: Path) -> None:
+    given = [str(flat) if word == "FLAT" else word for word in arguments]
+    _, error = _build(*given, "--output", tmp_path / "out")
+    assert isinstance(error, kind) and message in str(error)
+    assert not (tmp_path / "out").exists()

@@ -25,6 +25,11 @@ class Cost:
     unknown: tuple[str, ...] = ()
 
 
+def facts_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts that `costs` takes, from those of an artifact."""
+    return {**manifest, **manifest.get("usage", {})}
+
+
 def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Cost]:
     """The costs of each method from the facts that its stages' manifests hold, by stage.
 

@@ -41,9 +41,13 @@ def distribution(errors: NDArray[np.int64]) -> list[Bucket]:
     return [Bucket(low, high - 1, float(queries[i]), float(summed[i])) for i, (low, high) in enumerate(pairwise(edges))]
 
 
+def distribution_of(errors: PairwiseErrors) -> list[Bucket]:
+    """The distribution of total errors, or of the top-K ones where only a run is known."""
+    return distribution(errors.top if errors.total is None else errors.total)
+
+
 def to_json(errors: PairwiseErrors) -> dict[str, Any]:
-    """Means over queries, the distribution (of total errors, or of the top-K ones of a run), and all by query."""
-    whole = errors.top if errors.total is None else errors.total
+    """Means over queries, the distribution, and all by query."""
     return {
         "cut": errors.cut,
         "queries": len(errors.query_ids),
@@ -52,7 +56,7 @@ def to_json(errors: PairwiseErrors) -> dict[str, Any]:
         "top_errors": _mean(errors.top),
         "at_least": errors.at_least,
         "left_out": dict(errors.left_out),
-        "distribution": [asdict(bucket) for bucket in distribution(whole)],
+        "distribution": [asdict(bucket) for bucket in distribution_of(errors)],
         "per_query": {
             query_id: {"positives": positives, "total": total, "top": top}
             for query_id, positives, total, top in zip(

@@ -80,7 +80,7 @@ def check(
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.check import check as problems_of
     from hardneg.data.parts import parts_of
-    from hardneg.stages.specs import DATASET as STAGE
+    from hardneg.stages.spec_parts import DATASET as STAGE
 
     recipe = lines.check_line("hardneg data check", lines.dataset_line(dataset), settings)
     parts = parts_of(recipe.plugins[STAGE, "loader"].load())

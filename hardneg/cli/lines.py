@@ -81,7 +81,7 @@ def dataset_line(dataset: str) -> Tree:
 
 def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "Store") -> "Artifact":
     """The stored collection of a dataset, read now unless it is in the store."""
-    from hardneg.stages.specs import DATASET as NAME
+    from hardneg.stages.spec_parts import DATASET as NAME
 
     plan = plan_line(command, dataset_line(dataset), settings)
     return run_line(plan, store, None, until=NAME).artifacts[NAME]

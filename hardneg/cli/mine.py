@@ -150,7 +150,7 @@ def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, s
     """What is to be written, in the first of several processes; None in the others."""
     from hardneg.data.collection import StoredCollection
     from hardneg.distributed import world
-    from hardneg.stages.specs import DATASET
+    from hardneg.stages.spec_parts import DATASET
 
     outcome = lines.run_line(plan, store, device, until=DATASET if run else None)
     if not world().first:
@@ -170,7 +170,7 @@ def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, s
 def _mine_run(plan: "Plan", dataset: "Artifact", run: Path, folder: Path) -> dict[str, Any]:
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.stages.foreign_run import mine_from
-    from hardneg.stages.specs import DATASET
+    from hardneg.stages.spec_parts import DATASET
     from hardneg.stages.work import Input, Work
 
     step = plan.steps[lines.MINED]

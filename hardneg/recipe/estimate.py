@@ -13,7 +13,8 @@ from hardneg.models.precision import good_at_bf16
 from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
-from hardneg.stages.specs import DATASET, EvaluateSpec, MineSpec, SearchSpec, TrainSpec
+from hardneg.stages.spec_parts import DATASET
+from hardneg.stages.specs import AnalyzeSpec, EvaluateSpec, MineSpec, SearchSpec, TrainSpec
 
 _DOCUMENT_BYTES = 600
 _PROCESS_BYTES = 700_000_000
@@ -171,6 +172,13 @@ def _evaluate(step: Step, sizes: _Sizes) -> _Row:
     return count, "queries", 2_000 + count * 300, _PROCESS_BYTES, 15
 
 
+def _analyze(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, AnalyzeSpec)
+    count, passes = _queries(sizes, step.spec.split), 2 * len(step.spec.indexes)
+    scores = passes * count * sizes.documents / _SCORES_A_SECOND
+    return count, "queries", 1_000_000 + 100 * count, _PROCESS_BYTES + _BLOCK_BYTES, scores + 10
+
+
 def _report(step: Step, sizes: _Sizes) -> _Row:
     return 1, "page", 200_000, _PROCESS_BYTES, 3
 
@@ -183,5 +191,6 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "mine": _mine,
     "train": _train,
     "evaluate": _evaluate,
+    "analyze": _analyze,
     "report": _report,
 }

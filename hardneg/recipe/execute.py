@@ -15,7 +15,7 @@ from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
-from hardneg.stages.specs import START
+from hardneg.stages.spec_parts import START
 from hardneg.stages.work import Input, Work, empty
 
 _WORK, _DONE = "work", "done"

@@ -13,17 +13,14 @@ from hardneg.models.spec import ModelSpec
 from hardneg.recipe.reading import apply_preset, apply_settings, read_tree
 from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, suggestion
+from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
 from hardneg.stages.specs import (
-    DATASET,
     STAGES,
-    START,
-    Dataset,
+    AnalyzeSpec,
     DatasetSpec,
     IndexSpec,
-    Model,
-    Name,
+    Projection,
     SearchSpec,
-    StageSpec,
     TrainSpec,
     Validation,
 )
@@ -157,11 +154,17 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     parent = location[-2] if len(location) > 1 else ""
-    nested: Mapping[str, Any] = {"options": TrainOptions, "model": ModelSpec, "validation": Validation}
+    nested: Mapping[str, Any] = {
+        "options": TrainOptions,
+        "model": ModelSpec,
+        "validation": Validation,
+        "projection": Projection,
+    }
     if parent not in nested:
         return list(spec.model_fields)
     kind = nested[parent]
-    return list(kind.model_fields) if kind is Validation else [field.name for field in dataclasses.fields(kind)]
+    own = kind.model_fields if issubclass(kind, BaseModel) else [field.name for field in dataclasses.fields(kind)]
+    return list(own)
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
@@ -189,6 +192,8 @@ def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> l
                 problems.append(f"{where}: {target!r} makes {kind}, but {' or '.join(need.kinds)} is needed{hint}")
             if isinstance(spec, SearchSpec) and field == "model" and _of_texts(stages.get(spec.index)):
                 problems.append(f"{where}: {spec.index!r} is searched with texts, not vectors; leave the model out")
+            if isinstance(spec, AnalyzeSpec) and field.startswith("indexes.") and _of_texts(stages.get(target)):
+                problems.append(f"{where}: {target!r} holds texts, not vectors; search it and name the run in `runs`")
     return problems + _cycle_problems(stages)
 
 

@@ -11,7 +11,8 @@ from hardneg.identity import digest
 from hardneg.models.identity import model_digest
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
-from hardneg.stages.specs import DATASET, START, EncodeSpec, IndexSpec, SearchSpec, StageSpec
+from hardneg.stages.spec_parts import DATASET, START, StageSpec
+from hardneg.stages.specs import AnalyzeSpec, EncodeSpec, IndexSpec, SearchSpec
 
 SCHEME = 1
 
@@ -21,7 +22,7 @@ class Step:
     """One stage of a recipe with its identity.
 
     key: digest of `origin`. origin: all that may change the result: stage, versions, options, plugins, input keys.
-    inputs: the step each reference leads to, by its path in the spec; `dataset` and a search's `model` are added.
+    inputs: the step each reference leads to, by its path in the spec; `dataset` and the queries' models are added.
     plugins: configured plugins by field.
     """
 
@@ -141,6 +142,9 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         inputs["dataset"] = DATASET
     if isinstance(spec, SearchSpec) and spec.model is None and (encoded := _encoded(recipe, spec.index)):
         inputs["model"] = steps[encoded].inputs["model"]
+    if isinstance(spec, AnalyzeSpec):
+        unnamed = {label: _encoded(recipe, index) for label, index in spec.indexes.items() if label not in spec.models}
+        inputs |= {f"models.{label}": steps[made].inputs["model"] for label, made in unnamed.items() if made}
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     origin: dict[str, Any] = {
         "scheme": SCHEME,

@@ -1,132 +1,23 @@
 """All that a recipe may say: one frozen model a stage, references to other stages marked by the kind they need."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    with_config,
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from hardneg.stages.spec_parts import (
+    FREE,
+    START,
+    Backend,
+    Dataset,
+    Loss,
+    Miner,
+    Name,
+    Reference,
+    StageSpec,
+    without_problems,
 )
-
-from hardneg.models.spec import ModelSpec
 from hardneg.training.options import TrainOptions
-from hardneg.types import PluginSetting
-
-START = "start"
-DATASET = "dataset"
-FREE: dict[str, JsonValue] = {"in_identity": False}
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Marks a field as the name of a stage that makes one of `kinds`."""
-
-    kinds: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PluginKind:
-    """Marks a field as the name (and options) of a plugin of `kind`."""
-
-    kind: str
-
-
-def parse_setting(value: Any) -> Any:
-    """A plugin setting from `name`, `name:source` or a mapping with `name` and options."""
-    if isinstance(value, str):
-        name, colon, source = value.partition(":")
-        return PluginSetting(name, {"source": source} if colon else {})
-    if isinstance(value, Mapping):
-        if not isinstance(value.get("name"), str):
-            raise ValueError("a plugin needs its `name`")
-        return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
-    return value
-
-
-def _show_setting(setting: PluginSetting) -> dict[str, Any]:
-    return {"name": setting.name, **setting.options}
-
-
-def parse_model(value: Any) -> Any:
-    """A model from its name alone, or from a mapping."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-class _Checked(Protocol):
-    def problems(self) -> list[str]: ...
-
-
-_Options = TypeVar("_Options", bound=_Checked)
-
-
-def _without_problems(options: _Options) -> _Options:
-    if found := options.problems():
-        raise ValueError("; ".join(found))
-    return options
-
-
-for _dataclass in (ModelSpec, TrainOptions):
-    with_config(ConfigDict(extra="forbid"))(_dataclass)
-
-Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
-Dataset = Annotated[Setting, PluginKind("datasets")]
-Miner = Annotated[Setting, PluginKind("miners")]
-Loss = Annotated[Setting, PluginKind("losses")]
-Backend = Annotated[Setting, PluginKind("indexes")]
-Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(_without_problems)]
-Name = Annotated[str, Field(min_length=1)]
-
-
-class StageSpec(BaseModel):
-    """What every stage has.
-
-    version: raised when the same spec and inputs give another result. kind: what the stage makes. resumes: it goes on
-    from what a stopped run left in its folder; the others find it empty.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    version: ClassVar[int]
-    kind: ClassVar[str]
-    needs_dataset: ClassVar[bool] = False
-    resumes: ClassVar[bool] = False
-
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Every reference: its path in this spec, the stage it names, and what it needs."""
-        for field, info in type(self).model_fields.items():
-            marks = [mark for mark in info.metadata if isinstance(mark, Reference)]
-            value = getattr(self, field)
-            if not marks or value is None:
-                continue
-            if isinstance(value, Mapping):
-                yield from ((f"{field}.{label}", name, marks[0]) for label, name in value.items())
-            else:
-                yield field, value, marks[0]
-
-    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        """Every plugin setting: its field, its kind, its value."""
-        for field, info in type(self).model_fields.items():
-            for mark in info.metadata:
-                if isinstance(mark, PluginKind):
-                    yield field, mark.kind, getattr(self, field)
-
-    def identity(self) -> dict[str, Any]:
-        """The fields that may change the result, defaults included; references and plugins are added by their keys."""
-        names = {
-            name
-            for name, info in type(self).model_fields.items()
-            if name != "stage"
-            and info.json_schema_extra != FREE
-            and not any(isinstance(mark, Reference | PluginKind) for mark in info.metadata)
-        }
-        return self.model_dump(mode="json", include=names)
 
 
 class DatasetSpec(StageSpec):
@@ -213,7 +104,7 @@ class TrainSpec(StageSpec):
     model: Annotated[Name, Reference(("model",))] = START
     negatives: Annotated[Name, Reference(("negatives",))]
     loss: Loss
-    options: Annotated[TrainOptions, AfterValidator(_without_problems)] = Field(default_factory=TrainOptions)
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
     validation_run: Annotated[Name | None, Reference(("run",))] = None
     validation: Validation = Validation()
 
@@ -241,18 +132,79 @@ class EvaluateSpec(StageSpec):
         return {**super().identity(), "labels": list(self.runs)}
 
 
+class Projection(BaseModel):
+    """Which query to show among its documents, before and after: labels of `indexes`.
+
+    query: its id; by default the first one that has positives. negatives: how many, those ranked highest before.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    before: Name
+    after: Name
+    query: Name | None = None
+    negatives: int = Field(default=100, gt=0)
+
+
+class AnalyzeSpec(StageSpec):
+    """Numbers and figures of what lies behind the metrics; makes those analyses whose inputs are given.
+
+    indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
+    same label; by default the model that encoded it. training: drift of fixed negatives. evaluation, metric: bars of an
+    ablation (metric: the first one by default). projection: a query among its documents. costs: of trained models.
+    """
+
+    version = 1
+    kind = "analysis"
+    needs_dataset = True
+    stage: Literal["analyze"]
+    indexes: Annotated[dict[str, Name], Reference(("index",))] = Field(default_factory=dict)
+    models: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
+    training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    costs: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    evaluation: Annotated[Name | None, Reference(("metrics",))] = None
+    metric: Name | None = None
+    projection: Projection | None = None
+    split: Name = "test"
+    cut: int = Field(200, gt=0)
+    relevance_level: int = Field(1, gt=0)
+    seed: int = 42
+
+    @model_validator(mode="after")
+    def _complete(self) -> "AnalyzeSpec":
+        if not (self.indexes or self.runs or self.training or self.costs or self.evaluation):
+            raise ValueError("nothing to analyze: give indexes, runs, training, costs or evaluation")
+        named = {*self.models, *((self.projection.before, self.projection.after) if self.projection else ())}
+        if unknown := sorted(named - set(self.indexes)):
+            raise ValueError(
+                f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(self.indexes) or 'none'}"
+            )
+        if self.projection and self.projection.before == self.projection.after:
+            raise ValueError(f"projection: before and after are both {self.projection.after}: name two indexes")
+        if both := sorted(set(self.indexes) & set(self.runs)):
+            raise ValueError(f"{', '.join(both)} labels an index and a run: give each a label of its own")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The order and the names of the rows count too."""
+        rows = (self.indexes, self.runs, self.training, self.costs)
+        return {**super().identity(), "labels": [list(labels) for labels in rows]}
+
+
 class ReportSpec(StageSpec):
-    """Writes the table, the tests and the training curves as Markdown and as one HTML page."""
+    """Writes the table, the tests, the training curves and analyses as Markdown and as one HTML page."""
 
     version = 1
     kind = "report"
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
     training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    analyses: Annotated[dict[str, Name], Reference(("analysis",))] = Field(default_factory=dict)
     title: str = ""
 
 
-AnyStage = EncodeSpec | IndexSpec | SearchSpec | MineSpec | TrainSpec | EvaluateSpec | ReportSpec
+AnyStage = EncodeSpec | IndexSpec | SearchSpec | MineSpec | TrainSpec | EvaluateSpec | AnalyzeSpec | ReportSpec
 STAGES: Mapping[str, type[StageSpec]] = {
     "encode": EncodeSpec,
     "index": IndexSpec,
@@ -260,5 +212,6 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "mine": MineSpec,
     "train": TrainSpec,
     "evaluate": EvaluateSpec,
+    "analyze": AnalyzeSpec,
     "report": ReportSpec,
 }

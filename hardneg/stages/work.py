@@ -8,7 +8,7 @@ from typing import Any
 
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress
-from hardneg.stages.specs import StageSpec
+from hardneg.stages.spec_parts import StageSpec
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""What the specs of all stages are made of: references to other stages, plugins by name, the base of a stage."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    with_config,
+)
+
+from hardneg.models.spec import ModelSpec
+from hardneg.training.options import TrainOptions
+from hardneg.types import PluginSetting
+
+START = "start"
+DATASET = "dataset"
+FREE: dict[str, JsonValue] = {"in_identity": False}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Marks a field as the name of a stage that makes one of `kinds`."""
+
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PluginKind:
+    """Marks a field as the name (and options) of a plugin of `kind`."""
+
+    kind: str
+
+
+def parse_setting(value: Any) -> Any:
+    """A plugin setting from `name`, `name:source` or a mapping with `name` and options."""
+    if isinstance(value, str):
+        name, colon, source = value.partition(":")
+        return PluginSetting(name, {"source": source} if colon else {})
+    if isinstance(value, Mapping):
+        if not isinstance(value.get("name"), str):
+            raise ValueError("a plugin needs its `name`")
+        return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
+    return value
+
+
+def _show_setting(setting: PluginSetting) -> dict[str, Any]:
+    return {"name": setting.name, **setting.options}
+
+
+def parse_model(value: Any) -> Any:
+    """A model from its name alone, or from a mapping."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class _Checked(Protocol):
+    def problems(self) -> list[str]: ...
+
+
+_Options = TypeVar("_Options", bound=_Checked)
+
+
+def without_problems(options: _Options) -> _Options:
+    """The options, unless they have problems of their own: then a ValueError with all of them."""
+    if found := options.problems():
+        raise ValueError("; ".join(found))
+    return options
+
+
+for _dataclass in (ModelSpec, TrainOptions):
+    with_config(ConfigDict(extra="forbid"))(_dataclass)
+
+Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
+Dataset = Annotated[Setting, PluginKind("datasets")]
+Miner = Annotated[Setting, PluginKind("miners")]
+Loss = Annotated[Setting, PluginKind("losses")]
+Backend = Annotated[Setting, PluginKind("indexes")]
+Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class StageSpec(BaseModel):
+    """What every stage has.
+
+    version: raised when the same spec and inputs give another result. kind: what the stage makes. resumes: it goes on
+    from what a stopped run left in its folder; the others find it empty.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: ClassVar[int]
+    kind: ClassVar[str]
+    needs_dataset: ClassVar[bool] = False
+    resumes: ClassVar[bool] = False
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Every reference: its path in this spec, the stage it names, and what it needs."""
+        for field, info in type(self).model_fields.items():
+            marks = [mark for mark in info.metadata if isinstance(mark, Reference)]
+            value = getattr(self, field)
+            if not marks or value is None:
+                continue
+            if isinstance(value, Mapping):
+                yield from ((f"{field}.{label}", name, marks[0]) for label, name in value.items())
+            else:
+                yield field, value, marks[0]
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """Every plugin setting: its field, its kind, its value."""
+        for field, info in type(self).model_fields.items():
+            for mark in info.metadata:
+                if isinstance(mark, PluginKind):
+                    yield field, mark.kind, getattr(self, field)
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that may change the result, defaults included; references and plugins are added by their keys."""
+        names = {
+            name
+            for name, info in type(self).model_fields.items()
+            if name != "stage"
+            and info.json_schema_extra != FREE
+            and not any(isinstance(mark, Reference | PluginKind) for mark in info.metadata)
+        }
+        return self.model_dump(mode="json", include=names)

@@ -1,0 +1,176 @@
+"""Query-side training: what is listed for a query, what learns, and that a kill changes nothing."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from query_toy import DEPTH, TwinBags, approach, open_index, run, write_index
+from toy import toy_data
+
+from hardneg.errors import TrainingError
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.lambda_rank import LambdaLoss
+from hardneg.losses.ranknet import RankNet
+from hardneg.training.checkpoint import weights_digest
+from hardneg.training.examples import Asked, TrainingData
+from hardneg.training.query_side.listed import known_to, label
+
+HERE = Path(__file__).parent
+SCHEDULES = ["dynamic", "static", "refreshed", "random"]
+
+
+@pytest.fixture(scope="module")
+def data(toy_folder: Path) -> TrainingData:
+    return toy_data(toy_folder)
+
+
+@pytest.fixture(scope="module")
+def index(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("index")
+    write_index(folder, data, TwinBags())
+    return folder
+
+
+def asked(known: list[list[int]]) -> Asked:
+    names = [f"q{i}" for i in range(len(known))]
+    rows = np.array([row for part in known for row in part], np.int64)
+    owner = np.repeat(np.arange(len(known)), [len(part) for part in known])
+    return Asked(names, names, np.arange(len(known)), rows, owner)
+
+
+def test_an_entry_is_known_to_its_own_row_only() -> None:
+    known, owner = np.array([3, 5, 3]), np.array([0, 0, 2])
+    found = known_to(np.array([[5, 3, 1], [5, 3, 9], [5, 3, -1]]), known, owner)
+    assert found.tolist() == [[True, True, False], [False] * 3, [False, True, False]]
+    assert not known_to(np.array([[1]]), known[:0], owner[:0]).any()
+
+
+LISTS = np.array([[4, 1, 2], [3, 0, 5], [6, -1, -1]])
+KNOWN = [[1, 7], [8, 9], [6]]
+
+
+@pytest.mark.parametrize(
+    ("forced", "added"),
+    [
+        ("none_retrieved", [[-1, -1], [8, 9], [-1, -1]]),
+        ("always", [[7, -1], [8, 9], [-1, -1]]),
+        ("never", [[], [], []]),
+    ],
+)
+def test_positives_are_added_behind_the_list(forced: Any, added: list[list[int]]) -> None:
+    contents = np.arange(10, dtype=np.uint64)
+    contents[2] = contents[7]
+    found = label(LISTS, asked(KNOWN), contents, forced)
+    assert found.rows.tolist() == [[*line, *more] for line, more in zip(LISTS.tolist(), added, strict=True)]
+    assert found.positive.tolist() == [[row in KNOWN[i] for row in line] for i, line in enumerate(found.rows.tolist())]
+    assert found.valid[:, :3].tolist() == [[True, True, False], [True, True, True], [True, False, False]]
+    assert found.ranks[:, :3].tolist() == [[1, 2, 3], [1, 2, 3], [1, 0, 0]]
+    if forced == "none_retrieved":
+        assert found.ranks[:, 3:].tolist() == [[0, 0], [4, 5], [0, 0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_queries_learn_and_the_documents_stay(
+    data: TrainingData, index: Path, tmp_path: Path, schedule: str
+) -> None:
+    way: Any = approach(schedule, data, open_index(index), tmp_path)
+    before = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in sorted(index.iterdir())]
+    documents, queries = weights_digest(way.encoder.documents), weights_digest(way.encoder.module)
+    result = run(way, tmp_path, max_steps=30, checkpoint_every=None)
+    losses = [record["loss"] for record in result.history]
+    assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
+    assert weights_digest(way.encoder.documents) == documents
+    assert weights_digest(way.encoder.module) != queries
+    assert before == [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in sorted(index.iterdir())]
+    assert 0 <= way.clock.search_share < 1
+
+
+@pytest.mark.parametrize("loss", [RankNet(), InfoNCE(negatives="own"), LambdaLoss(cut=3, weight="exact")], ids=repr)
+@pytest.mark.parametrize("dropout", [True, False])
+def test_a_batch_is_what_a_search_by_hand_finds(
+    data: TrainingData, index: Path, tmp_path: Path, loss: Any, dropout: bool
+) -> None:
+    way: Any = approach("dynamic", data, open_index(index), tmp_path, forced="always", dropout=dropout)
+    way.learner.train()
+    batch = next(way.batches(range(0, 4, 4), 4))
+    torch.manual_seed(1)
+    found = way.scores(way.tower, batch, half=False)
+    torch.manual_seed(1)
+    vectors = way.tower(batch.features).detach().numpy()
+    searching = vectors if dropout else way.encoder.encode(batch.asked.texts, "query")
+    documents = np.array(way.index.searcher.flat.vectors)
+    for row, query_id in enumerate(batch.query_ids):
+        order = np.argsort(-(documents @ searching[row]), kind="stable")[:DEPTH]
+        known = data.corpus.rows(data.positives[query_id])
+        rows = [*order, *(item for item in known if item not in order)]
+        assert found.scores[row, : len(rows)].tolist() == pytest.approx(documents[rows] @ vectors[row], abs=1e-5)
+        assert found.ranks is not None
+        assert found.ranks[row].tolist() == [*range(1, len(rows) + 1), *[0] * (found.scores.shape[1] - len(rows))]
+        assert found.positive[row, : len(rows)].tolist() == [item in known for item in rows]
+        copy = data.corpus.rows(["c0"])[0] if query_id == "q0" else -1
+        assert found.valid[row, : len(rows)].tolist() == [item != copy for item in rows]
+        assert not found.valid[row, len(rows) :].any() and not found.own[row, DEPTH:].any()
+    loss(found).backward()
+    assert all(part.grad is None for part in way.encoder.documents.parameters())
+    assert way.encoder.module.head.weight.grad.any()
+
+
+def test_lists_that_are_not_searched_rank_by_the_scores_of_the_step(
+    data: TrainingData, index: Path, tmp_path: Path
+) -> None:
+    way = approach("static", data, open_index(index), tmp_path)
+    way.prepare(0)
+    found = way.scores(way.tower, next(way.batches(range(0, 4, 4), 4)), half=False)
+    assert found.ranks is not None
+    for scores, ranks in zip(found.scores.tolist(), found.ranks.tolist(), strict=True):
+        real = [(score, rank) for score, rank in zip(scores, ranks, strict=True) if rank]
+        assert [rank for _, rank in sorted(real, reverse=True)] == list(range(1, len(real) + 1))
+
+
+def test_a_depth_beyond_the_corpus_is_padded(data: TrainingData, index: Path, tmp_path: Path) -> None:
+    way: Any = approach("dynamic", data, open_index(index), tmp_path)
+    way.source.depth = 100
+    result = run(way, tmp_path, max_steps=2, loss=LambdaLoss(cut=100))
+    assert np.isfinite([record["loss"] for record in result.history]).all()
+
+
+def test_the_watch_tells_how_negatives_age(data: TrainingData, index: Path, tmp_path: Path) -> None:
+    result = run(approach("dynamic", data, open_index(index), tmp_path, every=3), tmp_path, max_steps=6)
+    drift = {record["step"]: record["drift"] for record in result.history if "drift" in record}
+    assert list(drift) == [0, 3, 6]
+    assert set(drift[0]) == {"overlap", "best_rank", "best_rank_median", "mrr@10"}
+    assert all(0 <= item["overlap"] <= 1 <= item["best_rank"] and 0 <= item["mrr@10"] <= 1 for item in drift.values())
+
+
+def test_lists_that_are_gone_are_told(data: TrainingData, index: Path, tmp_path: Path) -> None:
+    run(approach("refreshed", data, open_index(index), tmp_path), tmp_path, max_steps=6)
+    assert [path.name for path in tmp_path.glob("lists-*")] == ["lists-000000004.npy"]
+    way = approach("refreshed", data, open_index(index), tmp_path)
+    next(tmp_path.glob("lists-*")).unlink()
+    with pytest.raises(TrainingError, match="the lists of step 4 are gone: remove"):
+        way.prepare(5)
+
+
+def start(toy: Path, index: Path, folder: Path, schedule: str, killed_at: int) -> int:
+    command = [sys.executable, str(HERE / "query_toy.py"), *map(str, (toy, index, folder, schedule, killed_at))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
+    return subprocess.run(command, env=environment, check=False, timeout=300).returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["dynamic", "refreshed"])
+def test_a_killed_run_ends_with_the_same_bytes(toy_folder: Path, index: Path, tmp_path: Path, schedule: str) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert start(toy_folder, index, whole, schedule, 0) == 0
+    assert start(toy_folder, index, broken, schedule, 7) == -9
+    assert start(toy_folder, index, broken, schedule, 0) == 0
+    names = ["final.safetensors", "history.jsonl"]
+    names += [f"checkpoints/step-000000012/{name}.safetensors" for name in ("model", "optimizer")]
+    for name in names:
+        assert (whole / name).read_bytes() == (broken / name).read_bytes(), name

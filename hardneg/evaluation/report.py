@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from hardneg.evaluation.report_content import Estimate, Report, estimates
+from hardneg.evaluation.report_content import Estimate, Report, Section, estimates
 from hardneg.evaluation.report_html import html
 from hardneg.evaluation.report_markdown import markdown
 
-__all__ = ["Estimate", "Report", "estimates", "html", "markdown", "write_report"]
+__all__ = ["Estimate", "Report", "Section", "estimates", "html", "markdown", "write_report"]
 
 
 def write_report(folder: Path, report: Report) -> list[Path]:

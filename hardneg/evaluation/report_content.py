@@ -26,12 +26,24 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """One analysis: a table, whose first column is words, and below it a figure as SVG text (empty: none)."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    explained: str = ""
+    svg: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that a report page says.
 
     systems: estimates by metric by system, in the order to show.
     histories: for each trained model the trainer's rows: `step`, `loss`, and measurements on the dev set.
     settings: how it was made, name by name; values are shown as they print.
+    sections: analyses, shown before how it was made.
     """
 
     title: str
@@ -41,6 +53,7 @@ class Report:
     histories: Mapping[str, History] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    sections: Sequence[Section] = ()
 
     @property
     def metrics(self) -> list[str]:

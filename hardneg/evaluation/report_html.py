@@ -1,5 +1,6 @@
 """The report as one self-contained page: no script, nothing fetched, light and dark, all text escaped."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -9,6 +10,7 @@ from hardneg.evaluation.report_content import (
     TESTS_EXPLAINED,
     TRAINING_COLUMNS,
     Report,
+    Section,
     best,
     bounds,
     legend,
@@ -44,6 +46,7 @@ tbody tr + tr > * { border-top: 1px solid var(--line); }
 .word { text-align: left; white-space: normal; overflow-wrap: break-word; max-width: 22rem; }
 .ends { display: block; color: var(--soft); font-size: .78rem; font-weight: 400; }
 sup { line-height: 0; display: inline-block; width: 0; text-indent: .1em; }
+.figure { max-width: 100%; background: #ffffff; margin-top: .8rem; }
 .small table { font-size: .85rem; }
 .small th, .small td { padding: .3rem .5rem; }
 .strong td, .strong th { font-weight: 600; }
@@ -58,7 +61,8 @@ sup { line-height: 0; display: inline-block; width: 0; text-indent: .1em; }
 
 def html(report: Report) -> str:
     """The whole page; equal reports give equal text."""
-    sections = [_systems(report), _tests(report), _training(report), _settings(report), _notes(report)]
+    analyses = "".join(_section(section) for section in report.sections)
+    sections = [_systems(report), _tests(report), _training(report), analyses, _settings(report), _notes(report)]
     title = escape(report.title)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -121,6 +125,17 @@ def _training(report: Report) -> str:
     ]
     table = _table(["model", *TRAINING_COLUMNS], rows, words=2)
     return f'<h2>Training</h2>\n<ul class="keys">{keys}</ul>\n{svg}\n<div class="small">{table}</div>\n'
+
+
+def _section(section: Section) -> str:
+    """A table and its figure; as a picture of its own its names cannot meet those of another."""
+    table = _table(section.columns, [_row(row, words=1) for row in section.rows], words=1)
+    explained = f'<p class="soft">{escape(section.explained)}</p>' if section.explained else ""
+    shown = ""
+    if section.svg:
+        data = b64encode(section.svg.encode()).decode()
+        shown = f'<img class="figure" alt="{escape(section.title)}" src="data:image/svg+xml;base64,{data}">'
+    return f'<h2>{escape(section.title)}</h2>\n<div class="small">{table}</div>\n{explained}{shown}\n'
 
 
 def _settings(report: Report) -> str:

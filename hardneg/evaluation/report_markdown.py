@@ -7,6 +7,7 @@ from hardneg.evaluation.report_content import (
     TESTS_EXPLAINED,
     TRAINING_COLUMNS,
     Report,
+    Section,
     best,
     bounds,
     legend,
@@ -27,6 +28,7 @@ def markdown(report: Report) -> str:
         _systems(report),
         _tests(report),
         _training(report),
+        *(_section(section) for section in report.sections),
         _settings(report),
         _notes(report),
     ]
@@ -69,6 +71,12 @@ def _training(report: Report) -> str:
         for cells in training_rows(history)
     ]
     return f"## Training\n\n{_table(['model', *TRAINING_COLUMNS], rows, words=2)}" if rows else ""
+
+
+def _section(section: Section) -> str:
+    rows = [[_text(cell) for cell in row] for row in section.rows]
+    table = _table([_text(column) for column in section.columns], rows, words=1)
+    return f"## {_text(section.title)}\n\n{table}\n\n{_text(section.explained)}"
 
 
 def _settings(report: Report) -> str:

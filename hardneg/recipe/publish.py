@@ -20,7 +20,7 @@ LOCK = "recipe.lock.yaml"
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out `model/`, `index/`, `runs/`, `metrics.json`, `report.html` and `recipe.lock.yaml` in `out`.
+    """Lays out `model/`, `index/`, `runs/`, `analyses/`, `metrics.json`, `report.html` and `recipe.lock.yaml`.
 
     Of several runs at once, one after the other does so.
 
@@ -63,6 +63,9 @@ def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
         elif artifact.kind == "report":
             files["report.html"] = artifact.path / "report.html"
             files["report.md"] = artifact.path / "report.md"
+        elif artifact.kind == "analysis":
+            made = sorted(path for path in artifact.path.iterdir() if path.name != MANIFEST)
+            files |= {f"analyses/{name}/{path.name}": path for path in made}
     return files
 
 

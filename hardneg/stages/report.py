@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardneg.stages.analysis_sections import sections
 from hardneg.stages.evaluate import METRICS
-from hardneg.stages.specs import EvaluateSpec, TrainSpec
+from hardneg.stages.specs import EvaluateSpec, LearningSpec
 from hardneg.stages.work import Input, Work
 from hardneg.training.history import HISTORY
 
@@ -25,6 +26,11 @@ def run(work: Work) -> dict[str, Any]:
         comparisons=measured.comparisons,
         histories={label: _history(source.folder / HISTORY) for label, source in trained.items()},
         settings=_settings(evaluation, trained),
+        sections=[
+            section
+            for label, source in work.inputs_of("analyses").items()
+            for section in sections(label, source.folder, source.facts["analyses"])
+        ],
     )
     write_report(work.folder, report)
     return {}
@@ -43,7 +49,7 @@ def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, obje
         "relevant from grade": evaluation.spec.relevance_level,
     }
     for label, source in trained.items():
-        assert isinstance(source.spec, TrainSpec)
+        assert isinstance(source.spec, LearningSpec)
         settings[f"{label}: loss"] = source.plugins["loss"]
         settings |= {f"{label}: {name}": value for name, value in source.spec.options.identity().items()}
         settings |= {

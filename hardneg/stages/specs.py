@@ -1,6 +1,6 @@
 """All that a recipe may say: one frozen model a stage, references to other stages marked by the kind they need."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -93,16 +93,13 @@ class Validation(BaseModel):
     queries: int | None = Field(default=None, gt=0)
 
 
-class TrainSpec(StageSpec):
-    """Trains a dual encoder on mined negatives."""
+class LearningSpec(StageSpec):
+    """What the stages that train have in common."""
 
-    version = 1
     kind = "model"
     needs_dataset = True
     resumes = True
-    stage: Literal["train"]
     model: Annotated[Name, Reference(("model",))] = START
-    negatives: Annotated[Name, Reference(("negatives",))]
     loss: Loss
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
     validation_run: Annotated[Name | None, Reference(("run",))] = None
@@ -111,6 +108,74 @@ class TrainSpec(StageSpec):
     def identity(self) -> dict[str, Any]:
         """The options that only say how often to look or to save are left out."""
         return {**super().identity(), "options": self.options.identity()}
+
+
+class TrainSpec(LearningSpec):
+    """Trains a dual encoder on mined negatives."""
+
+    version = 1
+    stage: Literal["train"]
+    negatives: Annotated[Name, Reference(("negatives",))]
+
+
+class Watch(BaseModel):
+    """What to note every so many steps of some training queries: how negatives age, and the ranking.
+
+    negatives: those to watch, the first `depth` of each query; by default the lists in use. depth: the top of the index
+    that they are compared with. queries: how many to look at.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(gt=0)
+    negatives: Name | None = None
+    depth: int = Field(default=200, gt=0)
+    queries: int = Field(default=200, gt=0)
+
+
+class TrainQueriesSpec(LearningSpec):
+    """Trains the query encoder alone, on a fixed index.
+
+    schedule: where a step's documents come from: `dynamic` searches the index at each step, `static` takes the first
+    `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` draws from the
+    corpus. forced_positives: the known positives that a list lacks and gets behind its end. retrieval_dropout: queries
+    search as dropout left them; without it they are encoded once more.
+    """
+
+    version = 1
+    stage: Literal["train-queries"]
+    index: Annotated[Name, Reference(("index",))]
+    split: Name = "train"
+    schedule: Literal["dynamic", "static", "refreshed", "random"] = "dynamic"
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    refresh_every: int | None = Field(default=None, gt=0)
+    depth: int = Field(default=200, gt=0)
+    forced_positives: Literal["none_retrieved", "always", "never"] = "none_retrieved"
+    retrieval_dropout: bool = True
+    watch: Watch | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "TrainQueriesSpec":
+        needs = {"negatives": "static", "refresh_every": "refreshed"}
+        for name, schedule in needs.items():
+            given = getattr(self, name) is not None
+            if given != (self.schedule == schedule):
+                told = f"leave out {name}" if given else f"give {name}"
+                raise ValueError(f"schedule {self.schedule}: {told}")
+        return self
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of the watch too."""
+        yield from super().references()
+        if self.watch is not None and self.watch.negatives is not None:
+            yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
+
+    def identity(self) -> dict[str, Any]:
+        """Watched negatives count by their key."""
+        identity = super().identity()
+        if self.watch is not None:
+            identity["watch"] = self.watch.model_dump(mode="json", exclude={"negatives"})
+        return identity
 
 
 class EvaluateSpec(StageSpec):
@@ -204,13 +269,24 @@ class ReportSpec(StageSpec):
     title: str = ""
 
 
-AnyStage = EncodeSpec | IndexSpec | SearchSpec | MineSpec | TrainSpec | EvaluateSpec | AnalyzeSpec | ReportSpec
+AnyStage = (
+    EncodeSpec
+    | IndexSpec
+    | SearchSpec
+    | MineSpec
+    | TrainSpec
+    | TrainQueriesSpec
+    | EvaluateSpec
+    | AnalyzeSpec
+    | ReportSpec
+)
 STAGES: Mapping[str, type[StageSpec]] = {
     "encode": EncodeSpec,
     "index": IndexSpec,
     "search": SearchSpec,
     "mine": MineSpec,
     "train": TrainSpec,
+    "train-queries": TrainQueriesSpec,
     "evaluate": EvaluateSpec,
     "analyze": AnalyzeSpec,
     "report": ReportSpec,

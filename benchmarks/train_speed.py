@@ -1,0 +1,143 @@
+"""Training pairs a second against `SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`.
+
+    pip install "hardneg[demo]"
+    python benchmarks/train_speed.py [--steps 20] [--batch 32] [--length 128] [--rounds 3]
+
+The same triplets (a docstring's first line, the rest of it, the rest of another one), model, lengths, batch size,
+optimizer and loss (softmax over all positives and negatives of the batch, scale 20). Contestants take turns; each
+round is a training run of its own, timed whole, and each figure is the median of its rounds.
+"""
+
+import argparse
+import ast
+import importlib.util
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.losses.infonce import InfoNCE
+from hardneg.models.encoder import Encoder
+from hardneg.models.precision import good_at_bf16
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+from hardneg.training.examples import TrainingData
+from hardneg.training.loop import train
+from hardneg.training.options import TrainOptions
+from hardneg.types import Document
+
+MODEL = "packaged:all-MiniLM-L6-v2"
+Triplets = list[tuple[str, str, str]]
+
+
+class OneNegative:
+    """A negative for each query: the passage of the next one."""
+
+    def __init__(self, count: int) -> None:
+        self.query_ids = [f"q{row}" for row in range(count)]
+        self.counts: NDArray[np.int64] = np.ones(count, np.int64)
+
+    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+        """The negatives of one row at the given places."""
+        return [f"d{(row + 1) % len(self.query_ids)}" for _ in places]
+
+
+def triplets(count: int) -> Triplets:
+    """First line, rest, and the rest of the next: numpy's and scipy's docstrings, shuffled by a fixed seed."""
+    found = dict.fromkeys(pair for package in ("numpy", "scipy") for pair in _docstrings(package))
+    pairs = [list(found)[row] for row in np.random.default_rng(0).permutation(len(found))[:count]]
+    return [(query, passage, pairs[(row + 1) % len(pairs)][1]) for row, (query, passage) in enumerate(pairs)]
+
+
+def _docstrings(package: str) -> Iterator[tuple[str, str]]:
+    spec = importlib.util.find_spec(package)
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        for path in sorted(Path(root).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    first, _, rest = (ast.get_docstring(node) or "").partition("\n\n")
+                    if len(rest) > 100:
+                        yield first, rest
+
+
+def ours(texts: Triplets, options: argparse.Namespace, precision: str) -> None:
+    """hardneg's loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        documents = (Document(f"d{row}", passage) for row, (_, passage, _) in enumerate(texts))
+        write_corpus(documents, Path(folder), Silent())
+        negatives = OneNegative(len(texts))
+        positives = {f"q{row}": [f"d{row}"] for row in range(len(texts))}
+        queries = [query for query, _, _ in texts]
+        data = TrainingData(Corpus.open(Path(folder)), negatives.query_ids, queries, positives, negatives)
+        spec = ModelSpec(MODEL, query_length=options.length, document_length=options.length)
+        settings = TrainOptions(
+            batch_size=options.batch, max_steps=options.steps, precision=precision, warmup_ratio=0.0
+        )
+        encoder = Encoder.load(spec)
+        train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=Silent())
+
+
+def theirs(texts: Triplets, options: argparse.Namespace, half: bool) -> None:
+    """sentence-transformers' trainer."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    model = Encoder.load(ModelSpec(MODEL, document_length=options.length)).module
+    model.max_seq_length = options.length
+    columns = zip(*texts, strict=True)
+    rows = Dataset.from_dict(dict(zip(("anchor", "positive", "negative"), map(list, columns), strict=True)))
+    with tempfile.TemporaryDirectory() as folder:
+        settings = SentenceTransformerTrainingArguments(
+            folder, per_device_train_batch_size=options.batch, max_steps=options.steps, learning_rate=2e-5,
+            weight_decay=0.01, bf16=half, report_to="none", save_strategy="no", logging_strategy="no",
+            disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
+        )  # fmt: skip
+        loss = MultipleNegativesRankingLoss(model)
+        SentenceTransformerTrainer(model=model, args=settings, train_dataset=rows, loss=loss).train()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of training against sentence-transformers.")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    texts = triplets(options.steps * options.batch)
+    ways: dict[str, Callable[[], None]] = {
+        "SentenceTransformerTrainer, default (fp32)": lambda: theirs(texts, options, half=False),
+        "SentenceTransformerTrainer, bf16": lambda: theirs(texts, options, half=True),
+        "hardneg, fp32": lambda: ours(texts, options, "fp32"),
+        "hardneg, bf16": lambda: ours(texts, options, "bf16"),
+    }
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    print(f"{len(texts)} triplets, batches of {options.batch}, {device}, bf16 units: {good_at_bf16(device)}")
+    rounds = [{name: seconds(way) for name, way in ways.items()} for _ in range(options.rounds)]
+    for name in ways:
+        to = [statistics.median(one[base] / one[name] for one in rounds) for base in list(ways)[:2]]
+        speed = statistics.median(len(texts) / one[name] for one in rounds)
+        print(f"  {name:<44}{speed:7.1f} pairs/s   {to[0]:5.2f} x its default, {to[1]:5.2f} x its bf16")
+
+
+def seconds(way: Callable[[], None]) -> float:
+    """How long one training run takes; accelerate's state, which is one for a process, begins anew."""
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,8 @@ class ExactOptions:
 
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
     device: where to compute; None takes the first GPU, or the CPU where there is none.
-    engine: `auto` takes faiss on a CPU where it is installed, which is faster there, and torch elsewhere.
+    engine: `auto` takes faiss on a CPU where it is installed, which is faster there, and torch elsewhere; torch is
+        the faster one for about a hundred queries or less.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew.
     """
 

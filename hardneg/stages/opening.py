@@ -1,5 +1,7 @@
 """Artifacts opened for use: the encoder of a model, the searcher of an index."""
 
+from dataclasses import replace
+
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.indexes.exact import ExactOptions
@@ -25,9 +27,15 @@ def open_collection(source: Input) -> StoredCollection:
     return StoredCollection.open(source.folder)
 
 
-def open_searcher(source: Input, collection: StoredCollection, device: str | None, progress: Progress) -> Searcher:
-    """The searcher of an index stage's backend; vectors that were encoded open as a flat index."""
+def open_searcher(
+    source: Input, collection: StoredCollection, device: str | None, progress: Progress | None, few: bool = False
+) -> Searcher:
+    """The searcher of an index stage's backend; vectors that were encoded open as a flat index.
+
+    few: a flat index is to be searched with a hundred queries at a time or less, as a training loop does.
+    """
+    options = ExactOptions(device=device, engine="torch" if few else "auto")
     if isinstance(source.spec, EncodeSpec):
-        return FlatSearcher(FlatVectors.open(source.folder), ExactOptions(device=device), progress)
+        return FlatSearcher(FlatVectors.open(source.folder), options, progress)
     searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
-    return searcher
+    return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher

@@ -14,7 +14,7 @@ from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.spec_parts import DATASET
-from hardneg.stages.specs import AnalyzeSpec, EvaluateSpec, MineSpec, SearchSpec, TrainSpec
+from hardneg.stages.specs import AnalyzeSpec, EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
 
 _DOCUMENT_BYTES = 600
 _PROCESS_BYTES = 700_000_000
@@ -166,6 +166,21 @@ def _train(step: Step, sizes: _Sizes) -> _Row:
     return steps, "steps", 4 * sizes.shape.weights, _PROCESS_BYTES + 4 * sizes.shape.weights + activations, seconds + 5
 
 
+def _train_queries(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, TrainQueriesSpec)
+    options = step.spec.options
+    queries = _queries(sizes, step.spec.split)
+    steps = options.total_steps(queries)
+    asked = steps * options.batch_size * options.accumulate
+    tokens = options.batch_size * sizes.model.query_length * 0.4
+    learning = 3 * asked / options.batch_size * tokens * sizes.shape.operations_a_token / sizes.operations
+    searches = {"dynamic": asked, "refreshed": steps // (step.spec.refresh_every or steps) * queries}
+    searching = searches.get(step.spec.schedule, 0) * sizes.documents / _SCORES_A_SECOND
+    lists = options.batch_size * step.spec.depth * _dimension(sizes) * 4
+    memory = _PROCESS_BYTES + 5 * sizes.shape.weights + _BLOCK_BYTES + lists
+    return steps, "steps", 5 * sizes.shape.weights, memory, learning + searching + 5
+
+
 def _evaluate(step: Step, sizes: _Sizes) -> _Row:
     assert isinstance(step.spec, EvaluateSpec)
     count = _queries(sizes, step.spec.split)
@@ -190,6 +205,7 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "search": _search,
     "mine": _mine,
     "train": _train,
+    "train-queries": _train_queries,
     "evaluate": _evaluate,
     "analyze": _analyze,
     "report": _report,

@@ -113,7 +113,7 @@ def _for_every_process(step: Step) -> bool:
 
 
 def _stage(step: Step) -> ModuleType:
-    return importlib.import_module(f"hardneg.stages.{step.verb}")
+    return importlib.import_module(f"hardneg.stages.{step.verb.replace('-', '_')}")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from hardneg.stages.specs import (
     AnalyzeSpec,
     DatasetSpec,
     IndexSpec,
+    LearningSpec,
     Projection,
     SearchSpec,
-    TrainSpec,
     Validation,
+    Watch,
 )
 from hardneg.training.options import TrainOptions
 
@@ -159,6 +160,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
         "model": ModelSpec,
         "validation": Validation,
         "projection": Projection,
+        "watch": Watch,
     }
     if parent not in nested:
         return list(spec.model_fields)
@@ -169,7 +171,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
     """The recipe's seed where a stage draws, its title on a report, where the stage does not say its own."""
-    if spec is TrainSpec and isinstance(options := value.get("options", {}), Mapping):
+    if issubclass(spec, LearningSpec) and isinstance(options := value.get("options", {}), Mapping):
         return {**value, "options": {"seed": top.seed, **options}}
     own: dict[str, Any] = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
     return {**own, **value}

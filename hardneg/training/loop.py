@@ -147,8 +147,6 @@ class _Run:
         barrier()
         if world().first:
             self.history.truncate(state.step or -1)
-        if not state.step:
-            self._look(0)
         with progress.task("training", self.total, "steps", done=state.step) as task:
             while state.step < self.total and not state.stopped:
                 stop = self._next_stop(state.step)
@@ -168,6 +166,8 @@ class _Run:
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
         self.approach.prepare(start)
+        if not start:
+            self._look(start)
         self.approach.learner.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate

@@ -20,8 +20,8 @@ from hardneg.training.examples import Asked, TrainingData
 
 _QUERIES = 4096
 
-Blocks = Callable[[], Iterator[tuple[int, NDArray[np.int64]]]]
-"""Gives the lists of all queries: (number of the first query, int64 [n, K]), in order; -1 pads."""
+Blocks = Callable[[], Iterator[NDArray[np.int64]]]
+"""Gives the lists of all queries, int64 [n, K] after int64 [n, K], in order; -1 pads."""
 
 
 @dataclass
@@ -69,11 +69,11 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     """The first `depth` negatives of each query in a file of negatives."""
     places = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
-    def blocks() -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def blocks() -> Iterator[NDArray[np.int64]]:
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
             items = [negatives[places[name]].negatives[:depth] if name in places else [] for name in query_ids]
-            yield start, _padded(data.corpus, items, depth)
+            yield _padded(data.corpus, items, depth)
 
     return blocks
 
@@ -81,10 +81,10 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
 def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, depth: int) -> Blocks:
     """The top of the index for each query, by the encoder as it is when asked."""
 
-    def blocks() -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def blocks() -> Iterator[NDArray[np.int64]]:
         for start in range(0, len(data.query_ids), _QUERIES):
             vectors = encoder.encode(data.texts[start : start + _QUERIES], "query")
-            yield start, searcher.search(vectors, depth).rows
+            yield searcher.search(vectors, depth).rows
 
     return blocks
 
@@ -101,9 +101,9 @@ def _padded(corpus: Corpus, items: Sequence[Sequence[str]], depth: int) -> NDArr
     return lists
 
 
-def _write(path: Path, shape: tuple[int, int], blocks: Iterator[tuple[int, NDArray[np.int64]]]) -> None:
+def _write(path: Path, shape: tuple[int, int], blocks: Iterator[NDArray[np.int64]]) -> None:
     header = {"descr": "<i4", "fortran_order": False, "shape": shape}
     with replacing(path) as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for _, lists in blocks:
+        for lists in blocks:
             file.write(np.ascontiguousarray(lists, "<i4").tobytes())

@@ -1,0 +1,54 @@
+"""What the stages that train have in common: the look at the dev queries, the facts, the saved model."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hardneg.artifacts import SCRATCH
+from hardneg.data.collection import StoredCollection
+from hardneg.data.runs import read_run
+from hardneg.models.card import model_card
+from hardneg.models.encoder import Encoder
+from hardneg.stages.opening import MODEL_FOLDER
+from hardneg.stages.search import RUN
+from hardneg.stages.work import Input, Work
+from hardneg.training.history import HISTORY
+from hardneg.training.loop import TrainingResult
+from hardneg.training.validation import ValidationData, pool_validation
+
+
+def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:
+    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
+    if "validation_run" not in work.inputs:
+        return None
+    options = work.spec.validation
+    queries = collection.queries(options.split)
+    data = ValidationData(
+        collection.corpus,
+        queries.query_ids[: options.queries],
+        queries.texts[: options.queries],
+        collection.qrels(options.split),
+        read_run(work.inputs["validation_run"].folder / RUN),
+    )
+    return pool_validation(encoder, data, options.depth)
+
+
+def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: TrainingResult) -> dict[str, Any]:
+    """Saves the model with a card of these and the common facts; returns what the manifest says."""
+    options = work.spec.options
+    said: dict[str, object] = {
+        "Base model": _name(work.inputs["model"]),
+        **facts,
+        "Loss": work.plugins["loss"],
+        "Training": f"{result.steps} steps of {options.batch_size * options.accumulate} queries, {options.optimizer}, "
+        f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
+    }
+    if result.best is not None:
+        said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
+    encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))
+    work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
+    best = {} if result.best is None else {"best step": result.best_step, f"best dev {options.metric}": result.best}
+    return {"steps": result.steps, **best, **{f"left out: {reason}": n for reason, n in result.skipped.items()}}
+
+
+def _name(model: Input) -> str:
+    return model.model.name if model.model is not None else model.name

@@ -1,0 +1,124 @@
+"""Stage `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.artifacts import SCRATCH
+from hardneg.data.collection import StoredCollection
+from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.data.qrels import positives
+from hardneg.distributed import world
+from hardneg.errors import UsageError
+from hardneg.models.encoder import Encoder
+from hardneg.models.twins import split
+from hardneg.progress import Silent
+from hardneg.protocols import DenseSearcher
+from hardneg.seeding import generator
+from hardneg.stages.learning import save, validation
+from hardneg.stages.mine import NEGATIVES
+from hardneg.stages.opening import open_collection, open_encoder, open_searcher
+from hardneg.stages.work import Input, Work
+from hardneg.training.examples import Asked, Examples, TrainingData
+from hardneg.training.loop import learn
+from hardneg.training.query_side.approach import Index, QuerySide, QuerySideOptions
+from hardneg.training.query_side.sources import Clock, Searched, Source, Uniform
+from hardneg.training.query_side.tables import Table, mined, searched
+from hardneg.training.query_side.watch import Watch
+
+EVERY_PROCESS = True
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
+    collection = open_collection(work.inputs["dataset"])
+    encoder = split(open_encoder(work.inputs["model"], work.device))
+    data = _data(work, collection)
+    way = _approach(work, collection, data, encoder)
+    result = learn(
+        way,
+        work.plugins["loss"],
+        work.spec.options,
+        work.folder,
+        progress=work.progress,
+        validate=validation(work, collection, encoder),
+    )
+    if not world().first:
+        return {}
+    share = way.clock.search_share
+    work.progress.note(f"{work.name}: search took {share:.0%} of the training time")
+    return {**save(work, encoder, _card_facts(work, data), result), "search's part of the time": round(share, 4)}
+
+
+def _data(work: Work, collection: StoredCollection) -> TrainingData:
+    queries = collection.queries(work.spec.split)
+    known = positives(collection.all_qrels())
+    negatives = _negatives(work.inputs["negatives"]) if "negatives" in work.inputs else None
+    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, negatives)
+
+
+def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: Encoder) -> QuerySide:
+    spec, clock = work.spec, Clock()
+    index = Index(_searcher(work, collection), data.corpus.content_hash, work.inputs["index"].key)
+    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
+    source = _source(work, data, encoder, index.searcher, clock)
+    watch = _watch(work, data, encoder, examples, index.searcher, source) if spec.watch else None
+    options = QuerySideOptions(spec.forced_positives, spec.retrieval_dropout)
+    return QuerySide(encoder, examples, index, source, options, watch, clock)
+
+
+def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
+    source = work.inputs["index"]
+    searcher = open_searcher(source, collection, work.device, Silent())
+    if not isinstance(searcher, DenseSearcher):
+        raise UsageError(f"{work.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
+    return searcher
+
+
+def _source(work: Work, data: TrainingData, encoder: Encoder, searcher: DenseSearcher, clock: Clock) -> Source:
+    spec, folder = work.spec, work.folder / SCRATCH
+    shape = (len(data.query_ids), spec.depth)
+    if spec.schedule == "static":
+        return Table(folder, shape, mined(data, _negatives(work.inputs["negatives"]), spec.depth))
+    if spec.schedule == "refreshed":
+        return Table(folder, shape, searched(encoder, data, searcher, spec.depth), spec.refresh_every)
+    if spec.schedule == "random":
+        return Uniform(len(data.corpus), spec.depth, spec.options.seed)
+    return Searched(searcher, spec.depth, clock)
+
+
+def _watch(
+    work: Work, data: TrainingData, encoder: Encoder, examples: Examples, searcher: DenseSearcher, source: Source
+) -> Watch:
+    spec, draws = work.spec.watch, generator(work.spec.options.seed, "watch")
+    count = min(spec.queries, len(examples))
+    asked = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
+    lists = _watched(work, data, asked, source)
+    return Watch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
+
+
+def _watched(work: Work, data: TrainingData, asked: Asked, source: Source) -> Callable[[], NDArray[np.int64] | None]:
+    """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
+    depth = work.spec.watch.depth
+    if "watch.negatives" not in work.inputs:
+        return lambda: None if source.table is None else source.table[asked.queries][:, :depth].astype(np.int64)
+    some = replace(data, query_ids=asked.query_ids, texts=asked.texts)
+    fixed = np.concatenate(list(mined(some, _negatives(work.inputs["watch.negatives"]), depth)()))
+    return lambda: fixed
+
+
+def _negatives(source: Input) -> NegativesFile:
+    return read_negatives(source.folder / NEGATIVES)
+
+
+def _card_facts(work: Work, data: TrainingData) -> dict[str, object]:
+    """What the model card says of the data."""
+    spec = work.spec
+    return {
+        "Dataset": f"{len(data.corpus)} passages, {len(data.query_ids)} training queries",
+        "Trained": f"the query side alone, on the index {work.inputs['index'].name}",
+        "Negatives": f"{spec.schedule}, {spec.depth} a query",
+    }

@@ -1,0 +1,132 @@
+"""Stage `train-queries` in recipes: twins that search the same index, every schedule, and what is refused."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.artifacts import Store
+from hardneg.errors import RecipeError, UsageError
+from hardneg.recipe.execute import Options, Outcome, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+
+ADORE = {
+    "stage": "train-queries",
+    "index": "start-index",
+    "loss": {"name": "lambda", "cut": 10},
+    "depth": 10,
+    "options": {"batch_size": 8, "max_steps": 3, "learning_rate": 0.001, "precision": "fp32"},
+    "watch": {"every": 2, "negatives": "static", "queries": 5, "depth": 10},
+    "validation_run": "start-dev",
+}
+SEARCH = {"stage": "search", "index": "start-index", "split": "test", "depth": 20}
+
+
+def tree_of(collection: Path, model: Path) -> dict[str, Any]:
+    tree = small_tree(collection, model)
+    kept = {name: tree["stages"][name] for name in ("start-index", "start-test", "start-train", "static")}
+    kept["start-dev"] = {"stage": "search", "index": "start-index", "split": "dev", "depth": 20}
+    kept["adore"] = ADORE
+    kept["adore-test"] = {**SEARCH, "model": "adore"}
+    changes: dict[str, dict[str, Any]] = {
+        "static": {"schedule": "static", "negatives": "static"},
+        "refreshed": {"schedule": "refreshed", "refresh_every": 2, "watch": {"every": 2}},
+        "random": {"schedule": "random", "forced_positives": "always", "retrieval_dropout": False},
+    }
+    kept |= {f"with-{name}": {**ADORE, **more} for name, more in changes.items()}
+    kept["again"] = {**ADORE, "model": "adore", "index": "copied", "loss": "ranknet", "retrieval_dropout": False}
+    kept["copied"] = {"stage": "index", "backend": "flat", "vectors": "start-index"}
+    return {**tree, "stages": kept, "presets": {}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[Path, Store, Outcome]:
+    folder = tmp_path_factory.mktemp("adore")
+    path = write_recipe(folder / "adore.yaml", tree_of(small_collection(folder / "data"), tiny_model))
+    store = Store(folder / "store")
+    return path, store, execute(make_plan(load_recipe(path)), store, Options(device="cpu"), Watcher())
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
+
+
+def test_the_documents_side_and_the_index_stay(made: tuple[Path, Store, Outcome], tiny_model: Path) -> None:
+    from hardneg.models.encoder import Encoder
+
+    outcome = made[2]
+    folder = outcome.artifacts["adore"].path / "model"
+    encoder = Encoder.open(folder, "cpu")
+    assert encoder.twins
+    vectors = np.fromfile(outcome.artifacts["start-index"].path / "index", "<f4", offset=45).reshape(60, -1)
+    texts = ["the old river was seen again near river", "the blue river was seen again near engine"]
+    documents, queries = encoder.encode(texts, "document"), encoder.encode(texts, "query")
+    assert documents == pytest.approx(vectors[:2], abs=1e-5)
+    assert np.abs(queries - documents).max() > 1e-3
+    assert digests(outcome.artifacts["copied"].path)["index"] == digests(outcome.artifacts["start-index"].path)["index"]
+
+
+def test_it_opens_in_sentence_transformers(made: tuple[Path, Store, Outcome]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(made[2].artifacts["adore"].path / "model"), device="cpu")
+    assert model.encode_query(["the old river"]).shape == (1, 32)
+
+
+def test_the_manifest_and_the_history_tell_of_it(made: tuple[Path, Store, Outcome]) -> None:
+    artifact = made[2].artifacts["adore"]
+    assert 0 < artifact.facts["search's part of the time"] < 1
+    assert artifact.facts["steps"] == 3 and "best dev mrr@10" in artifact.facts
+    records = [json.loads(line) for line in (artifact.path / "history.jsonl").read_text().splitlines()]
+    drift = {record["step"]: record["drift"] for record in records if "drift" in record}
+    assert list(drift) == [0, 2]
+    assert drift[0]["overlap"] > 0.8 and drift[0]["best_rank"] < 3
+    assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
+    card = (artifact.path / "model" / "README.md").read_text()
+    assert "the query side alone, on the index start-index" in card
+
+
+@pytest.mark.parametrize("name", ["with-static", "with-refreshed", "with-random", "again"])
+def test_every_schedule_makes_a_model(made: tuple[Path, Store, Outcome], name: str) -> None:
+    artifact = made[2].artifacts[name]
+    assert (artifact.path / "model" / "modules.json").is_file()
+    assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
+
+
+def test_the_watch_of_lists_in_use(made: tuple[Path, Store, Outcome]) -> None:
+    lines = (made[2].artifacts["with-refreshed"].path / "history.jsonl").read_text().splitlines()
+    drift = {record["step"]: record["drift"] for record in map(json.loads, lines) if "drift" in record}
+    assert drift[0]["overlap"] == 1 and drift[0]["best_rank"] == 1
+
+
+def test_nothing_runs_twice(made: tuple[Path, Store, Outcome]) -> None:
+    path, store, _ = made
+    assert execute(make_plan(load_recipe(path)), store, Options(device="cpu"), Watcher()).ran == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("schedule=static", "schedule static: give negatives"),
+        ("schedule=refreshed", "schedule refreshed: give refresh_every"),
+        ("refresh_every=5", "schedule dynamic: leave out refresh_every"),
+        ("watch.ever=5", "stages.adore.watch.ever: no such option; did you mean 'every'"),
+        ("watch.negatives=start-test", "stages.adore.watch.negatives: 'start-test' makes run, but negatives is needed"),
+        ("loss={name: lambda}", "stages.adore.loss: lambda: cut is missing"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(made: tuple[Path, Store, Outcome], setting: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        load_recipe(made[0], settings=[f"stages.adore.{setting}"])
+
+
+def test_an_index_of_texts_is_refused(made: tuple[Path, Store, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hardneg.stages.train_queries.open_searcher", lambda *rest: object())
+    plan = make_plan(load_recipe(made[0], settings=["stages.adore.depth=9"]))
+    with pytest.raises(UsageError, match="adore: index start-index holds no vectors: name an encode stage"):
+        execute(plan, made[1], Options(device="cpu", until="adore"), Watcher())

@@ -33,11 +33,18 @@ def list_() -> None:
 
 
 @app.command()
-def show(name: str = NAME) -> None:
+def show(
+    name: str = NAME, whole: bool = typer.Option(False, "--whole", help="With all that it takes from others.")
+) -> None:
     """Print a recipe; save it to a file, change it, and run it by its path."""
+    import yaml
+
+    from hardneg.recipe.extends import read_whole_tree
     from hardneg.recipe.reading import find_recipe
 
-    typer.echo(find_recipe(name).read_text(encoding="utf-8"), nl=False)
+    path = find_recipe(name)
+    text = path.read_text(encoding="utf-8") if not whole else yaml.safe_dump(read_whole_tree(path), sort_keys=False)
+    typer.echo(text, nl=False)
 
 
 @app.command()
@@ -117,8 +124,10 @@ def _plan(name: str, preset: str | None, settings: list[str], problems: list[str
 
 
 def _headline(plan: "Plan") -> str:
-    from hardneg.recipe.reading import read_tree
+    from hardneg.recipe.extends import read_whole_tree
 
-    others = [preset for preset in read_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset]
+    others = [
+        preset for preset in read_whole_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset
+    ]
     other = f"; the other: --preset {others[0]}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")

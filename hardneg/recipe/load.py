@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
-from hardneg.recipe.reading import apply_preset, apply_settings, read_tree
+from hardneg.recipe.extends import read_whole_tree
+from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, suggestion
 from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
@@ -81,7 +82,7 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    tree, chosen, problems = apply_preset(read_tree(path), preset)
+    tree, chosen, problems = apply_preset(read_whole_tree(path), preset)
     tree, more = apply_settings(tree, settings)
     return check_recipe(tree, path, chosen, [*problems, *more])
 

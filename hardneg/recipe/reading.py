@@ -120,14 +120,14 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
     return merge(base, changes), chosen, []
 
 
-def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` laid over it, mapping by mapping; a null removes the key."""
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool = False) -> dict[str, Any]:
+    """`base` with `changes` laid over it, mapping by mapping; a null removes the key, or stays for a later merge."""
     merged = dict(base)
     for key, value in changes.items():
-        if value is None:
+        if value is None and not keep_nulls:
             merged.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = merge(merged[key], value)
+            merged[key] = merge(merged[key], value, keep_nulls)
         else:
             merged[key] = value
     return merged

@@ -1,0 +1,57 @@
+"""Recipes that say only what they change of others: `extends` names one or several, laid over each other in order."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hardneg.errors import HardnegError, RecipeError
+from hardneg.recipe.reading import find_recipe, merge, read_tree
+
+_KEY = "extends"
+_DEEPEST = 8
+
+
+def read_whole_tree(path: Path) -> dict[str, Any]:
+    """A recipe file as a mapping, what it extends included.
+
+    Raises:
+        RecipeError: a file is no recipe, or extends one that is not there, or itself.
+    """
+    return _whole(path, ())
+
+
+def _whole(path: Path, trail: tuple[Path, ...]) -> dict[str, Any]:
+    place = path.resolve()
+    if place in trail or len(trail) >= _DEEPEST:
+        raise RecipeError(str(trail[0]), [f"{_KEY}: a circle, or over {_DEEPEST} deep: {path.name} comes again"])
+    tree = read_tree(path)
+    whole: dict[str, Any] = {}
+    for parent in _parents(tree.pop(_KEY, None), path):
+        whole = _laid_over(whole, _whole(parent, (*trail, place)))
+    return _laid_over(whole, tree)
+
+
+def _parents(names: Any, path: Path) -> list[Path]:
+    """The files of the recipes that are named: shipped ones, or paths seen from the folder of `path`."""
+    listed = names if isinstance(names, list) else [] if names is None else [names]
+    if not all(isinstance(name, str) for name in listed):
+        raise RecipeError(str(path), [f"{_KEY}: must be a recipe's name or path, or a list of them"])
+    return [_parent(name, path) for name in listed]
+
+
+def _parent(name: str, path: Path) -> Path:
+    try:
+        return find_recipe(str(path.parent / name) if Path(name).suffix in {".yaml", ".yml"} else name)
+    except HardnegError as error:
+        raise RecipeError(str(path), [f"{_KEY}: {error}"]) from None
+
+
+def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes` over `base`; a null in a preset stays, as it removes something only when the preset is chosen."""
+    merged = merge(base, {key: value for key, value in changes.items() if key != "presets"})
+    presets = [tree["presets"] for tree in (base, changes) if isinstance(tree.get("presets"), Mapping)]
+    if len(presets) > 1:
+        merged["presets"] = merge(presets[0], presets[1], keep_nulls=True)
+    elif "presets" in changes:
+        merged["presets"] = changes["presets"]
+    return merged

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.errors import RecipeError
+from hardneg.recipe.extends import read_whole_tree
+from hardneg.recipe.reading import apply_preset
+
+
+def write(folder: Path, name: str, **tree: object) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_a_recipe_says_what_it_changes(tmp_path: Path):
+    write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
+    write(tmp_path, "b", stages={"x": {"l": 3}, "z": {}})
+    path = write(tmp_path, "c", extends=["a.yaml", "b.yaml"], stages={"y": None, "x": {"k": 9}})
+    assert read_whole_tree(path) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
+
+
+def test_presets_are_merged_with_the_nulls_that_they_hold(tmp_path: Path):
+    write(tmp_path, "a", stages={"x": {"k": 1}, "y": {}}, presets={"demo": {}, "paper": {"stages": {"y": None}}})
+    path = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"stages": {"x": {"k": None, "l": 2}}}})
+    tree, _, problems = apply_preset(read_whole_tree(path), "paper")
+    assert (tree, problems) == ({"stages": {"x": {"l": 2}}}, [])
+
+
+def test_a_shipped_recipe_may_be_extended(tmp_path: Path):
+    tree = read_whole_tree(write(tmp_path, "mine", extends="star-passage", seed=7))
+    assert tree["seed"] == 7 and "star" in tree["stages"] and "paper" in tree["presets"]
+
+
+@pytest.mark.parametrize(
+    ("extends", "told"),
+    [
+        ("b.yaml", "no recipe file"),
+        ("star-pasage", "did you mean 'star-passage'"),
+        ("a.yaml", "a circle"),
+        (3, "must be a recipe's name"),
+        ([["a"]], "must be a recipe's name"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, extends: object, told: str):
+    with pytest.raises(RecipeError, match=told):
+        read_whole_tree(write(tmp_path, "a", extends=extends))
+
+
+def test_the_whole_is_shown(tmp_path: Path):
+    path = write(tmp_path, "mine", extends="star-passage", seed=7)
+    shown = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"])
+    assert yaml.safe_load(shown.output)["seed"] == 7

@@ -1,6 +1,7 @@
 """A query among its positives and negatives in two dimensions, as two models see them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,14 @@ class Neighbourhood:
     query: NDArray[np.floating]
     positives: NDArray[np.floating]
     negatives: NDArray[np.floating]
+
+    def to_json(self) -> dict[str, Any]:
+        """The points as lists."""
+        return {
+            "query": self.query.tolist(),
+            "positives": self.positives.tolist(),
+            "negatives": self.negatives.tolist(),
+        }
 
 
 def project(before: Neighbourhood, after: Neighbourhood, seed: int) -> tuple[Neighbourhood, Neighbourhood]:

@@ -8,7 +8,7 @@ from types import FrameType
 import typer
 
 import hardneg
-from hardneg.cli import artifacts, data, index, plugins, recipe
+from hardneg.cli import analyze, artifacts, data, index, plugins, recipe
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.mine import export, mine
@@ -34,6 +34,7 @@ app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(index.app, name="index")
 app.add_typer(data.app, name="data")
+app.add_typer(analyze.app, name="analyze")
 app.command("doctor")(doctor)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)

@@ -27,14 +27,7 @@ class Projected:
 
     def to_json(self) -> dict[str, Any]:
         """Points as [x, y] beside ids."""
-        points = {
-            label: {
-                "query": panel.query.tolist(),
-                "positives": panel.positives.tolist(),
-                "negatives": panel.negatives.tolist(),
-            }
-            for label, panel in self.panels.items()
-        }
+        points = {label: panel.to_json() for label, panel in self.panels.items()}
         named = {"query_id": self.query.query_id, "text": self.query.text}
         return {**named, "positives": self.positives, "negatives": self.negatives, "points": points}
 

@@ -1,0 +1,132 @@
+import json
+import sys
+from subprocess import run as run_process
+
+import pytest
+from recipe.recipes import small_collection
+from typer.testing import CliRunner
+
+from hardneg.artifacts import Store, write_json
+from hardneg.cli.main import app
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["analyze", *map(str, words)], env={"COLUMNS": "200"})
+
+
+def printed(*words):
+    result = call(*words, "--json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("plain")
+    data = small_collection(folder / "data")
+    words = ["--dataset", f"beir:{data}", "--model", tiny_model, "--device", "cpu", "--store", folder / "store"]
+    for command in (
+        ["encode", "--output", folder / "index"],
+        ["search", "--depth", 60, "--output", folder / "r.trec.gz"],
+    ):
+        result = CliRunner().invoke(app, [*map(str, command), *map(str, words)])
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+def files(plain):
+    return ["--qrels", plain / "data" / "qrels" / "test.tsv", "--queries", plain / "data" / "queries.jsonl"]
+
+
+def test_errors_of_an_index_are_those_of_its_whole_run(plain, tiny_model, tmp_path):
+    given = [*files(plain), "--index", plain / "index", "--model", tiny_model, "--device", "cpu", "--cut", 60]
+    found = printed("errors", *given, "--run", plain / "r.trec.gz", "--plot", tmp_path / "errors.svg")
+    assert found["index"]["queries"] == 14
+    assert found["index"]["total_errors"] == found["r.trec.gz"]["top_errors"] > 0
+    assert (tmp_path / "errors.svg").read_text().count("<svg") == 1
+    table = call("errors", *given).stdout
+    assert "top-K errors" in table and f"{found['index']['total_errors']:.2f}" in table
+
+
+def test_a_projection_of_one_index_before_and_after(plain, tiny_model, tmp_path):
+    models = ["--index", plain / "index", "--model", tiny_model, "--model", tiny_model, "--device", "cpu"]
+    found = printed(
+        "projection", "--query", "q50", *files(plain), *models, "--negatives", 8, "--plot", tmp_path / "q.png"
+    )
+    assert found["points"]["before"] == found["points"]["after"]
+    assert len(found["negatives"]) == 8 and "d50" not in found["negatives"]
+    assert (tmp_path / "q.png").stat().st_size > 1000
+    told = call("projection", "--query", "q1", *files(plain), *models)
+    assert told.exit_code and "no positive" in str(told.exception)
+
+
+def test_drift_of_histories(tmp_path):
+    for name, overlap in (("static", 0.2), ("dynamic", 1.0)):
+        (tmp_path / name).mkdir()
+        lines = [
+            {"step": 0, "drift": {"overlap": 1.0}},
+            {"step": 4, "loss": 1},
+            {"step": 5, "drift": {"overlap": overlap}},
+        ]
+        (tmp_path / name / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    paths = [tmp_path / name / "history.jsonl" for name in ("static", "dynamic")]
+    found = printed("drift", *paths, "--plot", tmp_path / "drift.pdf")
+    assert found["static/history.jsonl"] == {"overlap": [[0.0, 1.0], [5.0, 0.2]]}
+    assert "dynamic/history.jsonl" in call("drift", *paths).stdout
+    (tmp_path / "static" / "history.jsonl").write_text('{"step": 1, "loss": 2}\n')
+    assert "holds no `drift`" in str(call("drift", *paths).exception)
+
+
+def test_costs_of_a_run_folder(tmp_path):
+    store, out = Store(tmp_path / "store"), tmp_path / "out"
+    for key, seconds in (("ance", 40.0), ("star", 8.0), ("adore", 2.0)):
+        store.workspace(key)
+        store.commit(
+            key, "model", {"seconds": seconds, "steps": 3, "usage": {"device": "cpu", "peak_memory": 10**9}}, {}
+        )
+    out.mkdir()
+    (out / "recipe.lock.yaml").write_text("keys: {slow: ance, star: star, adore: adore, gone: nokey}")
+    both = ["--method", "ANCE=slow", "--method", "STAR+ADORE=star,adore", "--store", tmp_path / "store"]
+    found = printed("costs", out, *both)
+    assert [(row["method"], row["seconds"], row["speedup"]) for row in found] == [
+        ("ANCE", 40, 1),
+        ("STAR+ADORE", 10, 4),
+    ]
+    assert [row["method"] for row in printed("costs", out, "--store", tmp_path / "store")] == ["slow", "star", "adore"]
+    assert "no stage 'sta'; did you mean 'star'" in str(call("costs", out, "--method", "a=sta", *both[4:]).exception)
+    assert "give the folder of a finished recipe" in str(call("costs", tmp_path, *both[4:]).exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["errors", "--qrels", "q"], "give --index"),
+        (["errors", "--qrels", "q", "--index", "i"], "--index needs --queries and --model"),
+        (["errors", "--qrels", "q", "--run", "r", "--plot", "x.txt"], "a figure's name ends in"),
+        (
+            ["projection", "--query", "1", "--qrels", "q", "--queries", "f", "--index", "i", "--model", "m"],
+            "--model twice",
+        ),
+        (["costs", "f", "--method", "a"], "NAME=STAGE"),
+    ],
+)
+def test_mistakes_of_the_command_are_told_first(words, told, tmp_path):
+    if words[0] == "costs":
+        store, words = Store(tmp_path / "store"), ["costs", tmp_path, *words[2:], "--store", tmp_path / "store"]
+        store.workspace("k")
+        store.commit("k", "model", {}, {})
+        write_json(tmp_path / "recipe.lock.yaml", {"keys": {"m": "k"}})
+    result = call(*words)
+    assert result.exit_code and told in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["errors", "drift", "projection", "costs"])
+def test_each_help_has_an_example(name):
+    result = call(name, "--help")
+    assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output
+
+
+def test_help_loads_nothing_heavy():
+    heavy = "{'torch', 'transformers', 'matplotlib', 'sklearn', 'scipy', 'pydantic'}"
+    code = f"import sys, hardneg.cli.main; found = {heavy} & set(sys.modules); assert not found, found"
+    run_process([sys.executable, "-c", code], check=True)

@@ -15,7 +15,6 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
 from hardneg.models.twins import split
-from hardneg.progress import Silent
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.learning import save, validation
@@ -72,7 +71,7 @@ def _approach(work: Work, collection: StoredCollection, data: TrainingData, enco
 
 def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
     source = work.inputs["index"]
-    searcher = open_searcher(source, collection, work.device, Silent())
+    searcher = open_searcher(source, collection, work.device, None, few=work.spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher):
         raise UsageError(f"{work.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
     return searcher

@@ -86,5 +86,21 @@ def main(toy: str, index: str, folder: str, schedule: str, killed_at: str) -> No
     save_model(way.encoder.module, str(Path(folder) / "final.safetensors"))
 
 
+def shared(toy: str, index: str, folder: str) -> None:
+    """What one of several processes, or a single one, comes to; without dropout, which each would draw for itself."""
+    from safetensors.torch import save_model
+
+    from hardneg.distributed import leave, world
+
+    data, here = toy_data(Path(toy)), world()
+    for schedule in ("dynamic", "refreshed"):
+        place = Path(folder) / f"{here.size}-{schedule}"
+        way: Any = approach(schedule, data, open_index(Path(index)), place, every=3, forced="always")
+        way.encoder.module.dropout.p = 0.0
+        run(way, place, batch_size=5, max_steps=6)
+        save_model(way.encoder.module, str(place / f"final-{here.rank}.safetensors"))
+    leave()
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:]) if len(sys.argv) > 4 else shared(*sys.argv[1:])

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -174,3 +175,26 @@ def test_a_killed_run_ends_with_the_same_bytes(toy_folder: Path, index: Path, tm
     names += [f"checkpoints/step-000000012/{name}.safetensors" for name in ("model", "optimizer")]
     for name in names:
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_several_processes_learn_what_one_does(toy_folder: Path, index: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, str(HERE / "query_toy.py"), str(toy_folder), str(index), str(tmp_path)]
+    shared = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
+    several = {**shared, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    places = [{**several, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    running = [subprocess.Popen(command, env=place) for place in (shared, *places)]
+    assert [process.wait(timeout=300) for process in running] == [0] * 3
+    for schedule in ("dynamic", "refreshed"):
+        one = load_file(tmp_path / f"1-{schedule}" / "final-0.safetensors")
+        histories = [(tmp_path / f"{size}-{schedule}" / "history.jsonl").read_text().splitlines() for size in (1, 2)]
+        assert len(histories[0]) == len(histories[1]) == 6 + 3
+        for rank in (0, 1):
+            other = load_file(tmp_path / f"2-{schedule}" / f"final-{rank}.safetensors")
+            for name, tensor in one.items():
+                torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-5)

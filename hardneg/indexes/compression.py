@@ -120,10 +120,18 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, p
     """
     path.mkdir(parents=True, exist_ok=True)
     rows = write_codes(index, codes, path / "index")
-    found = read_index(path / "index", mapped=True).ntotal
-    if found != rows:
-        raise ArtifactError(f"{path / 'index'}: faiss reads {found} of {rows} vectors: install another faiss")
+    check_written(path / "index", rows)
     link_file(source / "docid", path / "docid")
+
+
+def check_written(path: Path, rows: int) -> None:
+    """Refuses an index of `rows` vectors that the installed faiss does not read as such.
+
+    Raises:
+        ArtifactError: it does not.
+    """
+    if (found := read_index(path, mapped=True).ntotal) != rows:
+        raise ArtifactError(f"{path}: faiss reads {found} of {rows} vectors: install another faiss")
 
 
 def write_codes(index: Any, codes: Iterable[NDArray[np.uint8]], path: Path) -> int:

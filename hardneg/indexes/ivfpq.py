@@ -15,9 +15,10 @@ from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
 from hardneg.indexes.codebook import Codebook
 from hardneg.indexes.compressed import CompressedSearcher
-from hardneg.indexes.compression import encode_blocks, load_faiss, train
+from hardneg.indexes.compression import check_written, encode_blocks, load_faiss, train
+from hardneg.indexes.inverted_lists import write_lists
 from hardneg.progress import Progress
-from hardneg.replacing import link_file, replacing
+from hardneg.replacing import link_file
 
 RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
 
@@ -55,9 +56,7 @@ class IvfPq:
         return Codebook("ivfpq", self.subvectors, self.bits, self.sample, self.seed)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compresses the vectors of the dense index folder `source`; returns their number.
-
-        The vectors are read block by block; the lists, `subvectors` + 8 bytes a vector, are in memory until written.
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
 
         Raises:
             MissingDependency: without faiss.
@@ -73,13 +72,10 @@ class IvfPq:
         codebook.settle(index.pq.cp)
         index.nprobe = self.nprobe
         train(index, vectors, codebook.training(self.lists), progress)
-        for _ in encode_blocks(vectors, index.add, progress):
-            pass
-        path.mkdir(parents=True, exist_ok=True)
-        with replacing(path / "index") as file:
-            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
+        rows = write_lists(index, encode_blocks(vectors, index.sa_encode, progress), path / "index")
+        check_written(path / "index", rows)
         link_file(source / "docid", path / "docid")
-        return len(vectors)
+        return rows
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""

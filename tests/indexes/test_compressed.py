@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.identity import tree_digest
-from hardneg.indexes import compression
+from hardneg.indexes import compression, inverted_lists
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import sample_rows
 from hardneg.indexes.flat import Flat
@@ -60,6 +60,7 @@ def _name(plugin: Any) -> str:
 @pytest.mark.parametrize("plugin", KINDS, ids=_name)
 def test_the_file_is_that_of_faiss(plugin: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "_BLOCK_BYTES", 100 * 4 * _D)  # three blocks
+    monkeypatch.setattr(inverted_lists, "_BYTES", 500)  # many
     assert plugin.build(source, tmp_path / "made", Silent()) == _N
     index = faiss.read_index(str(tmp_path / "made" / "index"))
     assert (index.ntotal, index.d, index.metric_type) == (_N, _D, faiss.METRIC_INNER_PRODUCT)
@@ -171,6 +172,15 @@ def test_fewer_lists_than_hits_leave_pads(source: Path, tmp_path: Path) -> None:
     assert ((hits.rows == -1) == np.isneginf(hits.scores)).all()
     assert (hits.rows[:, -1] == -1).all()
     assert (hits.rows[:, 0] >= 0).all()
+
+
+def test_lists_that_stay_empty(tmp_path: Path) -> None:
+    vectors = np.repeat(_vectors(2, 4), 20, 0)
+    plugin = IvfPq(subvectors=2, bits=2, lists=16, nprobe=16)
+    assert plugin.build(_folder(tmp_path / "flat", vectors), tmp_path / "made", Silent()) == 40
+    hits = plugin.open(tmp_path / "made").search(vectors[[0, 20]], 40)
+    assert hits.rows[0, :20].tolist() == list(range(20))
+    assert np.sort(hits.rows, 1).tolist() == [list(range(40))] * 2
 
 
 @pytest.mark.parametrize(

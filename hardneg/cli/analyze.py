@@ -262,7 +262,7 @@ def _show(content: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Se
 
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left")
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     Console(highlight=False, markup=False).print(table)

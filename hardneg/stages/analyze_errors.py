@@ -9,6 +9,7 @@ from hardneg.analysis.run_errors import errors_in_run
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
 from hardneg.data.run_stream import stream_run
+from hardneg.indexes.exact import ExactOptions
 from hardneg.models.encoder import EncodeOptions
 from hardneg.protocols import DenseSearcher
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
@@ -61,7 +62,7 @@ def _of_index(work: Work, label: str, collection: StoredCollection, relevant: Re
     vectors = query_vectors(work, label, [query.text for query in asked])
     corpus = corpus_pass(dense(work, label, collection), len(collection.corpus))
     ids = [query.query_id for query in asked]
-    return errors_in_index(corpus, ids, vectors, relevant, work.spec.cut, work.device or "cpu")
+    return errors_in_index(corpus, ids, vectors, relevant, work.spec.cut, str(ExactOptions(device=work.device).where))
 
 
 def _of_run(work: Work, source: Input, collection: StoredCollection, relevant: Relevant) -> PairwiseErrors:

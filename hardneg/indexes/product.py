@@ -57,7 +57,7 @@ class Pq:
             MissingDependency: without faiss.
             UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
         """
-        return _build(self._codebook(), source, path, progress, rotated=False)
+        return _build(self._codebook(), source, path, progress)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
@@ -73,17 +73,21 @@ class OpqPq:
         bits: of a part's code, from 1 to 8: it names one of 2^bits centroids.
         sample: how many vectors at most the rotation and the centroids are trained on.
         seed: of the sample and of the clustering.
+        iterations: how often the rotation is fitted to the codes and the codes to the rotation.
     """
 
     subvectors: int = 48
     bits: int = 8
     sample: int = 65_536
     seed: int = 42
+    iterations: int = 50
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
 
     def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"opq-pq: iterations is {self.iterations}: it must be at least 1")
         self._codebook().check()
 
     def _codebook(self) -> Codebook:
@@ -96,7 +100,7 @@ class OpqPq:
             MissingDependency: without faiss.
             UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
         """
-        return _build(self._codebook(), source, path, progress, rotated=True)
+        return _build(self._codebook(), source, path, progress, self.iterations)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
@@ -173,14 +177,14 @@ class PqSearcher(CompressedSearcher):
         yield from (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
 
 
-def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotated: bool) -> int:
+def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotations: int = 0) -> int:
     faiss, vectors = load_faiss(), FlatVectors.open(source)
     codebook.check_dimension(vectors.dimension)
     index = inner = _product(vectors.dimension, codebook)
-    if rotated:
+    if rotations:
         rotation = faiss.OPQMatrix(vectors.dimension, codebook.subvectors)
         learner = _product(vectors.dimension, codebook)  # kept until all is trained: `rotation` only points to it
-        rotation.pq, rotation.max_train_points = learner.pq, codebook.sample
+        rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, rotations
         index = faiss.IndexPreTransform(rotation, inner)
     train(index, vectors, codebook.training(), progress)
     write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)

@@ -22,6 +22,7 @@ _JVM_BYTES = 1_000_000_000
 _GPU_OPERATIONS = 120e12
 _CPU_OPERATIONS = {True: 0.15e12, False: 0.05e12}
 _LUCENE_PASSAGES = 4_000
+_COMPRESSED_PASSAGES = 10_000
 _LUCENE_QUERIES = 150
 _SCORES_A_SECOND = 120e6
 _BLOCK_BYTES = 200_000_000
@@ -129,13 +130,11 @@ def _encode(step: Step, sizes: _Sizes) -> _Row:
 
 
 def _index(step: Step, sizes: _Sizes) -> _Row:
-    return (
-        sizes.documents,
-        "passages",
-        sizes.documents * _DOCUMENT_BYTES,
-        _JVM_BYTES,
-        sizes.documents / _LUCENE_PASSAGES + 8,
-    )
+    count = sizes.documents
+    if "vectors" in step.inputs:
+        disk = count * (_dimension(sizes) + 20)
+        return count, "passages", disk, _PROCESS_BYTES + _BLOCK_BYTES, count / _COMPRESSED_PASSAGES + 30
+    return count, "passages", count * _DOCUMENT_BYTES, _JVM_BYTES, count / _LUCENE_PASSAGES + 8
 
 
 def _search(step: Step, sizes: _Sizes) -> _Row:

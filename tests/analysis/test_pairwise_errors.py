@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from hardneg.analysis.error_table import distribution, to_json
 from hardneg.analysis.pairwise_errors import by_query, errors_of_positives, known_pairs
 from hardneg.analysis.run_errors import errors_in_run
+from hardneg.data.qrels import positives, read_qrels
+from hardneg.data.runs import read_run
 from hardneg.indexes.vector_blocks import vector_blocks
 
 
-def errors(corpus, queries, positives, copies=None, cut=2, block=2):
-    known = known_pairs([np.array(rows) for rows in positives], copies)
+def errors(corpus, queries, relevant, copies=None, cut=2, block=2):
+    known = known_pairs([np.array(rows) for rows in relevant], copies)
     each = errors_of_positives(partial(vector_blocks, corpus, block), queries, known)
     return by_query([f"q{i}" for i in range(len(queries))], known, each, cut)
 
@@ -91,3 +93,11 @@ def test_the_table_has_means_over_queries():
     table = to_json(errors(np.array([[2], [1]], np.float32), np.ones((2, 1), np.float32), [[1], [0]]))
     assert (table["total_errors"], table["top_errors"], table["queries"]) == (0.5, 0.5, 2)
     assert table["per_query"]["q0"] == {"positives": 1, "total": 1, "top": 1}
+
+
+def test_a_published_run_counted_with_awk_gives_the_same(test_data):
+    folder = test_data / "msmarco-dl1920"
+    run = read_run(folder / "runs" / "bm25.dl20.trec.gz")
+    known = positives(read_qrels(folder / "qrels" / "test.tsv"), level=2)
+    found = to_json(errors_in_run(zip(run.query_ids, run.doc_ids, strict=True), known, cut=50))
+    assert (found["queries"], round(found["top_errors"], 3)) == (54, 669.852)

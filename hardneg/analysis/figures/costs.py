@@ -9,14 +9,14 @@ from hardneg.evaluation.curve import COLOURS
 
 
 def draw_costs(rows: Sequence[Cost], paths: Sequence[Path]) -> None:
-    """One bar a method, in seconds on a logarithmic axis, with how many times faster than the first it is."""
+    """One bar a method: wall time in hours, and how many times faster than the first it is."""
     with figure(paths, 1) as (axes,):
-        axes.bar(range(len(rows)), [row.seconds for row in rows], color=COLOURS[0], width=0.65)
+        axes.bar(range(len(rows)), [row.seconds / 3600 for row in rows], color=COLOURS[0], width=0.65)
         for place, row in enumerate(rows):
-            words = f"{row.speedup:.3g}×" if row.speedup else "unknown"
-            axes.annotate(words, (place, row.seconds), (0, 3), textcoords="offset points", ha="center", fontsize=8)
-        if any(row.seconds for row in rows):
-            axes.set_yscale("log")
+            told = "unknown" if row.unknown else f"{row.seconds / 3600:.3g} h"
+            words = told + (f", {row.speedup:.3g}×" if row.speedup else "")
+            above = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(words, (place, row.seconds / 3600), **above)
         axes.set_xticks(range(len(rows)), [row.method for row in rows], rotation=20, ha="right", fontsize=8)
-        plain_axes(axes, "training time, and speed against the first", "", "wall time (s)")
+        plain_axes(axes, "training time and speed", "", "wall time (h)")
         axes.margins(y=0.15)

@@ -16,7 +16,7 @@ def draw_projection(panels: dict[str, Neighbourhood], paths: Sequence[Path]) -> 
             axes.scatter(*points.positives.T, marker="o", s=42, color=COLOURS[0], label="positives")
             axes.scatter(*points.query, marker="*", s=190, color=COLOURS[1], edgecolors="black", label="query")
             plain_axes(axes, label, "t-SNE, first coordinate", "t-SNE, second coordinate")
-            axes.legend(frameon=False, fontsize=8)
+        drawn[0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.14))
         for axes in drawn[1:]:
             axes.sharex(drawn[0])
             axes.sharey(drawn[0])

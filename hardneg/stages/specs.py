@@ -111,11 +111,17 @@ class LearningSpec(StageSpec):
 
 
 class TrainSpec(LearningSpec):
-    """Trains a dual encoder on mined negatives."""
+    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
     version = 1
     stage: Literal["train"]
-    negatives: Annotated[Name, Reference(("negatives",))]
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "TrainSpec":
+        if self.negatives is None and self.options.negatives_per_query:
+            raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
+        return self
 
 
 class Watch(BaseModel):

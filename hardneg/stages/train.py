@@ -36,22 +36,27 @@ def run(work: Work) -> dict[str, Any]:
 
 
 def _data(work: Work, collection: StoredCollection) -> TrainingData:
-    source = work.inputs["negatives"]
-    assert isinstance(source.spec, MineSpec)
-    queries = collection.queries(source.spec.split)
+    source = work.inputs.get("negatives")
+    split = source.spec.split if source is not None and isinstance(source.spec, MineSpec) else "train"
+    queries = collection.queries(split)
     return TrainingData(
         collection.corpus,
         queries.query_ids,
         queries.texts,
         positives(collection.all_qrels()),
-        read_negatives(source.folder / NEGATIVES),
+        None if source is None else read_negatives(source.folder / NEGATIVES),
     )
 
 
 def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:
     """What the model card says of the data."""
-    options, negatives = work.spec.options, work.inputs["negatives"]
+    negatives = work.inputs.get("negatives")
+    if negatives is None:
+        queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"
+    else:
+        queries = negatives.facts["queries"]
+        chosen = f"{work.spec.options.negatives_per_query} a query from {negatives.plugins['miner']}"
     return {
-        "Dataset": f"{len(collection.corpus)} passages, {negatives.facts['queries']} training queries",
-        "Negatives": f"{options.negatives_per_query} a query from {negatives.plugins['miner']}",
+        "Dataset": f"{len(collection.corpus)} passages, {queries} training queries",
+        "Negatives": chosen,
     }

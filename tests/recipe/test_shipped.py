@@ -1,0 +1,43 @@
+"""Every shipped recipe, in every preset, without running it."""
+
+import pytest
+
+from hardneg.recipe.extends import read_whole_tree
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.reading import find_recipe, head_comment, shipped_recipes
+
+PRESETS = [(name, preset) for name, path in shipped_recipes().items() for preset in read_whole_tree(path)["presets"]]
+
+
+@pytest.fixture(scope="module")
+def keys() -> dict[tuple[str, str], dict[str, str]]:
+    return {
+        (name, preset): dict(make_plan(load_recipe(find_recipe(name), preset), []).keys) for name, preset in PRESETS
+    }
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_it_has_no_mistakes_and_ends_in_a_report(name: str, preset: str, keys: dict[tuple[str, str], dict[str, str]]):
+    assert "report" in keys[name, preset]
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_it_says_how_to_run_it_and_where_it_comes_from(name: str):
+    head = "\n".join(head_comment(find_recipe(name)))
+    assert f"hardneg recipe run {name}" in head and "Source: " in head and "To expect" in head
+    assert len(head.splitlines()[0]) < 120
+
+
+@pytest.mark.parametrize("preset", ["demo", "paper"])
+@pytest.mark.parametrize("name", ["star", "rand-neg", "inbatch-neg", "bm25-neg"])
+def test_the_table_shares_each_methods_steps(name: str, preset: str, keys: dict[tuple[str, str], dict[str, str]]):
+    """Whoever has run one method has its rows of the table in the store."""
+    whole = keys["star-adore-table2", preset]
+    own = keys[f"adore-{name}-passage", preset]
+    assert own[name] == whole[name] == keys[f"{name}-passage", preset][name]
+    assert own[f"adore-{name}-test"] == whole[f"adore-{name}-test"]
+
+
+def test_bm25_neg_is_the_model_that_star_begins_with_in_the_paper(keys: dict[tuple[str, str], dict[str, str]]):
+    assert keys["star-passage", "paper"]["warm-up"] == keys["bm25-neg-passage", "paper"]["bm25-neg"]

@@ -64,6 +64,8 @@ class FlatSearcher:
             UsageError: for rows that are not in the index.
         """
         check_rows(rows, len(self.flat))
+        if isinstance(self._held, Resident):
+            return self._held.gather(rows)
         return self.flat.gather(rows)
 
     @cached_property

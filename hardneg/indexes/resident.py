@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
@@ -28,6 +30,11 @@ class Resident:
         for start, block in vector_blocks(vectors, _ROWS):
             rows[start : start + len(block)] = torch.from_numpy(block)
         return cls(rows)
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """A copy of these rows, int64 [n]: float32 [n, d]."""
+        found: NDArray[np.float32] = self.rows[torch.from_numpy(rows).to(self.rows.device)].cpu().numpy()
+        return found
 
     @property
     def dimension(self) -> int:

@@ -295,5 +295,5 @@ def test_building_holds_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest
     plain = FlatVectors.read
     monkeypatch.setattr(FlatVectors, "read", lambda self, a, b, space: read.append(b - a) or plain(self, a, b, space))
     Pq(4, 4, sample=32).build(source, tmp_path / "made", Silent())
-    assert read == [50] * 8
+    assert read == [1] * 32 + [50] * 8
     assert not [name for name in os.listdir(tmp_path / "made") if name.startswith(".")]

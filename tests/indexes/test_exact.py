@@ -159,8 +159,10 @@ def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, mon
         read.search(queries, 12)
 
 
-def test_gives_the_vectors_of_rows(tmp_path: Path) -> None:
-    searcher = Flat().open(_folder(tmp_path / "index", np.array([[1.0, 2], [3, 4], [5, 6]], np.float32)))
+@pytest.mark.parametrize("resident", [0, 100])
+def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
+    flat = FlatVectors.open(_folder(tmp_path / "index", np.array([[1.0, 2], [3, 4], [5, 6]], np.float32)))
+    searcher = FlatSearcher(flat, ExactOptions(resident=resident))
     found = searcher.vectors(np.array([2, 0, 2]))
     assert found.tolist() == [[5, 6], [1, 2], [5, 6]]
     assert (found.dtype, found.flags.aligned) == (np.float32, True)

@@ -13,8 +13,9 @@ from hardneg.models.precision import good_at_bf16
 from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.spec_parts import DATASET
-from hardneg.stages.specs import AnalyzeSpec, EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
+from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
 
 _DOCUMENT_BYTES = 600
 _PROCESS_BYTES = 700_000_000

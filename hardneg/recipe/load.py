@@ -14,18 +14,9 @@ from hardneg.recipe.extends import read_whole_tree
 from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, suggestion
+from hardneg.stages.analysis_spec import AnalyzeSpec, Projection
 from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
-from hardneg.stages.specs import (
-    STAGES,
-    AnalyzeSpec,
-    DatasetSpec,
-    IndexSpec,
-    LearningSpec,
-    Projection,
-    SearchSpec,
-    Validation,
-    Watch,
-)
+from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, LearningSpec, SearchSpec, Validation, Watch
 from hardneg.training.options import TrainOptions
 
 _MOST_STAGES = 200

@@ -11,8 +11,9 @@ from hardneg.identity import digest
 from hardneg.models.identity import model_digest
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
+from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.spec_parts import DATASET, START, StageSpec
-from hardneg.stages.specs import AnalyzeSpec, EncodeSpec, IndexSpec, SearchSpec
+from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec
 
 SCHEME = 1
 

@@ -99,7 +99,9 @@ def _costs(work: Work) -> list[dict[str, Any]]:
     from hardneg.analysis.costs import costs, facts_of
     from hardneg.analysis.figures.costs import draw_costs
 
-    methods = {label: {source.name: facts_of(source.facts)} for label, source in work.inputs_of("costs").items()}
+    methods: dict[str, dict[str, Any]] = {}
+    for place, source in work.inputs_of("costs").items():
+        methods.setdefault(place.rpartition(".")[0], {})[source.name] = facts_of(source.facts)
     rows = costs(methods)
     draw_costs(rows, _figures(work, COSTS))
     return [asdict(row) for row in rows]

@@ -12,9 +12,9 @@ from hardneg.data.run_stream import stream_run
 from hardneg.indexes.exact import ExactOptions
 from hardneg.models.encoder import EncodeOptions
 from hardneg.protocols import DenseSearcher
+from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
 from hardneg.stages.search import RUN
-from hardneg.stages.specs import AnalyzeSpec
 from hardneg.stages.work import Input, Work
 
 

@@ -59,6 +59,11 @@ def parse_model(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def parse_names(value: Any) -> Any:
+    """A list of names from one name, or from a list."""
+    return (value,) if isinstance(value, str) else value
+
+
 class _Checked(Protocol):
     def problems(self) -> list[str]: ...
 

@@ -68,6 +68,16 @@ def test_many_queries_and_real_numbers_agree_with_the_whole_product():
     assert errors(corpus, queries, positives[:, None], block=64).total.tolist() == expected.tolist()
 
 
+def test_equal_vectors_far_apart_keep_their_order_to_the_last_bit():
+    draw = np.random.default_rng(0)
+    corpus = draw.standard_normal((4130, 100), np.float32)
+    copies = np.array([7, 900, 4099, 4129])
+    corpus[copies] = corpus[copies[0]]
+    queries = draw.standard_normal((40, 100), np.float32)
+    found = [errors(corpus, queries, [[row]] * 40, block=4096).total for row in copies]
+    assert [(later - found[0]).tolist() for later in found] == [[place] * 40 for place in range(4)]
+
+
 def test_from_a_run_only_the_errors_in_its_lists_are_known():
     lists = [("a", ["n1", "p1", "n2", "c", "p2", "n3"]), ("b", ["n1"]), ("x", ["n1"])]
     positives = {"a": ["p1", "p2", "p3"], "b": ["p1"], "gone": ["p1"]}

@@ -10,7 +10,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.publish import publish
 from hardneg.stages import analyze
-from hardneg.stages.specs import AnalyzeSpec
+from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.work import Input, Work
 
 
@@ -24,7 +24,7 @@ def made(tmp_path_factory, tiny_model):
         "stage": "analyze",
         "indexes": {"start": "start-index", "STAR": "star-index"},
         "runs": {"run": "whole", "short": "start-test"},
-        "costs": {"STAR": "star"},
+        "costs": {"STAR": "star", "v. twice": ["star", "star"]},
         "evaluation": "scores",
         "projection": {"before": "start", "after": "STAR", "negatives": 12},
         "cut": 60,
@@ -57,6 +57,7 @@ def test_the_other_analyses_have_their_numbers(made):
     assert ablation["metric"] == "mrr@10" and list(ablation["means"]) == ["start", "STAR"]
     assert costs[0]["stages"] == ["star"] and costs[0]["steps"] == 4 and costs[0]["peak_memory"] > 1e7
     assert (costs[0]["devices"], costs[0]["speedup"]) == (["cpu"], 1.0)
+    assert (costs[1]["method"], costs[1]["stages"]) == ("v. twice", ["star"])
     assert projection["query_id"] == "q46" and projection["positives"] == ["d46"]
     assert len(projection["negatives"]) == 12 and "d46" not in projection["negatives"]
     assert len(projection["points"]["STAR"]["negatives"]) == 12
@@ -88,6 +89,7 @@ def test_the_model_of_the_queries_is_part_of_the_identity(made):
         ({"indexes": {"a": "start-index"}, "projection": {"before": "a", "after": "a"}}, "name two indexes"),
         ({"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}, "an index and a run"),
         ({"runs": {"a": "start-index"}}, "makes index, but run is needed"),
+        ({"costs": {"a": ["star", "start-index"]}}, "makes index, but model is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):

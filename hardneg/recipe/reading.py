@@ -22,6 +22,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<`: the keys of another mapping, which those here go before
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 break  # the base class says so

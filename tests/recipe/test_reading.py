@@ -60,3 +60,9 @@ def test_settings_reach_into_short_forms():
 
 def test_merge_replaces_lists_and_removes_nulls():
     assert merge({"a": [1, 2], "b": 1}, {"a": [3], "b": None, "c": 4}) == {"a": [3], "c": 4}
+
+
+def test_a_mapping_may_take_the_keys_of_another(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("a: &first {x: 1, y: 2}\nb: {<<: *first, y: 3}\n")
+    assert read_tree(path)["b"] == {"x": 1, "y": 3}

@@ -12,7 +12,8 @@ _LABELS = {
     "best_rank": ("best rank of the fixed negatives", "rank (mean over queries)"),
     "best_rank_median": ("best rank of the fixed negatives", "rank (median over queries)"),
 }
-_LOGARITHMIC = ("best_rank", "best_rank_median")
+_RANKS = ("best_rank", "best_rank_median")
+"""On a logarithmic axis where they change by a factor of ten."""
 
 
 def draw_drift(curves: Mapping[str, Mapping[str, Curve]], paths: Sequence[Path]) -> None:
@@ -27,9 +28,10 @@ def _panel(axes: Any, name: str, series: dict[str, Curve]) -> None:
     title, unit = _LABELS.get(name, (f"{name} of the watched queries", name))
     lines(axes, series)
     plain_axes(axes, title, "training step", unit)
-    if name in _LOGARITHMIC:
+    values = [value for points in series.values() for _, value in points]
+    if name in _RANKS and max(values) >= 10 * min(values) > 0:
         axes.set_yscale("log", subs=[2, 5])
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_minor_formatter("{x:,.0f}")
+        axes.yaxis.set_major_formatter("{x:,g}")
+        axes.yaxis.set_minor_formatter("{x:,g}")
     if name == "overlap":
         axes.set_ylim(0, 1)

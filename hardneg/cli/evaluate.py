@@ -155,7 +155,7 @@ def _json(measured: "Measured", per_query: bool) -> str:
     """The means by run and metric; with `per_query` the means and the scores, as in a metrics file."""
     from hardneg.evaluation.metrics_json import to_json
 
-    content = to_json(measured.results)
+    content = to_json(measured)
     if not per_query:
         return json.dumps(content["metrics"], ensure_ascii=False)
     return json.dumps({key: content[key] for key in ("metrics", "per_query")}, ensure_ascii=False)

@@ -26,7 +26,7 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
 
     systems = {name: estimates(scores) for name, scores in measured.results.items()}
     sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
-    report = Report("", systems, max(sizes, default=0), measured.comparisons)
+    report = Report("", systems, max(sizes, default=0), measured.comparisons, marks=measured.marks)
     shown = _systems(console, report)
     for line in legend(report):
         if shown or not line.startswith("Brackets"):

@@ -1,12 +1,13 @@
 """The `metrics` artifact: JSON with each system's means and scores by query, and the paired tests.
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
-"per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
+"marks": {sign: [system]} where there
+are some, "per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,24 @@ from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
 from hardneg.replacing import replace_text
 
-Results = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""System to metric to query id to score."""
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a metrics file holds: scores by query for each system, and the paired tests."""
+    """What a metrics file holds: scores by query for each system, the paired tests, and what signs stand for.
 
-    results: dict[str, Scores]
-    comparisons: list[Comparison]
+    marks: a sign of the report, and the systems that one must be better than to have it; empty: one a baseline.
+    """
+
+    results: Mapping[str, Scores]
+    comparisons: Sequence[Comparison] = ()
+    marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def to_json(results: Results, comparisons: Sequence[Comparison] = ()) -> dict[str, Any]:
+def to_json(measured: Measured) -> dict[str, Any]:
     """The file's content; systems and metrics in the order given, queries sorted."""
     per_query = {
         system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
-        for system, scores in results.items()
+        for system, scores in measured.results.items()
     }
     intervals = {
         system: {metric: _ends(interval_of(values)) for metric, values in scores.items()}
@@ -40,7 +42,8 @@ def to_json(results: Results, comparisons: Sequence[Comparison] = ()) -> dict[st
     return {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
         "intervals": intervals,
-        "comparisons": [asdict(c) | {"interval": _ends(c.interval)} for c in comparisons],
+        "comparisons": [asdict(c) | {"interval": _ends(c.interval)} for c in measured.comparisons],
+        **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
         "per_query": per_query,
     }
 
@@ -57,12 +60,12 @@ def from_json(content: Mapping[str, Any]) -> Measured:
         Comparison(**(c | {"interval": Interval(*c["interval"]) if c["interval"] else None}))
         for c in content["comparisons"]
     ]
-    return Measured(results, comparisons)
+    return Measured(results, comparisons, content.get("marks", {}))
 
 
-def write_metrics(path: Path, results: Results, comparisons: Sequence[Comparison] = ()) -> None:
+def write_metrics(path: Path, measured: Measured) -> None:
     """Writes the scores of each system and the tests; the file appears complete or not at all."""
-    text = json.dumps(to_json(results, comparisons), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json(measured), indent=1, ensure_ascii=False, allow_nan=False)
     replace_text(path, text + "\n")
 
 

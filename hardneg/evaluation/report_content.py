@@ -43,6 +43,7 @@ class Report:
     systems: estimates by metric by system, in the order to show.
     histories: for each trained model the trainer's rows: `step`, `loss`, and measurements on the dev set.
     settings: how it was made, name by name; values are shown as they print.
+    marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
     sections: analyses, shown before how it was made.
     """
 
@@ -53,6 +54,7 @@ class Report:
     histories: Mapping[str, History] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sections: Sequence[Section] = ()
 
     @property
@@ -73,13 +75,23 @@ def baseline_marks(comparisons: Iterable[Comparison]) -> dict[str, str]:
 
 
 def marks_of(report: Report, system: str, metric: str) -> str:
-    """The signs of the baselines that this system differs from significantly by this metric."""
+    """The signs of the baselines that this system differs from significantly by this metric, or those it has earned."""
+    if report.marks:
+        beaten = _beaten(report, system, metric)
+        return "".join(sign for sign, rows in report.marks.items() if beaten.issuperset(rows))
     signs = baseline_marks(report.comparisons)
     return "".join(
         signs[c.baseline]
         for c in report.comparisons
         if c.system == system and c.metric == metric and c.significant(LEVEL)
     )
+
+
+def _beaten(report: Report, system: str, metric: str) -> set[str]:
+    """The systems that this one is significantly better than; the tests may have been made the other way round."""
+    tests = [c for c in report.comparisons if c.metric == metric and c.significant(LEVEL)]
+    above = {c.baseline for c in tests if c.system == system and c.difference > 0}
+    return above | {c.system for c in tests if c.baseline == system and c.difference < 0}
 
 
 def best(report: Report, metric: str) -> float | None:
@@ -104,10 +116,11 @@ def summary(report: Report) -> str:
 
 def legend(report: Report) -> list[str]:
     """What bold, brackets and each sign of the first table mean, one sentence each."""
-    signs = baseline_marks(report.comparisons)
+    signs = {} if report.marks else baseline_marks(report.comparisons)
     proof = f"p < {LEVEL:g} in both paired tests after Holm's correction"
     lines = [f"{sign} differs from {name}: {proof}." for name, sign in signs.items()]
-    if report.comparisons and not signs:
+    lines += [f"{sign} better than {_all_of(rows)}: {proof}." for sign, rows in report.marks.items()]
+    if report.comparisons and not report.marks and not signs:
         lines.append(f"No difference has {proof}.")
     if len(report.systems) > 1:
         lines.append("Bold: the highest mean.")
@@ -167,6 +180,10 @@ def training_rows(history: History) -> list[list[str]]:
 
 
 TRAINING_COLUMNS = ("measured", "first", "last", "best", "at step")
+
+
+def _all_of(names: Sequence[str]) -> str:
+    return f"each of {', '.join(names)}" if len(names) > 1 else "".join(names)
 
 
 def _interval_note(interval: Interval | None) -> str:

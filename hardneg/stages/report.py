@@ -24,6 +24,7 @@ def run(work: Work) -> dict[str, Any]:
         systems={label: estimates(values) for label, values in measured.results.items()},
         queries=int(evaluation.facts["queries"]),
         comparisons=measured.comparisons,
+        marks=measured.marks,
         histories={label: _history(source.folder / HISTORY) for label, source in trained.items()},
         settings=_settings(evaluation, trained),
         sections=[

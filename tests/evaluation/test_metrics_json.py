@@ -16,20 +16,27 @@ RESULTS = {
 def test_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     comparisons = compare_all(RESULTS)
-    write_metrics(path, RESULTS, comparisons)
+    write_metrics(path, Measured(RESULTS, comparisons))
     assert read_metrics(path) == Measured(RESULTS, comparisons)
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.json"]
 
 
+def test_marks_are_kept(tmp_path: Path) -> None:
+    measured = Measured(RESULTS, [], {"*": ["bm25"]})
+    write_metrics(tmp_path / "m.json", measured)
+    assert read_metrics(tmp_path / "m.json") == measured
+    assert "marks" not in to_json(Measured(RESULTS))
+
+
 def test_one_query_has_no_interval(tmp_path: Path) -> None:
     results = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
-    write_metrics(tmp_path / "m.json", results, compare_all(results))
+    write_metrics(tmp_path / "m.json", Measured(results, compare_all(results)))
     assert json.loads((tmp_path / "m.json").read_text())["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
     assert read_metrics(tmp_path / "m.json") == Measured(results, compare_all(results))
 
 
 def test_content() -> None:
-    content = to_json(RESULTS)
+    content = to_json(Measured(RESULTS))
     assert content["metrics"]["bm25"] == {"ndcg@10": 0.75, "mrr": 0.25}
     assert content["intervals"]["bm25"]["mrr"] == [0.25, 0.25]
     assert list(content["per_query"]["bm25"]["ndcg@10"]) == ["q1", "q2"]
@@ -41,8 +48,8 @@ def test_the_order_of_queries_does_not_change_the_bytes(tmp_path: Path) -> None:
         system: {metric: dict(reversed(values.items())) for metric, values in scores.items()}
         for system, scores in RESULTS.items()
     }
-    write_metrics(tmp_path / "a.json", RESULTS)
-    write_metrics(tmp_path / "b.json", turned)
+    write_metrics(tmp_path / "a.json", Measured(RESULTS))
+    write_metrics(tmp_path / "b.json", Measured(turned))
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 

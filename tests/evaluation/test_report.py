@@ -5,7 +5,7 @@ import pytest
 
 from hardneg.evaluation.curve import curve_svg, measurements
 from hardneg.evaluation.report import Estimate, Report, estimates, html, markdown
-from hardneg.evaluation.report_content import legend, summary
+from hardneg.evaluation.report_content import legend, marks_of, summary
 from hardneg.evaluation.significance import Comparison, Interval
 
 HISTORY = [
@@ -69,6 +69,18 @@ def test_each_baseline_has_its_sign() -> None:
     none = report(comparisons=[comparison("dense", "bm25", 0.01)])
     assert "†" not in markdown(none)
     assert "No difference has p < 0.01 in both paired tests after Holm's correction." in legend(none)
+
+
+def test_a_mark_is_for_who_beats_all_that_it_names() -> None:
+    systems = {name: {"ndcg@10": Estimate(0.5)} for name in ("a", "b", "c", "d")}
+    worse = Comparison("a", "d", "ndcg@10", -0.1, None, 43, 0.001, 0.001, 0.001, 0.001)
+    tests = [comparison("c", "a", 0.002), comparison("c", "b", 0.002), comparison("d", "b", 0.2), worse]
+    marked = report(systems=systems, comparisons=tests, marks={"*": ["a", "b"], "‡": ["a"]})
+    assert [marks_of(marked, name, "ndcg@10") for name in systems] == ["", "", "*‡", "‡"]
+    assert legend(marked)[:2] == [
+        "* better than each of a, b: p < 0.01 in both paired tests after Holm's correction.",
+        "‡ better than a: p < 0.01 in both paired tests after Holm's correction.",
+    ]
 
 
 def test_page_is_self_contained_and_well_formed() -> None:

@@ -174,16 +174,16 @@ def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> l
     for name, spec in stages.items():
         for field, target, need in spec.references():
             where = f"stages.{name}.{field}"
-            kind = "model" if target == START else stages[target].kind if target in stages else None
-            fitting = [other for other, item in stages.items() if item.kind in need.kinds and other != name]
-            if kind is None and target not in written:
+            made = ("model",) if target == START else stages[target].makes if target in stages else ()
+            fitting = [other for other, item in stages.items() if {*item.makes} & {*need.kinds} and other != name]
+            if not made and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
                 problems.append(
                     f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}"
                 )
-            elif kind is not None and kind not in need.kinds:
+            elif made and not {*made} & {*need.kinds}:
                 hint = f"; such are: {', '.join(fitting)}" if fitting else ""
-                problems.append(f"{where}: {target!r} makes {kind}, but {' or '.join(need.kinds)} is needed{hint}")
+                problems.append(f"{where}: {target!r} makes {made[0]}, but {' or '.join(need.kinds)} is needed{hint}")
             if isinstance(spec, SearchSpec) and field == "model" and _of_texts(stages.get(spec.index)):
                 problems.append(f"{where}: {spec.index!r} is searched with texts, not vectors; leave the model out")
             if isinstance(spec, AnalyzeSpec) and field.startswith("indexes.") and _of_texts(stages.get(target)):

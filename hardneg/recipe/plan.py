@@ -13,7 +13,7 @@ from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.spec_parts import DATASET, START, StageSpec
-from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec
+from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec
 
 SCHEME = 1
 
@@ -141,11 +141,12 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
         inputs["dataset"] = DATASET
-    if isinstance(spec, SearchSpec) and spec.model is None and (encoded := _encoded(recipe, spec.index)):
-        inputs["model"] = steps[encoded].inputs["model"]
+    if isinstance(spec, SearchSpec) and spec.model is None and (own := _own_model(recipe, steps, spec.index)):
+        inputs["model"] = own
     if isinstance(spec, AnalyzeSpec):
-        unnamed = {label: _encoded(recipe, index) for label, index in spec.indexes.items() if label not in spec.models}
-        inputs |= {f"models.{label}": steps[made].inputs["model"] for label, made in unnamed.items() if made}
+        unnamed = {label: index for label, index in spec.indexes.items() if label not in spec.models}
+        models = {label: _own_model(recipe, steps, index) for label, index in unnamed.items()}
+        inputs |= {f"models.{label}": model for label, model in models.items() if model}
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
@@ -162,12 +163,14 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     return Step(name, spec, digest(origin), origin, inputs, plugins)
 
 
-def _encoded(recipe: Recipe, index: str) -> str | None:
-    """The encode stage whose vectors an index holds; None where it holds texts."""
+def _own_model(recipe: Recipe, steps: Mapping[str, Step], index: str) -> str | None:
+    """The model that an index's queries are encoded with, unless another is named; None where it holds texts."""
     spec = recipe.stages[index]
     if isinstance(spec, IndexSpec) and spec.vectors is not None:
-        return _encoded(recipe, spec.vectors)
-    return index if isinstance(spec, EncodeSpec) else None
+        return _own_model(recipe, steps, spec.vectors)
+    if isinstance(spec, TrainQueriesSpec):
+        return index
+    return steps[index].inputs["model"] if isinstance(spec, EncodeSpec) else None
 
 
 def _order(stages: Mapping[str, StageSpec]) -> list[str]:

@@ -6,13 +6,15 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
 from hardneg.progress import Progress
 from hardneg.protocols import Searcher
-from hardneg.stages.specs import EncodeSpec
+from hardneg.stages.specs import EncodeSpec, TrainQueriesSpec
 from hardneg.stages.work import Input
 
 MODEL_FOLDER = "model"
+INDEX_FOLDER = "index"
 
 
 def open_encoder(source: Input, device: str | None) -> Encoder:
@@ -37,5 +39,7 @@ def open_searcher(
     options = ExactOptions(device=device, engine="torch" if few else "auto")
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options, progress)
+    if isinstance(source.spec, TrainQueriesSpec):
+        return PqSearcher.open(source.folder / INDEX_FOLDER)
     searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
     return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher

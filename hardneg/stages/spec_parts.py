@@ -104,6 +104,11 @@ class StageSpec(BaseModel):
     needs_dataset: ClassVar[bool] = False
     resumes: ClassVar[bool] = False
 
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """The kinds of reference that this stage can be the target of."""
+        return (self.kind,)
+
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path in this spec, the stage it names, and what it needs."""
         for field, info in type(self).model_fields.items():

@@ -146,7 +146,8 @@ class TrainQueriesSpec(LearningSpec):
     schedule: where a step's documents come from: `dynamic` searches the index at each step, `static` takes the first
     `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` draws from the
     corpus. forced_positives: the known positives that a list lacks and gets behind its end. retrieval_dropout: queries
-    search as dropout left them; without it they are encoded once more.
+    search as dropout left them; without it they are encoded once more. centroids: `trained` moves those of a
+    product-quantised index too, at their own rate; the stage then makes an index as well, which a search may name.
     """
 
     version = 1
@@ -159,6 +160,8 @@ class TrainQueriesSpec(LearningSpec):
     depth: int = Field(default=200, gt=0)
     forced_positives: Literal["none_retrieved", "always", "never"] = "none_retrieved"
     retrieval_dropout: bool = True
+    centroids: Literal["fixed", "trained"] = "fixed"
+    centroid_learning_rate: float = Field(default=1e-4, gt=0)
     watch: Watch | None = None
 
     @model_validator(mode="after")
@@ -170,6 +173,11 @@ class TrainQueriesSpec(LearningSpec):
                 told = f"leave out {name}" if given else f"give {name}"
                 raise ValueError(f"schedule {self.schedule}: {told}")
         return self
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """A model, and an index where it trains centroids."""
+        return ("model", "index") if self.centroids == "trained" else ("model",)
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the watch too."""
@@ -186,7 +194,10 @@ class TrainQueriesSpec(LearningSpec):
 
 
 class EvaluateSpec(StageSpec):
-    """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage."""
+    """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage.
+
+    marks: a sign for rows that are significantly better than each of the rows it names; by default each baseline has one.
+    """
 
     version = 1
     kind = "metrics"
@@ -197,11 +208,13 @@ class EvaluateSpec(StageSpec):
     metrics: tuple[Name, ...] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0)
     baselines: tuple[str, ...] = ()
+    marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
     seed: int = 42
 
     def identity(self) -> dict[str, Any]:
-        """The order and the names of the rows count too."""
-        return {**super().identity(), "labels": list(self.runs)}
+        """The order and the names of the rows count too; marks where there are some."""
+        identity = {**super().identity(), "labels": list(self.runs)}
+        return identity if self.marks else {name: value for name, value in identity.items() if name != "marks"}
 
 
 class ReportSpec(StageSpec):

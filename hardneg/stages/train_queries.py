@@ -13,17 +13,19 @@ from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.data.qrels import positives
 from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
 from hardneg.models.twins import split
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.learning import save, validation
 from hardneg.stages.mine import NEGATIVES
-from hardneg.stages.opening import open_collection, open_encoder, open_searcher
+from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_encoder, open_searcher
 from hardneg.stages.work import Input, Work
 from hardneg.training.examples import Asked, Examples, TrainingData
 from hardneg.training.loop import learn
 from hardneg.training.query_side.approach import Index, QuerySide, QuerySideOptions
+from hardneg.training.query_side.centroids import JointSide
 from hardneg.training.query_side.sources import Clock, Searched, Source, Uniform
 from hardneg.training.query_side.tables import Table, mined, searched
 from hardneg.training.query_side.watch import Watch
@@ -49,7 +51,10 @@ def run(work: Work) -> dict[str, Any]:
         return {}
     share = way.clock.search_share
     work.progress.note(f"{work.name}: search took {share:.0%} of the training time")
-    return {**save(work, encoder, _card_facts(work, data), result), "search's part of the time": round(share, 4)}
+    facts = save(work, encoder, _card_facts(work, data), result)
+    if isinstance(way, JointSide):
+        way.product.write_with_centroids(work.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
+    return {**facts, "search's part of the time": round(share, 4)}
 
 
 def _data(work: Work, collection: StoredCollection) -> TrainingData:
@@ -66,7 +71,10 @@ def _approach(work: Work, collection: StoredCollection, data: TrainingData, enco
     source = _source(work, data, encoder, index.searcher, clock)
     watch = _watch(work, data, encoder, examples, index.searcher, source) if spec.watch else None
     options = QuerySideOptions(spec.forced_positives, spec.retrieval_dropout)
-    return QuerySide(encoder, examples, index, source, options, watch, clock)
+    if spec.centroids == "fixed":
+        return QuerySide(encoder, examples, index, source, options, watch, clock)
+    factor = spec.centroid_learning_rate / spec.options.learning_rate
+    return JointSide(encoder, examples, index, source, options, watch, clock, factor)
 
 
 def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
@@ -74,6 +82,10 @@ def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
     searcher = open_searcher(source, collection, work.device, None, few=work.spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher):
         raise UsageError(f"{work.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
+    if work.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
+        raise UsageError(f"{work.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
+    if work.spec.centroids == "trained" and world().size > 1:
+        raise UsageError(f"{work.name}: centroids are trained in one process; leave out --num-processes")
     return searcher
 
 

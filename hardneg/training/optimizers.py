@@ -65,9 +65,15 @@ class Lamb(torch.optim.Optimizer):
 
 
 def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
-    """The optimizer of `options` over the weights that learn; biases and LayerNorm weights do not decay."""
+    """The optimizer of `options` over the weights that learn; biases and LayerNorm weights do not decay.
+
+    A weight with an attribute `factor` does not decay either, and learns at so many times the rate of the others.
+    """
     decayed, free = decay_groups(module)
-    groups = [{"params": decayed, "weight_decay": options.weight_decay}, {"params": free, "weight_decay": 0.0}]
+    paced = [weights for weights in module.parameters() if hasattr(weights, "factor")]
+    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": options.weight_decay}]
+    groups += [{"params": free, "weight_decay": 0.0}]
+    groups += [{"params": [weights], "weight_decay": 0.0, "factor": weights.factor} for weights in paced]
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "lamb":
         return Lamb(groups, lr=options.learning_rate)
@@ -75,13 +81,16 @@ def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Opti
 
 
 def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The learning weights of `module`, each once: those that decay, and biases and LayerNorm weights."""
+    """The learning weights of `module`, each once: those that decay, and biases and LayerNorm weights.
+
+    Weights with a rate of their own are in neither.
+    """
     exempt = {
         id(weights)
         for part in module.modules()
         for name, weights in part.named_parameters(recurse=False)
         if name == "bias" or "norm" in type(part).__name__.lower()
     }
-    learning = [weights for weights in module.parameters() if weights.requires_grad]
+    learning = [weights for weights in module.parameters() if weights.requires_grad and not hasattr(weights, "factor")]
     decayed = [weights for weights in learning if id(weights) not in exempt]
     return decayed, [weights for weights in learning if id(weights) in exempt]

@@ -64,7 +64,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     norm = float(accelerator.clip_grad_norm_(model.parameters(), limit))
     _check_finite("norm of the gradient", norm, step, batches)
     for group in learner.optimizer.param_groups:
-        group["lr"] = learning_rate
+        group["lr"] = learning_rate * group.get("factor", 1.0)
     learner.optimizer.step()
     learner.optimizer.zero_grad()
     return Update(sum(losses) / len(losses), norm)

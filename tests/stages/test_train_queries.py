@@ -40,8 +40,20 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     }
     kept |= {f"with-{name}": {**ADORE, **more} for name, more in changes.items()}
     kept["again"] = {**ADORE, "model": "adore", "index": "copied", "loss": "ranknet", "retrieval_dropout": False}
+    kept["small"] = {
+        "stage": "index",
+        "vectors": "start-index",
+        "backend": {"name": "opq-pq", "subvectors": 8, "bits": 4},
+    }
+    kept["with-small"] = {**ADORE, "index": "small", "watch": {"every": 2, "negatives": "static"}}
+    kept["small-test"] = {**SEARCH, "index": "small", "model": "with-small"}
+    kept["joint"] = {**ADORE, "index": "small", "centroids": "trained", "centroid_learning_rate": 0.01}
+    kept["joint-test"] = {"stage": "search", "index": "joint", "split": "test", "depth": 20}
     kept["copied"] = {"stage": "index", "backend": "flat", "vectors": "start-index"}
     return {**tree, "stages": kept, "presets": {}}
+
+
+pytest.importorskip("faiss", reason="compressed indexes need faiss")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +103,7 @@ def test_the_manifest_and_the_history_tell_of_it(made: tuple[Path, Store, Outcom
     assert "the query side alone, on the index start-index" in card
 
 
-@pytest.mark.parametrize("name", ["with-static", "with-refreshed", "with-random", "again"])
+@pytest.mark.parametrize("name", ["with-static", "with-refreshed", "with-random", "with-small", "again"])
 def test_every_schedule_makes_a_model(made: tuple[Path, Store, Outcome], name: str) -> None:
     artifact = made[2].artifacts[name]
     assert (artifact.path / "model" / "modules.json").is_file()
@@ -102,6 +114,28 @@ def test_the_watch_of_lists_in_use(made: tuple[Path, Store, Outcome]) -> None:
     lines = (made[2].artifacts["with-refreshed"].path / "history.jsonl").read_text().splitlines()
     drift = {record["step"]: record["drift"] for record in map(json.loads, lines) if "drift" in record}
     assert drift[0]["overlap"] == 1 and drift[0]["best_rank"] == 1
+
+
+def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path, Store, Outcome]) -> None:
+    from hardneg.indexes.product import PqSearcher
+
+    path, _, outcome = made
+    folder = outcome.artifacts["joint"].path
+    assert {item.name for item in folder.iterdir()} == {"model", "index", "history.jsonl", "manifest.json"}
+    start, trained = PqSearcher.open(outcome.artifacts["small"].path), PqSearcher.open(folder / "index")
+    assert np.array_equal(start.codes(np.arange(60)), trained.codes(np.arange(60)))
+    assert 1e-4 < np.abs(start.centroids() - trained.centroids()).max() < 0.1
+    plan = make_plan(load_recipe(path))
+    assert plan.steps["joint-test"].inputs == {"index": "joint", "dataset": "dataset", "model": "joint"}
+    assert outcome.artifacts["joint-test"].kind == "run"
+
+
+def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outcome]) -> None:
+    with pytest.raises(UsageError, match="adore: index start-index has no centroids to train: name one of pq or opq"):
+        plan = make_plan(load_recipe(made[0], settings=["stages.adore.centroids=trained"]))
+        execute(plan, made[1], Options(device="cpu", until="adore"), Watcher())
+    with pytest.raises(RecipeError, match=r"stages\.adore-test\.index: 'adore' makes model, but index is needed"):
+        load_recipe(made[0], settings=["stages.adore-test.index=adore"])
 
 
 def test_nothing_runs_twice(made: tuple[Path, Store, Outcome]) -> None:

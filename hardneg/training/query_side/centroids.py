@@ -1,0 +1,106 @@
+"""The query encoder and the centroids of a product-quantised index trained together; the documents' codes stay."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hardneg.indexes.compression import innermost, load_faiss
+from hardneg.indexes.product import PqSearcher
+from hardneg.models.encoder import Encoder
+from hardneg.training.history import Record
+from hardneg.training.query_side.approach import QueryBatch, QuerySide, QueryTower
+from hardneg.training.query_side.listed import Listed
+from hardneg.types import ScoreBatch
+
+
+class JointTower(QueryTower):
+    """The queries' side of an encoder, and centroids, float32 [M, C, d / M], that learn at a rate of their own."""
+
+    def __init__(self, encoder: Encoder, centroids: NDArray[np.float32], factor: float) -> None:
+        super().__init__(encoder)
+        self.centroids = nn.Parameter(torch.from_numpy(centroids.copy()).to(encoder.device))
+        self.centroids.factor = factor  # type: ignore[attr-defined]
+
+
+@dataclass(eq=False)
+class JointSide(QuerySide):
+    """Query-side training that moves the centroids of the opened index too; its file stays as it is.
+
+    Source: Zhan et al., Jointly Optimizing Query Encoder and Product Quantization to Improve Retrieval Performance
+    (CIKM 2021).
+
+    Attributes:
+        factor: the learning rate of the centroids, in multiples of the encoder's.
+    """
+
+    factor: float = 1.0
+
+    @cached_property
+    def product(self) -> PqSearcher:
+        """The index, whose centroids in memory follow the training."""
+        assert isinstance(self.index.searcher, PqSearcher)
+        return self.index.searcher
+
+    @cached_property
+    def tower(self) -> nn.Module:
+        """What encodes a batch of queries, with the centroids as they are now."""
+        return JointTower(self.encoder, self.product.centroids(), self.factor)
+
+    @property
+    def centroids(self) -> Tensor:
+        """float32 [M, C, d / M], those that learn."""
+        found = self.tower.centroids
+        assert isinstance(found, Tensor)
+        return found
+
+    def install(self) -> None:
+        """Lets the opened index search with the centroids as they are now."""
+        flat = np.ascontiguousarray(self.centroids.detach().cpu().numpy()).reshape(-1)
+        load_faiss().copy_array_to_vector(flat, innermost(self.product.index).pq.centroids)
+
+    def prepare(self, step: int) -> None:
+        """Searches that the source makes now see the centroids as they are."""
+        self.install()
+        super().prepare(step)
+
+    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
+        """As in query-side training, with gradients to the centroids too."""
+        self.install()
+        return super().scores(model, batch, half)
+
+    def look(self, step: int) -> Record:
+        """What the watch has to say of the centroids as they are now."""
+        if self.watch is not None:
+            self.install()
+        return super().look(step)
+
+    def _products(self, queries: Tensor, listed: Listed) -> Tensor:
+        codes = self.product.codes(np.maximum(listed.rows, 0).reshape(-1))
+        chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device)
+        with torch.autocast(queries.device.type, enabled=False):
+            return code_products(self._rotated(queries.float()), self.centroids, chosen.view(*listed.rows.shape, -1))
+
+    def _rotated(self, queries: Tensor) -> Tensor:
+        return queries if self._rotation is None else queries @ self._rotation.T
+
+    @cached_property
+    def _rotation(self) -> Tensor | None:
+        rotation = self.product.rotation()
+        return None if rotation is None else torch.from_numpy(rotation).to(self.encoder.device)
+
+
+def code_products(queries: Tensor, centroids: Tensor, codes: Tensor) -> Tensor:
+    """Inner products of queries and coded vectors, float [B, L], with gradients to queries and centroids.
+
+    Args:
+        queries: float [B, d], rotated as the vectors were.
+        centroids: float [M, C, d / M].
+        codes: int64 [B, L, M].
+    """
+    parts = queries.view(len(queries), len(centroids), -1)
+    products = torch.einsum("bmd,mcd->bmc", parts, centroids)
+    return products.gather(2, codes.transpose(1, 2)).sum(1)

@@ -196,7 +196,7 @@ class TrainQueriesSpec(LearningSpec):
 class EvaluateSpec(StageSpec):
     """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage.
 
-    marks: a sign for rows that are significantly better than each of the rows it names; by default each baseline has one.
+    marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
     """
 
     version = 1

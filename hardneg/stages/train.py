@@ -56,7 +56,4 @@ def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:
     else:
         queries = negatives.facts["queries"]
         chosen = f"{work.spec.options.negatives_per_query} a query from {negatives.plugins['miner']}"
-    return {
-        "Dataset": f"{len(collection.corpus)} passages, {queries} training queries",
-        "Negatives": chosen,
-    }
+    return {"Dataset": f"{len(collection.corpus)} passages, {queries} training queries", "Negatives": chosen}

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import torch
+
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.indexes.exact import ExactOptions
@@ -34,12 +36,19 @@ def open_searcher(
 ) -> Searcher:
     """The searcher of an index stage's backend; vectors that were encoded open as a flat index.
 
-    few: a flat index is to be searched with a hundred queries at a time or less, as a training loop does.
+    few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
+    stays on a GPU that has room for it.
     """
-    options = ExactOptions(device=device, engine="torch" if few else "auto")
+    options = _for_few(ExactOptions(device=device)) if few else ExactOptions(device=device)
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options, progress)
     if isinstance(source.spec, TrainQueriesSpec):
         return PqSearcher.open(source.folder / INDEX_FOLDER)
     searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
     return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher
+
+
+def _for_few(options: ExactOptions) -> ExactOptions:
+    """Three quarters of a GPU's free memory may hold the index: a larger one is read anew for each search."""
+    free = torch.cuda.mem_get_info(options.where)[0] if options.where.type == "cuda" else 0
+    return replace(options, engine="torch", resident=max(options.resident, free // 4 * 3))

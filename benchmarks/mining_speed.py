@@ -59,7 +59,7 @@ def hardneg(folder: Path, depth: int) -> Job:
     from hardneg.types import Candidates, RankedList
 
     queries, searcher = np.load(folder / "queries.npy"), Flat().open(folder / "index")
-    ids = np.array(searcher.vectors.doc_ids[:], dtype=object)
+    ids = np.array(searcher.flat.doc_ids[:], dtype=object)
 
     def candidates() -> Iterator[Candidates]:
         hits = searcher.search(queries, depth + 1)

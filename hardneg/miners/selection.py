@@ -1,7 +1,7 @@
 """What miners share: going down a ranked list and leaving out what must not be a negative."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,19 +30,28 @@ def refusal(query: Candidates, exclude_copies: bool) -> Callable[[str], str | No
     return reason
 
 
-def select(query: Candidates, ranks: Iterable[int], count: int, exclude_copies: bool) -> Negatives:
+def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
     """The first `count` documents fit to be negatives at the given ranks, counted from 0, of the list."""
     ranking = query.ranking
+    doc_ids = [ranking.doc_ids[rank] for rank in ranks]
+    kept = _fit(query, doc_ids, exclude_copies)[:count]
+    looked_at = kept[-1] + 1 if len(kept) == count else len(doc_ids)
+    left_out = [doc_ids[place] for place in sorted(set(range(looked_at)).difference(kept))]
+    scores = np.asarray(ranking.scores, np.float32)[[ranks[place] for place in kept]]
+    chosen = [doc_ids[place] for place in kept]
+    return Negatives(query.query_id, query.positives, chosen, scores, _reasons(query, left_out, exclude_copies))
+
+
+def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> list[int]:
+    """Places of documents that may be negatives, each document once."""
+    if len(set(doc_ids)) < len(doc_ids):
+        reason = refusal(query, exclude_copies)
+        return [place for place, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
+    excluded = query.duplicates.union(query.positives) if exclude_copies else frozenset(query.positives)
+    return [place for place, doc_id in enumerate(doc_ids) if doc_id not in excluded]
+
+
+def _reasons(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> dict[str, int]:
+    """Why each of these was left out, counted."""
     reason = refusal(query, exclude_copies)
-    kept: list[int] = []
-    dropped: Counter[str] = Counter()
-    for rank in ranks:
-        if len(kept) == count:
-            break
-        if (why := reason(ranking.doc_ids[rank])) is None:
-            kept.append(rank)
-        else:
-            dropped[why] += 1
-    doc_ids = [ranking.doc_ids[rank] for rank in kept]
-    scores = np.asarray(ranking.scores, np.float32)[np.asarray(kept, np.int64)]
-    return Negatives(query.query_id, query.positives, doc_ids, scores, dict(dropped))
+    return dict(Counter(reason(doc_id) or "repeated" for doc_id in doc_ids))

@@ -29,14 +29,15 @@ class ExactOptions:
     device: where to compute; None takes the first GPU, or the CPU where there is none.
     engine: `auto` takes faiss on a CPU where it is installed, which is faster there, and torch elsewhere; torch is
         the faster one for about a hundred queries or less.
-    resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew.
+    resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew,
+        block by block.
     """
 
     corpus_block: int | None = None
     query_block: int | None = None
     device: str | None = None
     engine: Literal["auto", "torch", "faiss"] = "auto"
-    resident: int = 512 << 20
+    resident: int = 0
 
     @property
     def where(self) -> torch.device:

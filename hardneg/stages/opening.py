@@ -17,6 +17,7 @@ from hardneg.stages.work import Input
 
 MODEL_FOLDER = "model"
 INDEX_FOLDER = "index"
+_RESIDENT = 512 << 20  # bytes
 
 
 def open_encoder(source: Input, device: str | None) -> Encoder:
@@ -49,6 +50,6 @@ def open_searcher(
 
 
 def _for_few(options: ExactOptions) -> ExactOptions:
-    """Three quarters of a GPU's free memory may hold the index: a larger one is read anew for each search."""
+    """The index may take 512 MiB, or three quarters of a GPU's free memory; a larger one is read for each search."""
     free = torch.cuda.mem_get_info(options.where)[0] if options.where.type == "cuda" else 0
-    return replace(options, engine="torch", resident=max(options.resident, free // 4 * 3))
+    return replace(options, engine="torch", resident=max(_RESIDENT, free // 4 * 3))

@@ -3,8 +3,8 @@
     python benchmarks/kill_campaign.py [--kills 100] [--seed 0] [--recipe star-passage] [--set PATH=VALUE ...]
 
 By default the recipe is cut down to seconds: few passages, a tiny random encoder. Rounds follow one another, each with
-an empty store: a run is started, killed, and started again until it ends. Each kill aims at one of the next steps
-that are not finished (or at the start of the program, or at the writing of the run folder), at a random moment within
+an empty store: a run is started, killed, and started again until it ends. Each kill aims at one of the next three steps
+that are not finished, the run folder as the last of them (one in ten at the start of the program), at a random moment within
 the time that this took in the run that was left alone. The step that a kill hit is told by the store: the one whose
 `.partial` folder is there. At the end of a round all results are compared byte for byte.
 """
@@ -29,6 +29,7 @@ from hardneg.recipe.reading import find_recipe
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"
 AHEAD = 3
+AT_THE_START = 0.1
 STEPS = "stages.star.options"
 CUT = [f"{STEPS}.max_steps=40", f"{STEPS}.checkpoint_every=5", f"{STEPS}.evaluate_every=20", "dataset.max_passages=800"]
 LONGEST = 900
@@ -114,7 +115,8 @@ def wait(process: subprocess.Popen[bytes], until: Callable[[], bool]) -> bool:
 def attempt(campaign: Campaign, place: Path, draw: random.Random) -> str | None:
     """Starts the recipe and kills it at some moment; where that hit it, or None where it ended by itself, well."""
     process = campaign.start(place)
-    target = draw.choice([START, *[*campaign.unfinished(place), PUBLISH][:AHEAD]])
+    ahead = [*campaign.unfinished(place), PUBLISH][:AHEAD]
+    target = START if draw.random() < AT_THE_START else draw.choice(ahead)
     if target == START:
         reached = True
     elif target == PUBLISH:
@@ -160,6 +162,8 @@ def rounds(campaign: Campaign, kills: int, draw: random.Random) -> tuple[Counter
         while hits.total() < kills and (hit := attempt(campaign, place, draw)) is not None:
             hits[hit] += 1
             print(f"kill {hits.total()}: {hit}", file=sys.stderr, flush=True)
+            if hit == PUBLISH:
+                break
         check(campaign.start(place).wait(LONGEST), place)
         ends.append(differences(campaign, place))
     return hits, ends

@@ -4,9 +4,9 @@
 
 By default the recipe is cut down to seconds: few passages, a tiny random encoder. Rounds follow one another, each with
 an empty store: a run is started, killed, and started again until it ends. Each kill aims at one of the next three steps
-that are not finished, the run folder as the last of them (one in ten at the start of the program), at a random moment within
-the time that this took in the run that was left alone. The step that a kill hit is told by the store: the one whose
-`.partial` folder is there. At the end of a round all results are compared byte for byte.
+that are not finished, the run folder as the last of them (one in ten at the start of the program), at a random moment
+within the time that this took in the run that was left alone. The step that a kill hit is told by the store: the one
+whose `.partial` folder is there. At the end of a round all results are compared byte for byte.
 """
 
 import argparse

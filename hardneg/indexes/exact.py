@@ -17,7 +17,7 @@ from hardneg.indexes.resident import Resident
 from hardneg.progress import Progress, Silent
 from hardneg.types import Hits
 
-_SPAN_BYTES = 64 << 20  # of vectors, held at a time for faiss
+_SPAN_BYTES = 48 << 20  # of vectors, held at a time for faiss
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # One recipe on two "hosts" (network namespaces joined by a virtual cable), against the same recipe in one process.
 #
-#   sudo benchmarks/two_hosts.sh [accelerate|torchrun]
+#   sudo benchmarks/two_hosts.sh [accelerate|torchrun] [RECIPE [--set PATH=VALUE ...]]
 #
+# Without a recipe it is a small one with a random encoder that has no dropout, so that training can be compared too.
 # Needs root, iproute2 and the environment of `make test`. PYTHON names its interpreter; the default is .venv/bin/python.
 # Each namespace has an address and interfaces of its own; they share the file system, so the store is shared.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 launcher=${1:-accelerate}
+recipe=("${@:2}")
+[ ${#recipe[@]} -gt 0 ] || recipe=(small.yaml)
 python=$(realpath -s "${PYTHON:-.venv/bin/python}")
 work=$(mktemp -d)
 hosts=(hardneg-a hardneg-b)
@@ -52,7 +55,7 @@ write_recipe(work / "small.yaml", tree)
 PYTHON
 cd "$work"
 
-run=(-m hardneg recipe run small.yaml --device cpu)
+run=(-m hardneg recipe run "${recipe[@]}" --device cpu)
 here() { ip netns exec "${hosts[$1]}" "${@:2}" 2>&1 | sed -u "s/^/[host $1] /"; }
 host() {
   local place=(--main_process_ip "${addresses[0]}" --main_process_port 29400)
@@ -73,8 +76,9 @@ host 0
 wait
 received=$(ip -n "${hosts[0]}" -s link show veth0 | awk '/RX:/ {getline; print $1}')
 echo "== $received bytes came over the cable to host 0"
-"$python" - <<'PYTHON'
+"$python" - "${recipe[0]}" <<'PYTHON'
 import json
+import sys
 from pathlib import Path
 
 import yaml
@@ -83,7 +87,7 @@ locks = [yaml.safe_load(Path(f"{name}-out/recipe.lock.yaml").read_text()) for na
 metrics = [json.loads(Path(f"{name}-out/metrics.json").read_text())["metrics"] for name in ("one", "two")]
 keys = locks[0]["keys"]
 assert keys == locks[1]["keys"], "the keys differ"
-for name in ("start-index", "start-train", "static"):
+for name in (name for name in ("start-index", "start-train", "static", "static-negatives") if name in keys):
     files = sorted(p.name for p in Path("one", keys[name]).iterdir() if p.name != "manifest.json")
     for file in files:
         same = Path("one", keys[name], file).read_bytes() == Path("two", keys[name], file).read_bytes()
@@ -92,5 +96,6 @@ for name in ("start-index", "start-train", "static"):
 for system in metrics[0]:
     for metric, value in metrics[0][system].items():
         print(f"{system} {metric}: one process {value:.4f}, two hosts {metrics[1][system][metric]:.4f}")
-        assert abs(value - metrics[1][system][metric]) < (1e-3 if system == "STAR" else 1e-12)
+        trained = 1e-3 if sys.argv[1] == "small.yaml" else 1.0  # with dropout the models are not the same
+        assert abs(value - metrics[1][system][metric]) < (trained if system == "STAR" else 1e-12)
 PYTHON

@@ -26,13 +26,12 @@ def errors_in_run(
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 6.
     """
-    top = dict.fromkeys(positives, 0)
-    waiting, at_least, unjudged = dict.fromkeys(positives), 0, 0
+    top, waiting, at_least, unjudged = dict.fromkeys(positives, 0), set(positives), 0, 0
     for query_id, doc_ids in lists:
         if query_id not in waiting:
             unjudged += 1
             continue
-        del waiting[query_id]
+        waiting.remove(query_id)
         above, negatives = _above(doc_ids, set(positives[query_id]), set((copies or {}).get(query_id, ())))
         missing = len(positives[query_id]) - len(above)
         top[query_id] = sum(min(count, cut) for count in above) + missing * min(negatives, cut)

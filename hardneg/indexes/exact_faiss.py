@@ -80,11 +80,15 @@ def _add(part: _Part, start: int, block: NDArray[np.float32], depth: int) -> Non
     width = int(depth * share + _MARGIN * (depth * share * (1 - share)) ** 0.5) + 4
     most = min(depth, len(block))
     width = most if start < depth else min(width, most)
-    before = part.heap.D.copy(), part.heap.I.copy()
     scores, rows = _best(part.queries, block, width)
+    if width == most:
+        part.heap.add_result(scores, rows + start)
+        return
+    before = part.heap.D.copy(), part.heap.I.copy()
     part.heap.add_result(scores, rows + start)
-    short = np.flatnonzero(scores[:, -1] > part.heap.D[:, 0]) if width < most else np.empty(0, np.int64)
-    if len(short):  # even the last that was asked of the span entered, so more of it may
+    if len(
+        short := np.flatnonzero(scores[:, -1] > part.heap.D[:, 0])
+    ):  # even the last that was asked of the span entered, so more of it may
         part.heap.D[short], part.heap.I[short] = before[0][short], before[1][short]
         scores, rows = _best(part.queries[short], block, most)
         part.heap.add_result_subset(short, scores, rows + start)

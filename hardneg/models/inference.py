@@ -14,7 +14,7 @@ from torch import nn
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, token_batches
 from hardneg.models.forward import forward, in_bfloat16
-from hardneg.models.precision import good_at_bf16
+from hardneg.models.precision import takes_bf16
 from hardneg.models.spec import Kind
 from hardneg.models.token_budget import token_budget
 
@@ -50,9 +50,8 @@ class Inference:
 def prepare(encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int) -> Inference:
     """The model made ready for about `count` texts of a kind."""
     device = encoder.device
-    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(device))
     transformer, *rest = encoder.parts(kind)
-    parts = [in_bfloat16(transformer) if half else transformer, *rest]
+    parts = [in_bfloat16(transformer) if takes_bf16(options.precision, device) else transformer, *rest]
     with _evaluating(encoder.module), _evaluating(parts[0]), torch.inference_mode():
         return Inference(encoder, kind, parts, options.tokens_per_batch or token_budget(parts, device, count))
 

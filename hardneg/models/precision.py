@@ -3,7 +3,7 @@
 import platform
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +33,11 @@ def cpu_flags(path: Path) -> frozenset[str]:
 def cpu_name() -> str:
     """The name of the first CPU, as far as the system tells."""
     return _cpu_facts(Path("/proc/cpuinfo")).get("model name", platform.machine())
+
+
+def takes_bf16(precision: Literal["auto", "fp32", "bf16"], device: "torch.device | str") -> bool:
+    """Whether a transformer is to compute in bfloat16: `auto` says so where the device is good at it."""
+    return precision == "bf16" or (precision == "auto" and good_at_bf16(device))
 
 
 @cache

@@ -1,19 +1,31 @@
-"""What the stages that train have in common: the look at the dev queries, the facts, the saved model."""
+"""What the stages that train share: the queries and their negatives, the dev queries, the facts, the saved model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
+from hardneg.data.negatives import read_negatives
+from hardneg.data.qrels import positives
 from hardneg.data.runs import read_run
 from hardneg.models.card import model_card
 from hardneg.models.encoder import Encoder
+from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import MODEL_FOLDER
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Input, Work
+from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult
 from hardneg.training.validation import ValidationData, pool_validation
+
+
+def training_data(collection: StoredCollection, split: str, negatives: Input | None) -> TrainingData:
+    """The queries of a split with all that is known to be relevant to them, and their mined negatives, if any."""
+    queries = collection.queries(split)
+    lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
+    known = positives(collection.all_qrels())
+    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
 
 
 def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:

@@ -3,11 +3,8 @@
 from typing import Any
 
 from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import read_negatives
-from hardneg.data.qrels import positives
 from hardneg.distributed import world
-from hardneg.stages.learning import save, validation
-from hardneg.stages.mine import NEGATIVES
+from hardneg.stages.learning import save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.specs import MineSpec
 from hardneg.stages.work import Work
@@ -38,14 +35,7 @@ def run(work: Work) -> dict[str, Any]:
 def _data(work: Work, collection: StoredCollection) -> TrainingData:
     source = work.inputs.get("negatives")
     split = source.spec.split if source is not None and isinstance(source.spec, MineSpec) else "train"
-    queries = collection.queries(split)
-    return TrainingData(
-        collection.corpus,
-        queries.query_ids,
-        queries.texts,
-        positives(collection.all_qrels()),
-        None if source is None else read_negatives(source.folder / NEGATIVES),
-    )
+    return training_data(collection, split, source)
 
 
 def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:

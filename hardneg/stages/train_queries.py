@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
-from hardneg.data.qrels import positives
 from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.indexes.product import PqSearcher
@@ -18,7 +17,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.twins import split
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.stages.learning import save, validation
+from hardneg.stages.learning import save, training_data, validation
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_encoder, open_searcher
 from hardneg.stages.work import Input, Work
@@ -37,7 +36,7 @@ def run(work: Work) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
     collection = open_collection(work.inputs["dataset"])
     encoder = split(open_encoder(work.inputs["model"], work.device))
-    data = _data(work, collection)
+    data = training_data(collection, work.spec.split, work.inputs.get("negatives"))
     way = _approach(work, collection, data, encoder)
     result = learn(
         way,
@@ -55,13 +54,6 @@ def run(work: Work) -> dict[str, Any]:
     if isinstance(way, JointSide):
         way.product.write_with_centroids(work.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
     return {**facts, "search's part of the time": round(share, 4)}
-
-
-def _data(work: Work, collection: StoredCollection) -> TrainingData:
-    queries = collection.queries(work.spec.split)
-    known = positives(collection.all_qrels())
-    negatives = _negatives(work.inputs["negatives"]) if "negatives" in work.inputs else None
-    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, negatives)
 
 
 def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: Encoder) -> QuerySide:

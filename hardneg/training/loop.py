@@ -15,7 +15,7 @@ from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
 from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
-from hardneg.models.precision import good_at_bf16
+from hardneg.models.precision import takes_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
 from hardneg.training.approach import Approach
@@ -226,7 +226,7 @@ def _identity(approach: Approach, loss: Loss, options: TrainOptions) -> str:
 
 def _learner(approach: Approach, loss: Loss, options: TrainOptions, accelerator: "Accelerator") -> Learner:
     model, optimizer = accelerator.prepare(approach.tower, make_optimizer(approach.tower, options))
-    half = options.precision == "bf16" or (options.precision == "auto" and good_at_bf16(approach.encoder.device))
+    half = takes_bf16(options.precision, approach.encoder.device)
     return Learner(accelerator, approach, model, optimizer, loss, options, half)
 
 

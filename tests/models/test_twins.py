@@ -95,7 +95,7 @@ def test_either_side_counts_in_the_digest(twins: Encoder, tmp_path: Path):
     assert model_digest(ModelSpec(str(tmp_path / "model"))) != before
 
 
-@pytest.mark.parametrize("name", ["../query_0_Transformer", "/tmp/elsewhere", "a/b"])
+@pytest.mark.parametrize("name", ["../query_0_Transformer", "/elsewhere", "a/b"])
 def test_a_route_out_of_the_folder_is_refused(twins: Encoder, tmp_path: Path, name: str):
     twins.save(tmp_path / "model")
     routes = tmp_path / "model" / "router_config.json"

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hardneg.errors import PluginError
-from hardneg.losses.pairs import negatives, positive_scores, safe_scores, weighted_mean
+from hardneg.losses.pairs import check_temperature, negatives, positive_scores, safe_scores, weighted_mean
 from hardneg.types import ScoreBatch
 
 
@@ -34,8 +33,7 @@ class InfoNCE:
     negatives: Literal["all", "own"] = "all"
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise PluginError(f"infonce: temperature must be above 0, not {self.temperature}")
+        check_temperature("infonce", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar."""

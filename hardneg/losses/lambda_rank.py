@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hardneg.errors import PluginError, TrainingError
-from hardneg.losses.pairs import negatives, pair_losses, positive_scores, safe_scores, weighted_mean
+from hardneg.losses.pairs import check_temperature, negatives, pair_losses, positive_scores, safe_scores, weighted_mean
 from hardneg.types import ScoreBatch
 
 
@@ -42,8 +42,7 @@ class LambdaLoss:
         if self.cut is None or self.cut < 1:
             given = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
             raise PluginError(f"lambda: cut {given}: say how many ranks the metric looks at, such as cut: 200")
-        if not self.temperature > 0:
-            raise PluginError(f"lambda: temperature must be above 0, not {self.temperature}")
+        check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar.

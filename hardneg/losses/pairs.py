@@ -4,7 +4,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from hardneg.errors import PluginError
 from hardneg.types import ScoreBatch
+
+
+def check_temperature(loss: str, temperature: float) -> None:
+    """Refuses a temperature that scores cannot be divided by.
+
+    Raises:
+        PluginError: it is 0 or below.
+    """
+    if not temperature > 0:
+        raise PluginError(f"{loss}: temperature must be above 0, not {temperature}")
 
 
 def safe_scores(batch: ScoreBatch) -> Tensor:

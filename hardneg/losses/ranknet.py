@@ -5,8 +5,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from hardneg.errors import PluginError
-from hardneg.losses.pairs import negatives, pair_losses, pair_mean, safe_scores
+from hardneg.losses.pairs import check_temperature, negatives, pair_losses, pair_mean, safe_scores
 from hardneg.types import ScoreBatch
 
 
@@ -30,8 +29,7 @@ class RankNet:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise PluginError(f"ranknet: temperature must be above 0, not {self.temperature}")
+        check_temperature("ranknet", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar."""

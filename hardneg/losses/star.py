@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from hardneg.errors import PluginError
-from hardneg.losses.pairs import negatives, pair_losses, pair_mean, safe_scores
+from hardneg.losses.pairs import check_temperature, negatives, pair_losses, pair_mean, safe_scores
 from hardneg.types import ScoreBatch
 
 
@@ -39,8 +39,7 @@ class Star:
     def __post_init__(self) -> None:
         if self.alpha is not None and not self.alpha >= 0:
             raise PluginError(f"star: alpha must be 0 or above, not {self.alpha}")
-        if not self.temperature > 0:
-            raise PluginError(f"star: temperature must be above 0, not {self.temperature}")
+        check_temperature("star", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar."""

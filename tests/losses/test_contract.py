@@ -1,6 +1,8 @@
 """Every built-in loss against the kit that authors of plugins use."""
 
+from hardneg.losses.hardest import Hardest
 from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.nll import Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.testing import LossTests
@@ -28,3 +30,11 @@ class TestStar(LossTests):
 
 class TestStarAlpha(LossTests):
     plugin = Star(alpha=0.1, hard_pairs="own")
+
+
+class TestNll(LossTests):
+    plugin = Nll()
+
+
+class TestHardest(LossTests):
+    plugin = Hardest(temperature=0.5)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hardneg.errors import PluginError
+from hardneg.losses.hardest import Hardest
 from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.nll import Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.protocols import Loss
@@ -25,6 +27,8 @@ LOSSES: list[Loss] = [
     Star(alpha=0.1, hard_pairs="own"),
     InfoNCE(),
     InfoNCE(temperature=0.5, negatives="own"),
+    Nll(),
+    Hardest(),
 ]
 
 
@@ -66,6 +70,12 @@ def pair_batch(positive: float, negative: float, dtype: torch.dtype = torch.floa
         (RankNet(), pair_batch(700, 705), 5.0067153485),
         (InfoNCE(temperature=0.5), pair_batch(2, 1), math.log1p(math.exp(-2))),
         (RankNet(temperature=0.5), pair_batch(2, 1), math.log1p(math.exp(-2))),
+        (Nll(), pair_batch(2, 1), 0.3132616875),
+        (Nll(), pair_batch(700, 705), 5.0067153485),
+        (Nll(), star_batch(), 0.3132616875),
+        (Hardest(), pair_batch(700, 705), 5.0067153485),
+        (Hardest(), star_batch(), (math.log(2) + math.log1p(math.exp(-1))) / 2),
+        (Hardest(), star_batch([[1, 1, 1, 0], [1, 1, 1, 1]]), 0.3132616875),
     ],
 )
 def test_published_numbers(loss: Loss, batch: ScoreBatch, expected: float) -> None:
@@ -121,7 +131,7 @@ def test_gradient_of_one_pair_is_the_sigmoid_of_the_difference() -> None:
 def test_gradients_are_those_of_finite_differences(loss: Loss) -> None:
     batch = star_batch([[1, 1, 1, 0], [1, 1, 1, 1]])
     weighted = replace(batch, weights=torch.tensor([1.0, 3.0], dtype=torch.float64))
-    scores = batch.scores.clone().requires_grad_()
+    scores = (batch.scores + torch.arange(4) / 8).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: loss(replace(weighted, scores=x)), scores)
 
 
@@ -203,6 +213,33 @@ def test_masked_scores_get_no_gradient_and_positives_are_pushed_up(batch: ScoreB
     assert (batch.scores.grad[~batch.positive] >= 0).all()
 
 
+def test_ances_loss_of_one_negative_has_a_slope_of_at_most_one() -> None:
+    for positive, negative, slope in ((2, 1, 1 / (1 + math.e)), (700, 705, 1 / (1 + math.exp(-5)))):
+        batch = pair_batch(positive, negative)
+        batch.scores.requires_grad_()
+        Nll()(batch).backward()
+        assert batch.scores.grad is not None
+        assert batch.scores.grad.tolist()[0] == pytest.approx([-slope, slope], abs=1e-12)
+
+
+def test_the_likelihood_of_several_own_negatives_is_a_softmax_without_the_others() -> None:
+    scores = torch.tensor([[1.0, 2.0, 0.0, 9.0]], dtype=torch.float64)
+    batch = ScoreBatch(scores, bools([[1, 0, 0, 0]]), bools([[0, 1, 1, 0]]), bools([[1, 1, 1, 1]]))
+    expected = math.log(math.e + math.e**2 + 1) - 1
+    assert Nll()(batch).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_hardest_document_alone_is_pushed_down_the_first_of_equal_ones() -> None:
+    scores = torch.tensor([[1.0, 0.0, 3.0, 3.0, 9.0]], dtype=torch.float64, requires_grad=True)
+    batch = ScoreBatch(scores, bools([[1, 0, 0, 0, 0]]), bools([[0, 1, 0, 0, 0]]), bools([[1, 1, 1, 1, 0]]))
+    value = Hardest()(batch)
+    value.backward()
+    assert value.item() == pytest.approx(math.log1p(math.exp(2)), abs=1e-12)
+    slope = 1 / (1 + math.exp(-2))
+    assert scores.grad is not None
+    assert scores.grad.tolist()[0] == pytest.approx([-slope, 0, slope, 0, 0], abs=1e-12)
+
+
 def test_several_positives_in_a_row_make_all_pairs() -> None:
     scores = torch.tensor([[1.0, 2.0, 0.0]], dtype=torch.float64)
     batch = ScoreBatch(scores, bools([[1, 1, 0]]), bools([[0, 0, 1]]), bools([[1, 1, 1]]))
@@ -214,7 +251,8 @@ def test_several_positives_in_a_row_make_all_pairs() -> None:
 def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(PluginError, match="temperature must be above 0"):
         InfoNCE(temperature=0)
-    with pytest.raises(PluginError, match="temperature must be above 0"):
-        RankNet(temperature=-1)
+    for loss in (RankNet, Star, Nll, Hardest):
+        with pytest.raises(PluginError, match="temperature must be above 0"):
+            loss(temperature=-1)
     with pytest.raises(PluginError, match="alpha must be 0 or above"):
         Star(alpha=-0.1)

@@ -15,8 +15,9 @@ from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec, Projection
+from hardneg.stages.learning_spec import LearningSpec, Validation
 from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
-from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, LearningSpec, SearchSpec, Validation, Watch
+from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec, Watch
 from hardneg.training.options import TrainOptions
 
 _MOST_STAGES = 200

@@ -7,7 +7,8 @@ from typing import Any
 
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.evaluate import METRICS
-from hardneg.stages.specs import EvaluateSpec, LearningSpec
+from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.specs import EvaluateSpec
 from hardneg.stages.work import Input, Work
 from hardneg.training.history import HISTORY
 

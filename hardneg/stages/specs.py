@@ -3,22 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.spec_parts import (
-    FREE,
-    START,
-    Backend,
-    Dataset,
-    Loss,
-    Miner,
-    Name,
-    Reference,
-    StageSpec,
-    without_problems,
-)
-from hardneg.training.options import TrainOptions
+from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.spec_parts import FREE, START, Backend, Dataset, Miner, Name, Reference, StageSpec
 
 
 class DatasetSpec(StageSpec):
@@ -82,33 +71,6 @@ class MineSpec(StageSpec):
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     split: Name = "train"
     seed: int = 42
-
-
-class Validation(BaseModel):
-    """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    split: Name = "dev"
-    depth: int = Field(default=20, gt=0)
-    queries: int | None = Field(default=None, gt=0)
-
-
-class LearningSpec(StageSpec):
-    """What the stages that train have in common."""
-
-    kind = "model"
-    needs_dataset = True
-    resumes = True
-    model: Annotated[Name, Reference(("model",))] = START
-    loss: Loss
-    options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
-    validation_run: Annotated[Name | None, Reference(("run",))] = None
-    validation: Validation = Validation()
-
-    def identity(self) -> dict[str, Any]:
-        """The options that only say how often to look or to save are left out."""
-        return {**super().identity(), "options": self.options.identity()}
 
 
 class TrainSpec(LearningSpec):

@@ -22,6 +22,7 @@ from hardneg.training.approach import Approach
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
+from hardneg.training.layer_groups import layer_groups
 from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
 from hardneg.training.schedules import schedule_factor, warmup_length
@@ -39,8 +40,8 @@ Validate = Callable[[], Mapping[str, float]]
 class TrainingResult:
     """What a run came to.
 
-    history: records with `step`, counted from 1, and either `loss`, `learning_rate` and `gradient_norm`
-    or `dev`, the metrics measured after it.
+    history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
+    `gradient_norms` (by group of layers) or `dev`, the metrics measured after it.
     steps: how many were taken. best_step and best: the best dev metric and where it was, if measured.
     skipped: what could not be learnt from, by reason.
     """
@@ -178,8 +179,9 @@ class _Run:
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
-            self._add({"step": step + 1, **record})
-            self.learner.accelerator.log(record, step=step + 1)
+            self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms})
+            by_group = {f"gradient_norm/{name}": norm for name, norm in done.gradient_norms.items()}
+            self.learner.accelerator.log({**record, **by_group}, step=step + 1)
             self._look(step + 1)
             task.advance()
             speed = (step + 1 - start) * per_step / (time.monotonic() - began)
@@ -227,7 +229,7 @@ def _identity(approach: Approach, loss: Loss, options: TrainOptions) -> str:
 def _learner(approach: Approach, loss: Loss, options: TrainOptions, accelerator: "Accelerator") -> Learner:
     model, optimizer = accelerator.prepare(approach.tower, make_optimizer(approach.tower, options))
     half = takes_bf16(options.precision, approach.encoder.device)
-    return Learner(accelerator, approach, model, optimizer, loss, options, half)
+    return Learner(accelerator, approach, model, optimizer, loss, options, half, layer_groups(approach.learner))
 
 
 @contextmanager

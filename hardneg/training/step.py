@@ -1,7 +1,7 @@
 """One update of the weights."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from hardneg.errors import TrainingError
 from hardneg.protocols import Loss
 from hardneg.seeding import derive_seed
 from hardneg.training.approach import Approach
+from hardneg.training.layer_groups import Groups, gradient_norms
 from hardneg.training.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """All that an update needs; half: whether the transformer runs in bfloat16."""
+    """All that an update needs; half: whether the transformer runs in bfloat16; groups: those with a norm each."""
 
     accelerator: "Accelerator"
     approach: Approach
@@ -30,14 +31,16 @@ class Learner:
     loss: Loss
     options: TrainOptions
     half: bool
+    groups: Groups
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one update was: the mean loss of its batches, and the norm of the gradient before clipping."""
+    """What one update was: the mean loss of its batches, and the norms of the gradient before clipping, by group."""
 
     loss: float
     gradient_norm: float
+    gradient_norms: Mapping[str, float]
 
 
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> Update:
@@ -60,6 +63,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
             losses.append(float(loss.detach()))
             _check_finite("loss", losses[-1], step, [batch])
             accelerator.backward(loss / len(batches))
+    norms = gradient_norms(learner.groups)
     limit = learner.options.clip_norm or math.inf
     norm = float(accelerator.clip_grad_norm_(model.parameters(), limit))
     _check_finite("norm of the gradient", norm, step, batches)
@@ -67,7 +71,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         group["lr"] = learning_rate * group.get("factor", 1.0)
     learner.optimizer.step()
     learner.optimizer.zero_grad()
-    return Update(sum(losses) / len(losses), norm)
+    return Update(sum(losses) / len(losses), norm, norms)
 
 
 def _check_finite(what: str, value: float, step: int, batches: Sequence[Any]) -> None:

@@ -1,5 +1,6 @@
 """Two and three processes on one batch: the gradients and weights of a single process."""
 
+import json
 import os
 import socket
 import subprocess
@@ -182,8 +183,12 @@ def test_gradients_and_weights_are_those_of_one_process(learnt: Path, number: in
             torch.testing.assert_close(
                 several[name], tensor, rtol=1e-5, atol=1e-6, msg=lambda text, n=name: f"{n} {text}"
             )
-    first = (learnt / f"1-{case}" / "history.jsonl").read_text().splitlines()
-    assert len((learnt / f"{number}-{case}" / "history.jsonl").read_text().splitlines()) == len(first) == 3
+    histories = [(learnt / f"{size}-{case}" / "history.jsonl").read_text().splitlines() for size in (1, number)]
+    assert len(histories[0]) == len(histories[1]) == 3
+    for lines in zip(*histories, strict=True):
+        norms = [json.loads(line)["gradient_norms"] for line in lines]
+        assert norms[0].keys() >= {"bottom"}
+        assert norms[1] == pytest.approx(norms[0], rel=1e-4)
 
 
 @pytest.mark.slow

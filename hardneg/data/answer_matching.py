@@ -1,0 +1,89 @@
+"""Whether a text has one of the short answers to a question, counted as open-domain question answering counts it.
+
+`string`: the answer's tokens stand in the text, one after the other. A token is a run of letters, numbers and marks, or
+any other single character that is seen; accents are taken apart (NFD), case does not matter. `regex`: each answer is a
+regular expression that is searched in the text, case aside, after NFD too.
+"""
+
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import regex
+
+Match = Literal["string", "regex"]
+Finder = Callable[[str], bool]
+"""Looks for the answers to one question in a prepared text."""
+
+_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+_BETWEEN = "\n"  # no token has it
+_SECONDS = 1.0
+_MAY_BE_SLOW = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x|(?:[*+}].*){3}", re.DOTALL)
+"""Repeated groups, three repeats or more, patterns with comments: what may take `re` for ever."""
+
+
+def has_answer(text: str, answers: Sequence[str], match: Match = "string") -> bool:
+    """Whether `text` has one of `answers`."""
+    return finder(answers, match, Counter())(prepared(text, match))
+
+
+def prepared(text: str, match: Match) -> str:
+    """A text as the finders take it: worth keeping where several questions look into it."""
+    text = unicodedata.normalize("NFD", text)
+    return text if match == "regex" else _joined(text)
+
+
+def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
+    """What looks for any of `answers`; those that can never be found are counted in `left_out`, by reason.
+
+    An answer without a token is found nowhere, and neither is a pattern that cannot be compiled. A pattern that is
+    searched for longer than a second in one text is given up, and counted.
+    """
+    kept = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
+    if len(kept) < len(answers):
+        left_out["answers without a word"] += len(answers) - len(kept)
+    if match == "regex":
+        return _any_pattern([look for text in kept if (look := _searcher(text, left_out))], left_out)
+    needles = [_joined(text) for text in kept]
+    return lambda text: any(needle in text for needle in needles)
+
+
+def _joined(text: str) -> str:
+    """The tokens in lower case, one a line, with a line end before the first and after the last."""
+    return f"{_BETWEEN}{_BETWEEN.join(_TOKEN.findall(text)).lower()}{_BETWEEN}"
+
+
+def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
+    """What searches for a pattern, or None where it cannot be compiled.
+
+    `re` searches, as it does elsewhere; a pattern that may be slow goes to `regex`, which can be told to stop. They
+    differ in one thing here: to `regex` an accent is a part of a word.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plain = re.compile(text, re.IGNORECASE | re.MULTILINE)
+            if not _MAY_BE_SLOW.search(text):
+                return lambda passage: plain.search(passage) is not None
+            careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0)
+    except (re.error, regex.error, ValueError, OverflowError, RecursionError, MemoryError):
+        left_out["patterns that cannot be compiled"] += 1
+        return None
+    return lambda passage: careful.search(passage, timeout=_SECONDS) is not None
+
+
+def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
+    def found(text: str) -> bool:
+        for searcher in list(searchers):
+            try:
+                if searcher(text):
+                    return True
+            except TimeoutError:
+                searchers.remove(searcher)
+                left_out["patterns given up after a second in one passage"] += 1
+        return False
+
+    return found

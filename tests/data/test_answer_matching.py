@@ -1,0 +1,108 @@
+"""Answers in texts: by their tokens, and by patterns."""
+
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.data.answer_matching import finder, has_answer, prepared
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "found"),
+    [
+        ("Wilhelm Röntgen got the first one.", "röntgen", True),
+        ("Wilhelm Ro\u0308ntgen got the first one.", "Röntgen", True),  # the accent on its own
+        ("Wilhelm Rontgen got the first one.", "Röntgen", False),
+        ("the Nobel Prize in PHYSICS", "nobel prize", True),
+        ("the Nobel (Prize)", "Nobel Prize", False),  # a bracket is a token
+        ("a twenty-one day trip", "twenty-one", True),
+        ("a twenty - one day trip", "twenty-one", True),  # white space is none
+        ("a twenty one day trip", "twenty-one", False),
+        ("it cost $1,000 in 1901.", "1901", True),
+        ("it cost $1,000 in 1901.", "1,000", True),
+        ("it cost $1,000 in 1901.", "000", True),
+        ("it cost $1,000 in 1901.", "1000", False),
+        ("in 19015", "1901", False),  # whole tokens
+        ("in the 1901st year", "1901", False),
+        ("U.S. troops", "U.S.", True),
+        ("the US troops", "U.S.", False),
+        ("new\n\tyork\u00a0city", "New York City", True),
+        ("o'neil", "O'Neil", True),
+        ("ΟΔΟΣ'Α", "οδος", True),  # the last sigma of a word
+        ("東京タワー", "東京", False),  # no spaces, one token
+        ("one two", "one two three", False),
+        ("", "one", False),
+        ("anything", "", False),
+        ("anything", " \t\u200b", False),
+    ],
+)
+def test_tokens_of_an_answer_stand_in_the_text(text: str, answer: str, found: bool) -> None:
+    assert has_answer(text, [answer]) is found
+    assert has_answer(text, ["not there at all", answer]) is found
+
+
+def test_any_answer_is_enough_and_none_is_not() -> None:
+    assert has_answer("a river", ["sea", "River"]) and not has_answer("a river", [])
+
+
+def test_what_can_never_be_found_is_counted() -> None:
+    left_out: Counter[str] = Counter()
+    look = finder(["", "river", " "], "string", left_out)
+    assert look(prepared("a river", "string")) and left_out == {"answers without a word": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "found"),
+    [
+        ("in 1901 or so", r"19\d\d", True),
+        ("in 19 01", r"19\d\d", False),
+        ("MOUNT EVEREST", "mount\\s?everest", True),
+        ("Cafe\u0301", "café", True),
+        ("first\nsecond", "^second$", True),
+        ("a(b", "a(b", False),
+        ("p{L}", r"\p{L}", False),
+        ("anything", "", False),
+    ],
+)
+def test_patterns_are_searched(text: str, pattern: str, found: bool) -> None:
+    assert has_answer(text, [pattern], "regex") is found
+
+
+def test_bad_patterns_are_counted_and_slow_ones_given_up() -> None:
+    left_out: Counter[str] = Counter()
+    look = finder(["(", "[z-a]", "(" * 9000, "(a|aa)+$", "river"], "regex", left_out)
+    assert left_out == {"patterns that cannot be compiled": 3}
+    start = time.monotonic()
+    assert not look("a" * 80 + "!") and not look("a" * 80 + "?") and look("the river")
+    assert time.monotonic() - start < 5
+    assert left_out["patterns given up after a second in one passage"] == 1
+
+
+WORDS = st.sampled_from(
+    [*"abÅéΣσςİıß1٣_-.,'’\"東\u0301\u200b\u00ad\n\t \u00a0\u2028\x1f\x85", "ab", " the ", "\U0001f600"]
+)
+TEXTS = st.lists(WORDS, max_size=12).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, st.lists(TEXTS, max_size=3))
+def test_it_agrees_with_pyserini(text: str, answers: list[str]) -> None:
+    judge = pytest.importorskip("pyserini.eval.evaluate_dpr_retrieval", reason="pyserini is not installed")
+    tokenizer = judge.SimpleTokenizer()
+    used = [answer for answer in answers if len(tokenizer.tokenize(answer))]  # an empty one is everywhere to Pyserini
+    assert has_answer(text, used) == judge.has_answers(text, used, tokenizer)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text("abAé1 \n-", max_size=12),
+    st.lists(st.sampled_from(["a", "b", ".", "a*", "[ab]+", "(a|b)", "^", "$", r"\d", r"\w+", r"\b", "é", "?", "("]))
+    .map("".join)
+    .filter(lambda pattern: any(c.isalnum() for c in pattern) and sum(map(pattern.count, "*+")) < 3),
+)
+def test_patterns_agree_with_pyserini(text: str, pattern: str) -> None:
+    judge = pytest.importorskip("pyserini.eval.evaluate_dpr_retrieval", reason="pyserini is not installed")
+    assert has_answer(text, [pattern], "regex") == judge.has_answers(text, [pattern], None, regex=True)

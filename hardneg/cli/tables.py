@@ -71,11 +71,10 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    for artifact in artifacts.values():
-        if artifact.kind == "metrics":
-            from hardneg.cli.render import metrics_tables
+    if any(artifact.kind == "metrics" for artifact in artifacts.values()):
+        from hardneg.cli.render import metrics_tables
 
-            metrics_tables(console, json.loads((artifact.path / "metrics.json").read_text(encoding="utf-8")))
+        metrics_tables(console, json.loads((folder / "metrics.json").read_text(encoding="utf-8")))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             console.print(f"  {path}{'/' if path.is_dir() else ''}", markup=False)

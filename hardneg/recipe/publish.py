@@ -55,11 +55,14 @@ def lock_content(plan: Plan) -> dict[str, Any]:
 
 def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
     files: dict[str, Path] = {}
+    reports = [step for step in plan.steps.values() if step.spec.kind == "report" and step.name in artifacts]
+    shown = {step.inputs["evaluation"] for step in reports}
     for name, artifact in artifacts.items():
         if artifact.kind == "run":
             files[f"runs/{name}.trec.gz"] = artifact.path / "run.trec.gz"
         elif artifact.kind == "metrics":
-            files["metrics.json"] = artifact.path / "metrics.json"
+            place = f"metrics-{name}.json" if shown and name not in shown else "metrics.json"
+            files[place] = artifact.path / "metrics.json"
         elif artifact.kind == "report":
             files["report.html"] = artifact.path / "report.html"
             files["report.md"] = artifact.path / "report.md"

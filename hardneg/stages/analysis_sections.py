@@ -1,19 +1,22 @@
 """What an `analyze` stage made, as sections of a report: one table and one figure an analysis."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hardneg.evaluation.report import Section
-from hardneg.stages.analyze import ABLATION, COSTS, DRIFT, ERRORS, PROJECTION
+from hardneg.stages.analyze import ABLATION, COSTS, DRIFT, ERRORS, MATRIX, PROJECTION, SIZES
 
 
 def sections(label: str, folder: Path, names: Sequence[str]) -> list[Section]:
     """The sections of the analyses `names` in the folder of a finished stage, which the report calls `label`."""
     found = []
-    for name in names:
-        title, columns, rows, explained = _TABLES[name](json.loads((folder / f"{name}.json").read_text("utf-8")))
+    contents = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in names}
+    for name, content in contents.items():
+        title, columns, rows, explained = _TABLES[name](content)
+        if name == SIZES:
+            columns, rows = _beside(columns, rows, contents)
         svg = (folder / f"{name}.svg").read_text("utf-8")
         found.append(Section(f"{label}: {title}", columns, rows, explained, svg))
     return found
@@ -57,6 +60,39 @@ def _ablation(content: Any) -> _Table:
     return "ablation", ("system", content["metric"]), rows, ""
 
 
+def _matrix(content: Any) -> _Table:
+    rows = [
+        [row, *("–" if value is None else f"{value:.4f}" for value in values)]
+        for row, values in zip(content["rows"], content["values"], strict=True)
+    ]
+    down, across = content["axes"]
+    explained = f"{content['metric']}; rows: {down}; columns: {across}." if down and across else ""
+    return "matrix", (content["metric"], *content["columns"]), rows, explained
+
+
+def _sizes(content: Any) -> _Table:
+    rows = [
+        [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
+        for row in content
+    ]
+    explained = "Bytes on disk without the ids; what an index has once, such as centroids, counts too."
+    return "index sizes", ("index", "MB", "bytes a vector", "of the first"), rows, explained
+
+
+def _beside(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], contents: Mapping[str, Any]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Rows and columns of the sizes, with what the matrix and the costs of the same stage say of the same labels."""
+    for name, chosen in ((MATRIX, slice(1, None)), (COSTS, _COSTS_BESIDE)):
+        if name in contents:
+            _, others, known, _ = _TABLES[name](contents[name])
+            found = {row[0]: row[chosen] for row in known}
+            lacking = ["–"] * len(others[chosen])
+            columns = [*columns, *others[chosen]]
+            rows = [[*row, *found.get(row[0], lacking)] for row in rows]
+    return columns, rows
+
+
 def _projection(content: Any) -> _Table:
     row = [content["text"], str(len(content["positives"])), str(len(content["negatives"]))]
     explained = "t-SNE: which points are close says something; distances and directions do not."
@@ -68,21 +104,27 @@ def _costs(content: Any) -> _Table:
         [
             row["method"],
             f"{row['seconds'] / 3600:,.3f}",
-            f"{row['steps']:,}",
-            ", ".join(row["devices"]) or "unknown",
             "unknown" if row["peak_memory"] is None else f"{row['peak_memory'] / 1e9:.1f}",
             "–" if row["speedup"] is None else f"{row['speedup']:.3g}×",
+            f"{row['steps']:,}",
+            ", ".join(row["devices"]) or "unknown",
         ]
         for row in content
     ]
-    explained = "Wall time of the training stages themselves; of one that went on from a checkpoint, of its last run."
-    return "training costs", ("method", "hours", "steps", "device", "peak GB", "speed"), rows, explained
+    explained = "Wall time of the stages themselves; of one that went on from a checkpoint, of its last run."
+    return "training costs", ("method", "hours", "peak GB", "speed", "steps", "device"), rows, explained
+
+
+_COSTS_BESIDE = slice(1, 3)
+"""Of the costs: hours and peak memory."""
 
 
 _TABLES: dict[str, Callable[[Any], _Table]] = {
     ERRORS: _errors,
     DRIFT: _drift,
     ABLATION: _ablation,
+    MATRIX: _matrix,
+    SIZES: _sizes,
     PROJECTION: _projection,
     COSTS: _costs,
 }

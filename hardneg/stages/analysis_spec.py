@@ -7,6 +7,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
+_COSTED = Reference(("model", "index", "run", "negatives"))
+
 
 class Projection(BaseModel):
     """Which query to show among its documents, before and after: labels of `indexes`.
@@ -22,13 +24,28 @@ class Projection(BaseModel):
     negatives: int = Field(default=100, gt=0)
 
 
+class Matrix(BaseModel):
+    """An evaluation's systems as a table of two axes: row to column to the system's label; cells may be missing.
+
+    metric: by default the evaluation's first. axes: what the rows are, and what the columns are, in words.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    evaluation: Name
+    rows: dict[Name, dict[Name, Name]] = Field(min_length=1)
+    metric: Name | None = None
+    axes: tuple[str, str] = ("", "")
+    figure: Literal["heatmap", "lines"] = "heatmap"
+
+
 class AnalyzeSpec(StageSpec):
     """Numbers and figures of what lies behind the metrics; makes those analyses whose inputs are given.
 
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
     same label; by default the model that encoded it. training: drift of fixed negatives. evaluation, metric: bars of an
-    ablation (metric: the first one by default). projection: a query among its documents. costs: of methods, each a
-    trained model or a list of them, summed.
+    ablation (metric: the first one by default). matrix: systems of an evaluation by two axes. projection: a query among
+    its documents. costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
     """
 
     version = 1
@@ -42,7 +59,9 @@ class AnalyzeSpec(StageSpec):
     costs: dict[str, Annotated[tuple[Name, ...], BeforeValidator(parse_names)]] = Field(default_factory=dict)
     evaluation: Annotated[Name | None, Reference(("metrics",))] = None
     metric: Name | None = None
+    matrix: Matrix | None = None
     projection: Projection | None = None
+    sizes: Annotated[dict[str, Name], Reference(("index",))] = Field(default_factory=dict)
     split: Name = "test"
     cut: int = Field(200, gt=0)
     relevance_level: int = Field(1, gt=0)
@@ -50,8 +69,9 @@ class AnalyzeSpec(StageSpec):
 
     @model_validator(mode="after")
     def _complete(self) -> "AnalyzeSpec":
-        if not (self.indexes or self.runs or self.training or self.costs or self.evaluation):
-            raise ValueError("nothing to analyze: give indexes, runs, training, costs or evaluation")
+        lists = (self.indexes, self.runs, self.training, self.costs, self.sizes)
+        if not (any(lists) or self.evaluation or self.matrix):
+            raise ValueError("nothing to analyze: give indexes, runs, training, costs, sizes, evaluation or matrix")
         named = {*self.models, *((self.projection.before, self.projection.after) if self.projection else ())}
         if unknown := sorted(named - set(self.indexes)):
             raise ValueError(
@@ -64,12 +84,19 @@ class AnalyzeSpec(StageSpec):
         return self
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the costs too, `costs.LABEL.NUMBER`."""
+        """Those of the costs too, `costs.LABEL.NUMBER`, and `matrix.evaluation`."""
         yield from super().references()
         for label, names in self.costs.items():
-            yield from ((f"costs.{label}.{i}", name, Reference(("model",))) for i, name in enumerate(names))
+            yield from ((f"costs.{label}.{i}", name, _COSTED) for i, name in enumerate(names))
+        if self.matrix:
+            yield "matrix.evaluation", self.matrix.evaluation, Reference(("metrics",))
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; stages count by their keys."""
         rows = (self.indexes, self.runs, self.training, self.costs)
-        return {**super().identity(), "costs": None, "labels": [list(labels) for labels in rows]}
+        identity = {**super().identity(), "costs": None, "labels": [list(labels) for labels in rows]}
+        del identity["matrix"]
+        if self.matrix:
+            cells = [[row, list(columns.items())] for row, columns in self.matrix.rows.items()]
+            identity["matrix"] = {**self.matrix.model_dump(mode="json", exclude={"evaluation"}), "rows": cells}
+        return {**identity, "sizes": list(self.sizes)} if self.sizes else identity

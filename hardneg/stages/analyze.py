@@ -6,15 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hardneg.errors import DataError, UsageError
-from hardneg.registry import suggestion
+from hardneg.errors import DataError
 from hardneg.replacing import replace_text
 from hardneg.stages.analyze_errors import pairwise_errors
 from hardneg.stages.analyze_projection import projection
-from hardneg.stages.evaluate import METRICS
+from hardneg.stages.analyze_quality import ablation, systems_matrix
+from hardneg.stages.analyze_sizes import index_sizes
 from hardneg.stages.work import Work
 
 ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
+MATRIX, SIZES = "matrix", "sizes"
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -24,7 +25,9 @@ def run(work: Work) -> dict[str, Any]:
         ERRORS: (bool(spec.indexes or spec.runs), _errors),
         DRIFT: (bool(spec.training), _drift),
         ABLATION: (spec.evaluation is not None, _ablation),
+        MATRIX: (spec.matrix is not None, _matrix),
         PROJECTION: (spec.projection is not None, _projection),
+        SIZES: (bool(spec.sizes), _sizes),
         COSTS: (bool(spec.costs), _costs),
     }
     made = [name for name, (asked, _) in wanted.items() if asked]
@@ -68,23 +71,26 @@ def _drift(work: Work) -> dict[str, Any]:
 
 def _ablation(work: Work) -> dict[str, Any]:
     from hardneg.analysis.figures.ablation import draw_ablation
-    from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.evaluation.report import estimates
 
-    results = read_metrics(work.inputs["evaluation"].folder / METRICS).results
-    systems = {label: estimates(scores) for label, scores in results.items()}
-    metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
-    metric = work.spec.metric or metrics[0]
-    if metric not in metrics:
-        hint = suggestion(metric, metrics)
-        raise UsageError(f"{work.name}.metric: {metric!r} was not evaluated{hint}; there are: {', '.join(metrics)}")
-    means = {label: measured[metric].mean for label, measured in systems.items()}
-    intervals = {
-        label: (found.low, found.high) if (found := measured[metric].interval) else None
-        for label, measured in systems.items()
-    }
-    draw_ablation(metric, means, intervals, _figures(work, ABLATION))
-    return {"metric": metric, "means": means, "intervals": intervals}
+    found = ablation(work)
+    draw_ablation(found["metric"], found["means"], found["intervals"], _figures(work, ABLATION))
+    return found
+
+
+def _matrix(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.matrix import draw_matrix
+
+    found = systems_matrix(work)
+    draw_matrix(found, work.spec.matrix.figure, _figures(work, MATRIX))
+    return asdict(found)
+
+
+def _sizes(work: Work) -> list[dict[str, Any]]:
+    from hardneg.analysis.figures.sizes import draw_sizes
+
+    found = index_sizes(work)
+    draw_sizes(found, _figures(work, SIZES))
+    return [asdict(size) for size in found]
 
 
 def _projection(work: Work) -> dict[str, Any]:

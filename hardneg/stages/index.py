@@ -1,9 +1,9 @@
 """Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from hardneg.analysis.sizes import index_bytes
 from hardneg.data.corpus import Corpus
 from hardneg.stages.opening import open_collection
 from hardneg.stages.work import Work
@@ -17,12 +17,7 @@ def run(work: Work) -> dict[str, Any]:
     else:
         source = _entries(open_collection(work.inputs["dataset"]).corpus)
     passages = backend.build(source, work.folder, work.progress)
-    return {"passages": passages, "bytes": _size(work.folder)}
-
-
-def _size(folder: Path) -> int:
-    """What the index takes; the ids beside dense ones, which are the same for every kind, are left out."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "docid")
+    return {"passages": passages, "bytes": index_bytes(work.folder)}
 
 
 def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Artifacts opened for use: the encoder of a model, the searcher of an index."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -32,6 +33,11 @@ def open_collection(source: Input) -> StoredCollection:
     return StoredCollection.open(source.folder)
 
 
+def index_folder(source: Input) -> Path:
+    """Where the files of an index are: a stage that trains centroids has them beside its model."""
+    return source.folder / INDEX_FOLDER if isinstance(source.spec, TrainQueriesSpec) else source.folder
+
+
 def open_searcher(
     source: Input, collection: StoredCollection, device: str | None, progress: Progress | None, few: bool = False
 ) -> Searcher:
@@ -44,7 +50,7 @@ def open_searcher(
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options, progress)
     if isinstance(source.spec, TrainQueriesSpec):
-        return PqSearcher.open(source.folder / INDEX_FOLDER)
+        return PqSearcher.open(index_folder(source))
     searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
     return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher
 

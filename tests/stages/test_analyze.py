@@ -20,11 +20,19 @@ def made(tmp_path_factory, tiny_model):
     tree = small_tree(small_collection(folder / "data"), tiny_model)
     stages = tree["stages"]
     stages["whole"] = {"stage": "search", "index": "star-index", "split": "test", "depth": 60}
+    stages["small"] = {"stage": "index", "vectors": "star-index", "backend": "sq8"}
     stages["behind"] = {
         "stage": "analyze",
         "indexes": {"start": "start-index", "STAR": "star-index"},
         "runs": {"run": "whole", "short": "start-test"},
         "costs": {"STAR": "star", "v. twice": ["star", "star"]},
+        "sizes": {"start": "start-index", "STAR": "star-index", "sq8": "small"},
+        "matrix": {
+            "evaluation": "scores",
+            "metric": "recall@10",
+            "rows": {"STAR": {"before": "start", "after": "STAR"}, "sq8": {"before": "start"}},
+            "axes": ["index", "trained"],
+        },
         "evaluation": "scores",
         "projection": {"before": "start", "after": "STAR", "negatives": 12},
         "cut": 60,
@@ -67,11 +75,30 @@ def test_the_run_folder_and_the_report_show_them(made):
     folder = made[0] / "out"
     names = {path.name for path in (folder / "analyses" / "behind").iterdir()}
     assert names == {
-        f"{name}.{form}" for name in ("errors", "ablation", "projection", "costs") for form in ("json", "png", "svg")
+        f"{name}.{form}"
+        for name in ("errors", "ablation", "projection", "costs", "matrix", "sizes")
+        for form in ("json", "png", "svg")
     }
     page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 4 and "Behind: pairwise errors" in page
+    assert page.count("data:image/svg+xml;base64,") == 6 and "Behind: pairwise errors" in page
     assert "## Behind: training costs" in text
+
+
+def test_sizes_are_those_of_the_files_and_the_report_has_quality_and_costs_beside_them(made):
+    sizes, matrix = read(made, "sizes"), read(made, "matrix")
+    header, dimension = 45, 32
+    flat = header + 60 * dimension * 4
+    assert sizes[0] == {"index": "start", "vectors": 60, "bytes": flat, "bytes_per_vector": flat / 60, "ratio": 1.0}
+    assert sizes[1]["bytes"] == flat
+    assert 60 * dimension + 8 * dimension < sizes[2]["bytes"] < 60 * dimension + 8 * dimension + 200
+    means = json.loads((made[2]["scores"].path / "metrics.json").read_text())["metrics"]
+    before, after = (means[label]["recall@10"] for label in ("start", "STAR"))
+    assert matrix["values"] == [[before, after], [before, None]]
+    assert (matrix["metric"], matrix["rows"], matrix["columns"]) == ("recall@10", ["STAR", "sq8"], ["before", "after"])
+    text = (made[0] / "out" / "report.md").read_text()
+    assert "| index | MB | bytes a vector | of the first | before | after | hours | peak GB |" in text
+    assert f"| STAR | 0.01 | 128.8 | 100.0% | {before:.4f} | {after:.4f} |" in text
+    assert "| sq8 | 0.00 |" in text and f"| {before:.4f} | – | – | – |" in text
 
 
 def test_the_model_of_the_queries_is_part_of_the_identity(made):
@@ -89,7 +116,10 @@ def test_the_model_of_the_queries_is_part_of_the_identity(made):
         ({"indexes": {"a": "start-index"}, "projection": {"before": "a", "after": "a"}}, "name two indexes"),
         ({"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}, "an index and a run"),
         ({"runs": {"a": "start-index"}}, "makes index, but run is needed"),
-        ({"costs": {"a": ["star", "start-index"]}}, "makes index, but model is needed"),
+        ({"costs": {"a": ["star", "scores"]}}, "makes metrics, but model or index or run or negatives is needed"),
+        ({"matrix": {"evaluation": "star", "rows": {"a": {"b": "STAR"}}}}, "makes model, but metrics is needed"),
+        ({"matrix": {"evaluation": "scores", "rows": {}}}, "at least 1 item"),
+        ({"sizes": {"a": "star"}}, "makes model, but index is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
@@ -120,6 +150,27 @@ def test_drift_is_read_from_training_histories(tmp_path):
     (tmp_path / "model" / "history.jsonl").write_text('{"step": 3, "loss": 1}\n')
     with pytest.raises(DataError, match="adore measured no drift"):
         analyze.run(asked)
+
+
+def test_a_cell_of_no_system_is_told(made, tmp_path):
+    asked = {"matrix": {"evaluation": "scores", "rows": {"a": {"b": "STAR!"}}}}
+    with pytest.raises(UsageError, match=r"behind\.matrix\.rows\.a\.b: no system 'STAR!' was evaluated.*STAR"):
+        analyze.run(work(tmp_path, asked, **{"matrix.evaluation": made[2]["scores"].path}))
+
+
+def test_new_fields_are_no_part_of_the_identity_while_they_are_left_out():
+    plain = AnalyzeSpec.model_validate({"stage": "analyze", "runs": {"a": "x"}}).identity()
+    assert not {"matrix", "sizes"} & set(plain)
+    rows = [
+        {"a": {"x": "1", "y": "2"}, "b": {}},
+        {"b": {}, "a": {"x": "1", "y": "2"}},
+        {"a": {"y": "2", "x": "1"}, "b": {}},
+    ]
+    made = [
+        AnalyzeSpec.model_validate({"stage": "analyze", "matrix": {"evaluation": "s", "rows": order}}).identity()
+        for order in rows
+    ]
+    assert made[0] != made[1] and made[0] != made[2] and "evaluation" not in made[0]["matrix"]
 
 
 def test_a_metric_that_was_not_evaluated_is_told(made, tmp_path):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hardneg.analysis.figures.canvas import figure, plain_axes
+from hardneg.analysis.figures.canvas import bar_width, figure, plain_axes
 from hardneg.evaluation.curve import COLOURS
 
 
@@ -11,7 +11,7 @@ def draw_ablation(
     metric: str, means: Mapping[str, float], intervals: Mapping[str, tuple[float, float] | None], paths: Sequence[Path]
 ) -> None:
     """Means over queries with their 95 % intervals, in the order given; the bars start at zero."""
-    with figure(paths, 1) as (axes,):
+    with figure(paths, 1, width=bar_width(len(means))) as (axes,):
         places = range(len(means))
         axes.bar(places, list(means.values()), color=COLOURS[0], width=0.65)
         for place, (label, mean) in enumerate(means.items()):

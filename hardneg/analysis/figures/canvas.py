@@ -1,6 +1,6 @@
 """What all figures share: a canvas without a screen, colours, axes, and files that are equal for equal numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from hardneg.replacing import replacing
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """One a line, beside its colour: lines can be told apart without seeing colours."""
 
+_IN_A_ROW = 3
+
 FORMS = (".png", ".svg", ".pdf")
 
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "hardneg", "text.parse_math": False, "font.size": 10.0}
@@ -19,8 +21,10 @@ _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"Creation
 
 
 @contextmanager
-def figure(paths: Sequence[Path], panels: int, height: float = 3.2) -> Iterator[list[Any]]:
-    """The axes of `panels` panels beside each other, each 4.6 inches wide; on leaving, they are written to all `paths`.
+def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float = 4.6) -> Iterator[list[Any]]:
+    """The axes of `panels` panels, three in a row at most; on leaving, they are written to all `paths`.
+
+    height, width: of a panel, in inches.
 
     Raises:
         MissingDependency: matplotlib is not installed.
@@ -34,9 +38,11 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2) -> Iterator[
     except ImportError as error:
         raise MissingDependency(f'figures need matplotlib ({error}); pip install "hardneg"') from error
     with rc_context(_STYLE):
-        drawn = Figure(figsize=(4.6 * panels, height), layout="constrained")
+        rows = -(-panels // _IN_A_ROW)
+        columns = -(-panels // rows)
+        drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(drawn)
-        yield [drawn.add_subplot(1, panels, place) for place in range(1, panels + 1)]
+        yield [drawn.add_subplot(rows, columns, place) for place in range(1, panels + 1)]
         for path in paths:
             with replacing(path) as file:
                 drawn.savefig(file, format=path.suffix[1:], dpi=150, metadata=_DATES.get(path.suffix))
@@ -57,6 +63,21 @@ def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
     axes.grid(alpha=0.2, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def bar_width(bars: int) -> float:
+    """Inches of a panel of so many bars with words above and below them."""
+    return max(4.6, 0.9 + 0.62 * bars)
+
+
+def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> None:
+    """One bar a label, from zero, with words above it."""
+    axes.bar(range(len(values)), list(values.values()), color=COLOURS[0], width=0.65)
+    for place, (label, value) in enumerate(values.items()):
+        look = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+        axes.annotate(words[label], (place, value), **look)
+    axes.set_xticks(range(len(values)), list(values), rotation=20, ha="right", fontsize=8)
+    axes.margins(y=0.15)
 
 
 def lines(axes: Any, series: dict[str, list[tuple[float, float]]]) -> None:

@@ -76,8 +76,6 @@ def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
         raise UsageError(f"{work.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
     if work.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
         raise UsageError(f"{work.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
-    if work.spec.centroids == "trained" and world().size > 1:
-        raise UsageError(f"{work.name}: centroids are trained in one process; leave out --num-processes")
     return searcher
 
 

@@ -1,8 +1,11 @@
 """The toy task with a fixed index, and a program that trains queries on it until it is killed."""
 
 import sys
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -11,11 +14,14 @@ from toy import Bag, BagEncoder, KilledAt, options, toy_data
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.product import PqSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.progress import Silent
+from hardneg.protocols import DenseSearcher
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.query_side.approach import Index, QuerySide, QuerySideOptions
+from hardneg.training.query_side.centroids import JointSide
 from hardneg.training.query_side.sources import Clock, Searched, Source, Uniform
 from hardneg.training.query_side.tables import Table, mined, searched
 from hardneg.training.query_side.watch import Watch
@@ -53,7 +59,7 @@ def open_index(folder: Path) -> FlatSearcher:
 
 
 def approach(
-    schedule: str, data: TrainingData, searcher: FlatSearcher, folder: Path, every: int = 0, **more: Any
+    schedule: str, data: TrainingData, searcher: DenseSearcher, folder: Path, every: int = 0, **more: Any
 ) -> QuerySide:
     encoder: Any = TwinBags()
     examples = Examples(data, int(schedule == "static"), 42)
@@ -71,6 +77,13 @@ def approach(
     return QuerySide(encoder, examples, index, sources[schedule], QuerySideOptions(**more), watch, clock)
 
 
+def joint(index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any) -> JointSide:
+    """As `approach`, on a product-quantised index whose centroids learn too."""
+    way = approach(schedule, data, PqSearcher.open(index), folder, every, **more)
+    kept = {item.name: getattr(way, item.name) for item in fields(way)}
+    return JointSide(**kept, factor=3.0)
+
+
 def run(way: QuerySide, folder: Path, loss: Any = None, progress: Any = None, **more: Any) -> TrainingResult:
     chosen = options(**{"checkpoint_every": 3, **more})
     return learn(way, loss or LambdaLoss(cut=DEPTH), chosen, folder, progress=progress or Silent())
@@ -86,21 +99,45 @@ def main(toy: str, index: str, folder: str, schedule: str, killed_at: str) -> No
     save_model(way.encoder.module, str(Path(folder) / "final.safetensors"))
 
 
-def shared(toy: str, index: str, folder: str) -> None:
-    """What one of several processes, or a single one, comes to; without dropout, which each would draw for itself."""
+@dataclass(frozen=True)
+class Fragile(LambdaLoss):
+    """The lambda loss; its fifth call may be forbidden."""
+
+    calls: ClassVar[list[int]] = []
+    forbidden: ClassVar[bool] = False
+
+    def __call__(self, batch: Any) -> Tensor:
+        self.calls.append(1)
+        if self.forbidden and len(self.calls) == 5:
+            raise KeyboardInterrupt
+        return super().__call__(batch)
+
+
+def shared(toy: str, index: str, folder: str, *cases: str) -> None:
+    """What one of several processes, or a single one, comes to; without dropout, which each would draw for itself.
+
+    A case is a schedule, or a kind of index and a schedule. Several processes stop at the fifth batch of each, which is
+    the first of the third step, and go on from the checkpoint after the second.
+    """
     from safetensors.torch import save_model
 
     from hardneg.distributed import leave, world
 
     data, here = toy_data(Path(toy)), world()
-    for schedule in ("dynamic", "refreshed"):
-        place = Path(folder) / f"{here.size}-{schedule}"
-        way: Any = approach(schedule, data, open_index(Path(index)), place, every=3, forced="always")
-        way.encoder.module.dropout.p = 0.0
-        run(way, place, batch_size=5, max_steps=6)
-        save_model(way.encoder.module, str(place / f"final-{here.rank}.safetensors"))
+    for case in cases:
+        place, (*kind, schedule) = Path(folder) / f"{here.size}-{case}", case.split(":")
+        for Fragile.forbidden in (True, False) if here.size > 1 else (False,):
+            Fragile.calls.clear()
+            make = (
+                partial(joint, Path(index) / kind[0]) if kind else partial(approach, searcher=open_index(Path(index)))
+            )
+            way: Any = make(schedule, data, folder=place, every=3, forced="always")
+            way.encoder.module.dropout.p = 0.0
+            with suppress(KeyboardInterrupt):
+                run(way, place, Fragile(cut=DEPTH), batch_size=5, max_steps=6, checkpoint_every=2)
+        save_model(way.tower, str(place / f"final-{here.rank}.safetensors"))
     leave()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:]) if len(sys.argv) > 4 else shared(*sys.argv[1:])
+    main(*sys.argv[1:]) if sys.argv[-1].isdigit() else shared(*sys.argv[1:])

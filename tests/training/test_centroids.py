@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from query_toy import DEPTH, TwinBags, run, write_index
+from query_toy import DEPTH, TwinBags, joint, run, write_index
 from toy import options, toy_data
 
+from hardneg.indexes.product import OpqPq, Pq
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.progress import Silent
-from hardneg.training.examples import Examples
 from hardneg.training.optimizers import make_optimizer
 from hardneg.training.query_side.centroids import JointSide, code_products
 
@@ -29,26 +29,17 @@ def test_products_of_codes_are_those_of_the_vectors_and_have_gradients() -> None
     assert torch.autograd.gradcheck(lambda q, c: code_products(q, c, codes), (queries, centroids))
 
 
-def joint(toy: Path, folder: Path, kind: str) -> JointSide:
-    from hardneg.indexes.product import OpqPq, Pq
-    from hardneg.training.query_side.approach import Index, QuerySideOptions
-    from hardneg.training.query_side.sources import Searched
-
-    data, encoder = toy_data(toy), TwinBags()
-    if not (folder / "flat").exists():
-        write_index(folder / "flat", data, encoder)
-    backend = (OpqPq if kind == "opq-pq" else Pq)(subvectors=4, bits=4)
-    if not (folder / kind).exists():
-        backend.build(folder / "flat", folder / kind, Silent())
-    searcher = backend.open(folder / kind)
-    index = Index(searcher, data.corpus.content_hash, "toy")
-    source: Any = Searched(searcher, DEPTH)
-    return JointSide(encoder, Examples(data, 0, 42), index, source, QuerySideOptions("always"), factor=3.0)  # type: ignore[arg-type]
+def made(toy: Path, folder: Path, kind: str) -> JointSide:
+    data, index = toy_data(toy), folder / kind
+    if not index.exists():
+        write_index(folder / "flat", data, TwinBags())
+        (OpqPq if kind == "opq-pq" else Pq)(subvectors=4, bits=4).build(folder / "flat", index, Silent())
+    return joint(index, "dynamic", data, folder, forced="always")
 
 
 @pytest.mark.parametrize("kind", ["pq", "opq-pq"])
 def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path, tmp_path: Path, kind: str) -> None:
-    way = joint(toy_folder, tmp_path, kind)
+    way = made(toy_folder, tmp_path, kind)
     before, file = way.product.centroids(), (tmp_path / kind / "index").read_bytes()
     run(way, tmp_path / "run", max_steps=4, loss=LambdaLoss(cut=DEPTH))
     assert np.abs(way.centroids.detach().numpy() - before).max() > 1e-3
@@ -62,7 +53,7 @@ def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path,
 
 
 def test_centroids_have_a_rate_of_their_own_and_do_not_decay(toy_folder: Path, tmp_path: Path) -> None:
-    way = joint(toy_folder, tmp_path, "pq")
+    way = made(toy_folder, tmp_path, "pq")
     *others, own = make_optimizer(way.tower, options()).param_groups
     assert (own["factor"], own["weight_decay"], own["params"]) == (3.0, 0.0, [way.centroids])
     assert all("factor" not in group for group in others)
@@ -70,9 +61,9 @@ def test_centroids_have_a_rate_of_their_own_and_do_not_decay(toy_folder: Path, t
 
 
 def test_a_stopped_run_goes_on_with_the_same_centroids(toy_folder: Path, tmp_path: Path) -> None:
-    whole = joint(toy_folder, tmp_path, "pq")
+    whole = made(toy_folder, tmp_path, "pq")
     run(whole, tmp_path / "whole", max_steps=6, checkpoint_every=None)
-    broken = joint(toy_folder, tmp_path, "pq")
+    broken = made(toy_folder, tmp_path, "pq")
 
     class Stop(Silent):
         def task(self, *args: Any, **kwargs: Any) -> Any:
@@ -89,6 +80,6 @@ def test_a_stopped_run_goes_on_with_the_same_centroids(toy_folder: Path, tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         run(broken, tmp_path / "broken", max_steps=6, progress=Stop())
-    again = joint(toy_folder, tmp_path, "pq")
+    again = made(toy_folder, tmp_path, "pq")
     run(again, tmp_path / "broken", max_steps=6)
     assert torch.equal(again.centroids, whole.centroids)

@@ -66,9 +66,12 @@ class QueryTower(nn.Module):
         self.parts = nn.ModuleList(encoder.parts("query"))
         self._embed = encoder.embed
 
-    def forward(self, queries: dict[str, Tensor]) -> Tensor:
-        """float32 [B, d]."""
-        return self._embed(queries, "query")
+    def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+        """float32 [B, d], and the weights of the index's side, where some learn too.
+
+        Scores take these from here: a distributed wrapper must see all that learns come out of the forward pass.
+        """
+        return self._embed(queries, "query"), None
 
 
 @dataclass(eq=False)
@@ -140,11 +143,11 @@ class QuerySide:
     def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
         """Each query against its own list; lists and vectors are those of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
-            vectors = model(batch.features)
+            vectors, weights = model(batch.features)
             searching = self._searching(vectors.detach(), batch) if self.source.live else None
         lists = self.source.lists(batch.asked, batch.start, searching)
         listed = label(lists, batch.asked, self.index.content_hash, self.options.forced)
-        scores = self._products(gather(vectors, len(lists)), listed)
+        scores = self._products(gather(vectors, len(lists)), listed, weights)
         return _score_batch(scores, listed, lists.shape[1], self.source.live)
 
     def look(self, step: int) -> Record:
@@ -162,12 +165,12 @@ class QuerySide:
             return vectors
         self.learner.eval()
         with torch.no_grad():
-            still: Tensor = self.tower(batch.features)
+            still: Tensor = self.tower(batch.features)[0]
         self.learner.train()
         return still
 
-    def _products(self, queries: Tensor, listed: Listed) -> Tensor:
-        """float32 [B, M], with gradients to the queries alone."""
+    def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
+        """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""
         rows = np.maximum(listed.rows, 0).reshape(-1)
         documents = torch.from_numpy(self.index.searcher.vectors(rows)).to(queries.device)
         with torch.autocast(queries.device.type, enabled=False):

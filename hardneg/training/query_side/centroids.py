@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.indexes.compression import innermost, load_faiss
@@ -18,12 +17,23 @@ from hardneg.types import ScoreBatch
 
 
 class JointTower(QueryTower):
-    """The queries' side of an encoder, and centroids, float32 [M, C, d / M], that learn at a rate of their own."""
+    """The queries' side of an encoder, and an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
 
-    def __init__(self, encoder: Encoder, centroids: NDArray[np.float32], factor: float) -> None:
+    The centroids learn at a rate of their own, the rotation stays.
+    """
+
+    rotation: Tensor | None
+
+    def __init__(self, encoder: Encoder, product: PqSearcher, factor: float) -> None:
         super().__init__(encoder)
-        self.centroids = nn.Parameter(torch.from_numpy(centroids.copy()).to(encoder.device))
+        self.centroids = nn.Parameter(torch.tensor(product.centroids(), device=encoder.device))
         self.centroids.factor = factor  # type: ignore[attr-defined]
+        rotation = product.rotation()
+        self.register_buffer("rotation", None if rotation is None else torch.tensor(rotation, device=encoder.device))
+
+    def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """float32 [B, d], and the centroids."""
+        return super().forward(queries)[0], self.centroids.view_as(self.centroids)
 
 
 @dataclass(eq=False)
@@ -46,16 +56,14 @@ class JointSide(QuerySide):
         return self.index.searcher
 
     @cached_property
-    def tower(self) -> nn.Module:
+    def tower(self) -> JointTower:
         """What encodes a batch of queries, with the centroids as they are now."""
-        return JointTower(self.encoder, self.product.centroids(), self.factor)
+        return JointTower(self.encoder, self.product, self.factor)
 
     @property
     def centroids(self) -> Tensor:
         """float32 [M, C, d / M], those that learn."""
-        found = self.tower.centroids
-        assert isinstance(found, Tensor)
-        return found
+        return self.tower.centroids
 
     def install(self) -> None:
         """Lets the opened index search with the centroids as they are now."""
@@ -78,19 +86,14 @@ class JointSide(QuerySide):
             self.install()
         return super().look(step)
 
-    def _products(self, queries: Tensor, listed: Listed) -> Tensor:
+    def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
+        """All processes have the whole batch, so the mean of their gradients is that of one process."""
+        assert weights is not None
         codes = self.product.codes(np.maximum(listed.rows, 0).reshape(-1))
-        chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device)
+        chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*listed.rows.shape, -1)
         with torch.autocast(queries.device.type, enabled=False):
-            return code_products(self._rotated(queries.float()), self.centroids, chosen.view(*listed.rows.shape, -1))
-
-    def _rotated(self, queries: Tensor) -> Tensor:
-        return queries if self._rotation is None else queries @ self._rotation.T
-
-    @cached_property
-    def _rotation(self) -> Tensor | None:
-        rotation = self.product.rotation()
-        return None if rotation is None else torch.from_numpy(rotation).to(self.encoder.device)
+            rotation, whole = self.tower.rotation, queries.float()
+            return code_products(whole if rotation is None else whole @ rotation.T, weights, chosen)
 
 
 def code_products(queries: Tensor, centroids: Tensor, codes: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""One file a family of analyses; `hardneg.cli.analyze` has them all."""

@@ -1,0 +1,71 @@
+"""`hardneg analyze costs`: of the stages of a finished recipe."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardneg.cli.analyses.output import AsJson, Plot, check_plot, show
+from hardneg.cli.stores import STORE, open_store
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Artifact
+
+
+def costs(
+    folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")],
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="NAME=STAGE[,STAGE]", help="Stages summed; default: each that trains."),
+    ] = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+    store: Path | None = STORE,
+) -> None:
+    """Show what training took: time, steps, device, memory, and how many times faster than the first method.
+
+    Example: hardneg analyze costs runs/star-passage --method STAR=star --method both=star,adore
+    """
+    from dataclasses import asdict
+
+    from hardneg.analysis.costs import costs as costs_of
+    from hardneg.analysis.figures.costs import draw_costs
+    from hardneg.recipe.run_folder import artifacts_of
+
+    check_plot(plot)
+    found = costs_of(_methods(method or [], artifacts_of(folder, open_store(store))))
+    if plot:
+        draw_costs(found, [plot])
+    rows = [
+        [
+            row.method,
+            f"{row.seconds:,.1f}" + (f" without {', '.join(row.unknown)}" if row.unknown else ""),
+            f"{row.steps:,}",
+            ", ".join(row.devices) or "unknown",
+            *("unknown" if size is None else f"{size / 1e9:.2f}" for size in (row.peak_memory, row.peak_gpu_memory)),
+            f"{row.speedup:.3g}×" if row.speedup else "–",
+        ]
+        for row in found
+    ]
+    columns = ("method", "seconds", "steps", "device", "peak GB", "peak GPU GB", "speed")
+    show([asdict(row) for row in found], as_json, columns, rows)
+
+
+def _methods(given: Sequence[str], artifacts: "Mapping[str, Artifact]") -> dict[str, dict[str, dict[str, Any]]]:
+    from hardneg.analysis.costs import facts_of
+    from hardneg.registry import suggestion
+
+    trained = [name for name, artifact in artifacts.items() if artifact.kind == "model"]
+    methods: dict[str, dict[str, dict[str, Any]]] = {}
+    for text in given or [f"{name}={name}" for name in trained]:
+        label, equals, stages = text.partition("=")
+        if not (label and equals and stages):
+            raise UsageError(f"--method {text}: must be of the form NAME=STAGE or NAME=STAGE,STAGE")
+        for name in stages.split(","):
+            if name not in artifacts:
+                hint = suggestion(name, artifacts)
+                raise UsageError(f"--method {text}: no stage {name!r}{hint}; there are: {', '.join(artifacts)}")
+            methods.setdefault(label, {})[name] = facts_of(artifacts[name].facts)
+    return methods

@@ -1,0 +1,39 @@
+"""What the commands of all analyses share: options, a table or JSON, figures' names."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.")]
+Topics = Annotated[
+    Path | None, typer.Option("--queries", help="Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")
+]
+DEVICE = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is.")
+
+
+def check_plot(plot: Path | None) -> None:
+    """Refuses a bad name before any work."""
+    if plot:
+        from hardneg.analysis.figures.canvas import check_forms
+
+        check_forms([plot])
+
+
+def show(content: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints JSON, or a table."""
+    if as_json:
+        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)

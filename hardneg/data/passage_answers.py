@@ -36,6 +36,13 @@ class PassageAnswers:
             found[block] = self._block(query_ids[block], rows[block])
         return found
 
+    def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """The same for lists of document ids, one a question: bool [Q, k], k the length of the longest."""
+        lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
+        rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
+        rows[np.arange(rows.shape[1]) < lengths[:, None]] = self._corpus.rows([i for part in lists for i in part])
+        return self.contained(query_ids, rows)
+
     def _block(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         asked = np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None] & (rows >= 0)
         distinct, place = np.unique(rows[asked], return_inverse=True)

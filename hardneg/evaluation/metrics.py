@@ -135,6 +135,8 @@ def warm_up(metrics: Sequence[str]) -> None:
 def _parse(name: str) -> Metric | str:
     """The metric, or one line on what is wrong with its name."""
     kind, at, cutoff = name.partition("@")
+    if kind == "answer":
+        return f"metric '{name}': it needs a cutoff and the answers of a dataset, as answer@20 in a recipe has them"
     if kind in KINDS and not at:
         return Metric(kind)
     if kind in KINDS and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):

@@ -10,12 +10,12 @@ from typing import Any
 
 from hardneg.artifacts import Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
-from hardneg.errors import ArtifactError, NewerArtifact, UsageError
+from hardneg.errors import ArtifactError, NewerArtifact, RecipeError, UsageError
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
-from hardneg.stages.spec_parts import START
+from hardneg.stages.spec_parts import DATASET, START
 from hardneg.stages.work import Input, Work, empty
 
 _WORK, _DONE = "work", "done"
@@ -55,6 +55,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
 
     Raises:
         UsageError: several processes, and a stage that trains in one only.
+        RecipeError: the collection lacks what a stage needs.
         HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
     """
     steps = plan.until(options.until)
@@ -74,6 +75,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             watcher.ends(step, artifact, seconds)
         from_first(_DONE)
         artifacts[step.name] = artifact
+        _check_collection(step, steps, artifact, plan)
     return Outcome(artifacts, tuple(ran))
 
 
@@ -88,7 +90,17 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
             _run_stage(step, _work(step, store.workspace(step.key), plan, artifacts, Watcher(), options))
             from_first(None)
         artifacts[step.name] = _appears(step, store)
+        _check_collection(step, steps, artifacts[step.name], plan)
     return Outcome(artifacts, tuple(ran))
+
+
+def _check_collection(made: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
+    """As soon as the collection is there: whether it has what the other steps need of it."""
+    if made.name != DATASET:
+        return
+    problems = [f"stages.{step.name}.{line}" for step in steps for line in step.spec.missing(artifact.facts)]
+    if problems:
+        raise RecipeError(str(plan.recipe.source), problems)
 
 
 def _appears(step: Step, store: Store, seconds: float = 90.0) -> Artifact:

@@ -1,7 +1,8 @@
 """Stage `evaluate`: runs scored on one split, and compared pairwise."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import read_run
 from hardneg.errors import UsageError
 from hardneg.registry import suggestion
@@ -9,12 +10,14 @@ from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Work
 
+if TYPE_CHECKING:
+    from hardneg.evaluation.metrics import Scores
+
 METRICS = "metrics.json"
 
 
 def run(work: Work) -> dict[str, Any]:
     """Writes means, per-query values, intervals and paired tests against the baselines (none named: the first row)."""
-    from hardneg.evaluation.metrics import evaluate
     from hardneg.evaluation.metrics_json import Measured, write_metrics
     from hardneg.evaluation.significance import Randomisation, compare_all
 
@@ -24,12 +27,31 @@ def run(work: Work) -> dict[str, Any]:
         if label not in spec.runs:
             raise UsageError(f"{work.name}.{place}: no row {label!r}{suggestion(label, spec.runs)}")
     collection = open_collection(work.inputs["dataset"])
-    qrels = collection.qrels(spec.split)
-    scores = {
-        label: evaluate(read_run(source.folder / RUN), qrels, spec.metrics, spec.relevance_level)
-        for label, source in work.inputs_of("runs").items()
-    }
+    scores, left_out = _scores(work, collection)
     baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(spec.runs)[:1]
     comparisons = compare_all(scores, baselines, Randomisation(seed=spec.seed))
     write_metrics(work.folder / METRICS, Measured(scores, comparisons, spec.marks))
-    return {"queries": len(qrels), "passages": len(collection.corpus), "systems": len(scores)}
+    queries = max(len(values) for row in scores.values() for values in row.values())
+    return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
+
+
+def _scores(work: Work, collection: StoredCollection) -> tuple[dict[str, "Scores"], dict[str, int]]:
+    """Each row's scores, the metrics in the order asked for; and how many questions and answers were left out."""
+    from hardneg.data.passage_answers import PassageAnswers
+    from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs
+    from hardneg.evaluation.metrics import evaluate
+
+    spec, cutoffs = work.spec, answer_cutoffs(work.spec.metrics)
+    judged = [name for name in spec.metrics if name not in cutoffs]
+    qrels = collection.qrels(spec.split) if judged else {}
+    known = collection.answers(spec.split) if cutoffs else {}
+    asked = list(known)
+    answers = PassageAnswers(collection.corpus, known, spec.answer_match)
+    scores: dict[str, Scores] = {}
+    for label, source in work.inputs_of("runs").items():
+        run = read_run(source.folder / RUN)
+        found = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
+        found |= answer_coverage(run, answers, asked, list(cutoffs.values())) if cutoffs else {}
+        scores[label] = {name: found[name] for name in spec.metrics}
+    without = len(collection.queries(spec.split)) - len(asked) if cutoffs else 0
+    return scores, {**answers.left_out, **({"questions without answers": without} if without else {})}

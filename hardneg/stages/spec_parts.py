@@ -15,6 +15,7 @@ from pydantic import (
     with_config,
 )
 
+from hardneg.data.segments import Segments
 from hardneg.models.spec import ModelSpec
 from hardneg.training.options import TrainOptions
 from hardneg.types import PluginSetting
@@ -22,6 +23,8 @@ from hardneg.types import PluginSetting
 START = "start"
 DATASET = "dataset"
 FREE: dict[str, JsonValue] = {"in_identity": False}
+LATER: dict[str, JsonValue] = {"in_identity": "unless it has its default"}
+"""For a field that artifacts were made without: it counts where it has another value than its default."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def without_problems(options: _Options) -> _Options:
     return options
 
 
-for _dataclass in (ModelSpec, TrainOptions):
+for _dataclass in (ModelSpec, Segments, TrainOptions):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
@@ -87,6 +90,7 @@ Miner = Annotated[Setting, PluginKind("miners")]
 Loss = Annotated[Setting, PluginKind("losses")]
 Backend = Annotated[Setting, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
+Cut = Annotated[Segments, AfterValidator(without_problems)]
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -128,6 +132,10 @@ class StageSpec(BaseModel):
                 if isinstance(mark, PluginKind):
                     yield field, mark.kind, getattr(self, field)
 
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        yield from ()
+
     def identity(self) -> dict[str, Any]:
         """The fields that may change the result, defaults included; references and plugins are added by their keys."""
         names = {
@@ -135,6 +143,7 @@ class StageSpec(BaseModel):
             for name, info in type(self).model_fields.items()
             if name != "stage"
             and info.json_schema_extra != FREE
+            and (info.json_schema_extra != LATER or getattr(self, name) != info.default)
             and not any(isinstance(mark, Reference | PluginKind) for mark in info.metadata)
         }
         return self.model_dump(mode="json", include=names)

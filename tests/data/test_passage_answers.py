@@ -23,6 +23,12 @@ def test_each_question_looks_into_its_own_passages(tmp_path: Path) -> None:
     found = answers.contained(["q1", "q2", "q3", "unknown"], rows)
     assert found.tolist() == [[True, True, False], [False, True, False], [False] * 3, [False] * 3]
     assert answers.contained(["q2"], np.array([[0, 1]])).tolist() == [[False, False]]
+    assert answers.in_lists(["q2", "q1", "q3"], [["d3"], ["d2", "elsewhere", "d1"], []]).tolist() == [
+        [True, False, False],
+        [False, False, True],
+        [False] * 3,
+    ]
+    assert answers.in_lists([], []).shape == (0, 0)
     assert answers.left_out == {"answers without a word": 1}
 
 

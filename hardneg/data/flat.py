@@ -23,13 +23,16 @@ from hardneg.replacing import replacing
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")
+FLAT = b"IxFI"
+"""What a flat inner-product index begins with."""
+
 _UNUSED = 1 << 20
 _FLOAT = 4
 _JOURNAL = "index.journal"
 
 
 def _header(dimension: int, count: int) -> bytes:
-    return _HEADER.pack(b"IxFI", dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count)
+    return _HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count)
 
 
 class FlatWriter:
@@ -250,7 +253,7 @@ class FlatVectors:
 
 
 def _shape(path: Path, header: bytes, size: int) -> tuple[int, int]:
-    if len(header) < _HEADER.size or header[:4] != b"IxFI":
+    if len(header) < _HEADER.size or header[:4] != FLAT:
         raise ArtifactError(f"{path}: not a flat inner-product faiss index: build a flat one")
     _, dimension, count, _, _, _, metric, floats = _HEADER.unpack(header)
     if metric != 0 or dimension < 1 or count < 0 or floats != dimension * count:

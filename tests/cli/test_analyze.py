@@ -48,6 +48,17 @@ def test_errors_of_an_index_are_those_of_its_whole_run(plain, tiny_model, tmp_pa
     assert "top-K errors" in table and f"{found['index']['total_errors']:.2f}" in table
 
 
+def test_errors_of_a_compressed_index_near_those_of_the_flat_one(plain, tiny_model, tmp_path):
+    pytest.importorskip("faiss", reason="compressed indexes need faiss")
+    words = ["index", "build", "--vectors", plain / "index", "--backend", "fp16", "--output", tmp_path / "half"]
+    assert CliRunner().invoke(app, [*map(str, words)]).exit_code == 0
+    given = [*files(plain), "--model", tiny_model, "--device", "cpu"]
+    whole, half = (printed("errors", *given, "--index", path) for path in (plain / "index", tmp_path / "half"))
+    assert half["half"]["total_errors"] == pytest.approx(whole["index"]["total_errors"], rel=0.1)
+    told = call("errors", *given, "--index", tmp_path)
+    assert "no dense index" in str(told.exception)
+
+
 def test_a_projection_of_one_index_before_and_after(plain, tiny_model, tmp_path):
     models = ["--index", plain / "index", "--model", tiny_model, "--model", tiny_model, "--device", "cpu"]
     found = printed(

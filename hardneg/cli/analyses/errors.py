@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def errors(
     qrels: QrelsFile,
     index: Annotated[
-        Path | None, typer.Option("--index", help="A flat index folder; needs --queries, --model.")
+        Path | None, typer.Option("--index", help="A dense index folder; needs --queries, --model.")
     ] = None,
     queries: Topics = None,
     model: Annotated[str | None, typer.Option("--model", help="The model that encodes the queries.")] = None,

@@ -14,7 +14,7 @@ def projection(
     query: Annotated[str, typer.Option("--query", help="The id of the query to show.")],
     qrels: QrelsFile,
     queries: Topics,
-    index: Annotated[list[Path], typer.Option("--index", help="A flat index folder, before; a second one, after.")],
+    index: Annotated[list[Path], typer.Option("--index", help="A dense index folder, before; a second one, after.")],
     model: Annotated[list[str], typer.Option("--model", help="The model of the queries, before; a second one, after.")],
     negatives: Annotated[int, typer.Option(min=1, help="How many, those ranked highest before.")] = 100,
     seed: Annotated[int, typer.Option(help="Of t-SNE.")] = 42,

@@ -1,0 +1,63 @@
+"""A folder of vectors opened as what its files say it is, whatever backend made it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hardneg.data.flat import FLAT, DocIds, FlatVectors
+from hardneg.errors import ArtifactError
+from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compression import innermost, load_faiss
+from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.product import PqSearcher
+from hardneg.protocols import DenseSearcher
+
+
+@dataclass(frozen=True)
+class DenseIndex:
+    """An opened index folder: its searcher, the dimension of its vectors, and the id of each row."""
+
+    folder: Path
+    searcher: DenseSearcher
+    dimension: int
+    doc_ids: Sequence[str]
+
+    @classmethod
+    def open(cls, folder: Path) -> "DenseIndex":
+        """Opens a folder that one of hardneg's dense backends wrote, or Pyserini as one of these kinds.
+
+        Raises:
+            MissingDependency: a compressed index, without faiss.
+            ArtifactError: a file is missing or damaged, or the index is of another kind.
+        """
+        if _begin(folder / "index") == FLAT:
+            vectors = FlatVectors.open(folder)
+            return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
+        opened = _compressed(folder)
+        doc_ids = DocIds(folder / "docid")
+        if len(doc_ids) != opened.index.ntotal:
+            told = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
+            raise ArtifactError(f"{folder / 'docid'}: {told}: build the index again")
+        return cls(folder, opened, int(opened.index.d), doc_ids)
+
+
+def _begin(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FLAT))
+    except OSError as error:
+        wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
+        raise ArtifactError(f"{path.parent}: no dense index ({error.strerror}: {path.name}): {wanted}") from error
+
+
+def _compressed(folder: Path) -> CompressedSearcher:
+    opened, faiss = CompressedSearcher.open(folder), load_faiss()
+    inner = innermost(opened.index)
+    if isinstance(inner, faiss.IndexPQ):
+        return PqSearcher(opened.path, opened.index)
+    if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ):
+        known = "flat, fp16, sq8, pq, opq-pq, ivfpq"
+        raise ArtifactError(
+            f"{folder / 'index'}: {type(inner).__name__} is none of the kinds {known}: build one of these"
+        )
+    return opened

@@ -1,0 +1,81 @@
+"""Index folders of every dense kind, told by their files; errors over them are those of a full sort."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardneg.analysis.files import System, neighbourhoods, system_errors
+from hardneg.data.flat import FlatWriter
+from hardneg.errors import ArtifactError
+from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.flat import Flat, FlatSearcher
+from hardneg.indexes.ivfpq import IvfPq
+from hardneg.indexes.product import OpqPq, Pq, PqSearcher
+from hardneg.indexes.scalar import Fp16, Sq8
+from hardneg.progress import Silent
+
+faiss = pytest.importorskip("faiss")
+
+BACKENDS: list[tuple[Any, type]] = [
+    (Flat(), FlatSearcher),
+    (Fp16(), CompressedSearcher),
+    (Sq8(), CompressedSearcher),
+    (Pq(subvectors=4, bits=4), PqSearcher),
+    (OpqPq(subvectors=4, bits=4, iterations=2), PqSearcher),
+    (IvfPq(subvectors=4, bits=4, lists=4, nprobe=1), CompressedSearcher),
+]
+VECTORS = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
+
+
+class Encoder:
+    """Gives the vector of the document that a text names."""
+
+    dimension, device = 8, "cpu"
+
+    def encode(self, texts: Sequence[str], *rest: Any) -> np.ndarray:
+        return VECTORS[[int(text) for text in texts]]
+
+
+def written(folder: Path) -> Path:
+    with FlatWriter(folder, 8, 60) as writer:
+        writer.write_block(0, 0, VECTORS)
+        writer.write_doc_ids(f"d{row}" for row in range(60))
+        writer.close()
+    return folder
+
+
+@pytest.mark.parametrize(("backend", "kind"), BACKENDS, ids=lambda item: getattr(type(item), "__name__", ""))
+def test_a_folder_says_what_it_is(backend: Any, kind: type, tmp_path: Path) -> None:
+    backend.build(written(tmp_path / "flat"), tmp_path / "index", Silent())
+    index = DenseIndex.open(tmp_path / "index")
+    assert type(index.searcher) is kind
+    assert (index.dimension, len(index.doc_ids), index.doc_ids[59]) == (8, 60, "d59")
+    system, positives = System(index, Encoder()), {"a": ["d1", "d5"], "b": ["d7", "elsewhere"]}  # type: ignore[arg-type]
+    scores = VECTORS[[2, 9]] @ backend.open(tmp_path / "index").vectors(np.arange(60)).T
+    ranked = [np.argsort(-line, kind="stable").tolist() for line in scores]
+    first, second = sorted(ranked[0].index(row) for row in (1, 5))
+    found = system_errors(system, {"a": "2", "b": "9"}, positives, 10, Silent())
+    assert found.total is not None and found.total.tolist() == [first + second - 1, ranked[1].index(7)]
+    assert found.left_out == {"positives that the index lacks": 1}
+    sides, negatives = neighbourhoods([system, system], "2", ["d1"], 3, Silent())
+    assert "d1" not in negatives and np.array_equal(sides[0].positives, index.searcher.vectors(np.array([1])))
+
+
+def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"lucene: no dense index \(.*: index\): name a folder of `hardneg encode`"):
+        DenseIndex.open(tmp_path / "lucene")
+    folder = written(tmp_path / "flat")
+    graph = faiss.IndexHNSWFlat(8, 4, faiss.METRIC_INNER_PRODUCT)
+    faiss.write_index(graph, str(folder / "index"))
+    with pytest.raises(ArtifactError, match="index: IndexHNSWFlat is none of the kinds flat, fp16, sq8, pq"):
+        DenseIndex.open(folder)
+    faiss.write_index(faiss.IndexPQ(8, 4, 4, faiss.METRIC_INNER_PRODUCT), str(folder / "index"))
+    with pytest.raises(ArtifactError, match="docid: 60 ids for 0 vectors: build the index again"):
+        DenseIndex.open(folder)
+    (folder / "index").write_bytes(b"something else")
+    with pytest.raises(ArtifactError, match="index: not a faiss index that can be read"):
+        DenseIndex.open(folder)

@@ -7,7 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.learning_spec import LearningSpec
-from hardneg.stages.spec_parts import FREE, START, Backend, Dataset, Miner, Name, Reference, StageSpec
+from hardneg.stages.spec_parts import FREE, LATER, START, Backend, Cut, Dataset, Miner, Name, Reference, StageSpec
+
+
+def has_answers(collection: Mapping[str, Any], split: str) -> bool:
+    """Whether the queries of a split have answers, by what stage `dataset` told of the collection."""
+    return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
 class DatasetSpec(StageSpec):
@@ -20,7 +25,10 @@ class DatasetSpec(StageSpec):
 
 
 class EncodeSpec(StageSpec):
-    """Encodes the corpus into a flat index, which is the vector store too."""
+    """Encodes the corpus into a flat index, which is the vector store too.
+
+    segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    """
 
     version = 2
     kind = "index"
@@ -29,6 +37,7 @@ class EncodeSpec(StageSpec):
     stage: Literal["encode"]
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    segments: Cut | None = Field(default=None, json_schema_extra=LATER)
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
 
 
@@ -159,6 +168,7 @@ class EvaluateSpec(StageSpec):
     """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage.
 
     marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
+    answer_match: how the metrics answer@k look for answers: as words, or as regular expressions.
     """
 
     version = 1
@@ -172,6 +182,13 @@ class EvaluateSpec(StageSpec):
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
     seed: int = 42
+    answer_match: Literal["string", "regex"] = Field(default="string", json_schema_extra=LATER)
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where a metric is about them."""
+        asked = [name for name in self.metrics if name.startswith("answer@")]
+        if asked and not has_answers(collection, self.split):
+            yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; marks where there are some."""

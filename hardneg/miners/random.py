@@ -1,7 +1,7 @@
 """Uniform draws from the corpus as negatives."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,22 +37,29 @@ class Random:
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """The negatives of each query, in the order they were drawn."""
         for query in candidates:
-            yield self._draw(query, generator(seed, "random", query.query_id))
+            draws = generator(seed, "random", query.query_id)
+            yield draw(query, self.count, draws, refusal(query, self.exclude_copies))
 
-    def _draw(self, query: Candidates, draws: np.random.Generator) -> Negatives:
-        reason = refusal(query, self.exclude_copies)
-        chosen: list[str] = []
-        dropped: Counter[str] = Counter()
-        wanted = self.count + len(query.positives) + len(query.duplicates)
-        for doc_id in _shuffled(query.doc_ids, wanted, draws):
-            if len(chosen) == self.count:
-                break
-            if (why := reason(doc_id)) is None:
-                chosen.append(doc_id)
-            else:
-                dropped[why] += 1
-        scores = np.full(len(chosen), np.nan, np.float32)
-        return Negatives(query.query_id, query.positives, chosen, scores, dict(dropped))
+
+def draw(
+    query: Candidates, count: int, draws: np.random.Generator, reason: Callable[[str], str | None], taken: int = 0
+) -> Negatives:
+    """Documents of the corpus in random order, `count` that `reason` has nothing against, or all there are.
+
+    taken: how many documents `reason` refuses besides positives and copies; it sets how many are drawn at a time.
+    """
+    chosen: list[str] = []
+    dropped: Counter[str] = Counter()
+    wanted = max(1, count + len(query.positives) + len(query.duplicates) + taken)
+    for doc_id in _shuffled(query.doc_ids, wanted, draws):
+        if len(chosen) == count:
+            break
+        if (why := reason(doc_id)) is None:
+            chosen.append(doc_id)
+        else:
+            dropped[why] += 1
+    scores = np.full(len(chosen), np.nan, np.float32)
+    return Negatives(query.query_id, query.positives, chosen, scores, dict(dropped))
 
 
 def _shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:

@@ -1,21 +1,21 @@
 """What miners share: going down a ranked list and leaving out what must not be a negative."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from hardneg.types import Candidates, Negatives
 
 
-def refusal(query: Candidates, exclude_copies: bool) -> Callable[[str], str | None]:
+def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Callable[[str], str | None]:
     """A function that says why a document cannot be a negative of the query, or None where it can.
 
-    It takes each document once: the second time it is `repeated`.
+    It takes each document once: the second time, and one that is `taken` already, it is `repeated`.
     """
     positives = frozenset(query.positives)
     copies = query.duplicates if exclude_copies else frozenset()
-    seen: set[str] = set()
+    seen = set(taken)
 
     def reason(doc_id: str) -> str | None:
         if doc_id in positives:

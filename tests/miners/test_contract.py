@@ -1,5 +1,6 @@
 """Every built-in miner against the kit that authors of plugins use."""
 
+from hardneg.miners.mixed import Mixed
 from hardneg.miners.random import Random
 from hardneg.miners.topk import TopK
 from hardneg.miners.window import Window
@@ -20,3 +21,11 @@ class TestRandom(MinerTests):
 
 class TestRandomOfAll(MinerTests):
     plugin = Random(count=1000)
+
+
+class TestMixed(MinerTests):
+    plugin = Mixed(depth=8)
+
+
+class TestMixedOfAll(MinerTests):
+    plugin = Mixed(depth=100, ratio=10)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.errors import PluginError
+from hardneg.miners.mixed import Mixed
 from hardneg.miners.random import Random
 from hardneg.miners.topk import TopK
 from hardneg.miners.window import Window
@@ -20,6 +21,8 @@ MINERS: list[NegativeMiner] = [
     Window(skip=2, depth=6),
     Random(count=3),
     Random(count=50),
+    Mixed(depth=3),
+    Mixed(depth=50, ratio=2.5),
 ]
 
 
@@ -95,6 +98,27 @@ def test_random_is_uniform_over_what_is_allowed(corpus: int) -> None:
     assert np.abs(counts[1:] - expected).max() < 5 * np.sqrt(expected)
 
 
+def test_mixed_alternates_between_the_top_and_the_corpus() -> None:
+    found = mine(Mixed(depth=3), query(["d1", "d2", "d3", "d4", "d5"], ["d1"], ("d3",), corpus=9))
+    assert list(found.negatives[::2]) == ["d2", "d4", "d5"]
+    assert found.scores[::2].tolist() == [4, 2, 1]
+    assert set(found.negatives[1::2]) <= {"d0", "d6", "d7", "d8"}
+    assert np.isnan(found.scores[1::2]).all()
+    assert found.dropped["positive"] >= 1 and found.dropped["duplicate"] >= 1
+
+
+def test_mixed_keeps_its_ratio_where_the_list_is_short() -> None:
+    found = mine(Mixed(depth=100, ratio=2), query(["d1", "d2"], [], corpus=500))
+    assert [doc_id in ("d1", "d2") for doc_id in found.negatives] == [False, True, False, False, True, False]
+    assert list(mine(Mixed(), query([], [], corpus=500)).negatives) == []
+
+
+def test_a_document_of_the_top_is_not_drawn_again() -> None:
+    found = mine(Mixed(depth=4), query(["d1", "d2", "d3", "d4"], [], corpus=6))
+    assert sorted(found.negatives) == ["d0", "d1", "d2", "d3", "d4", "d5"]
+    assert found.dropped == {"repeated": 4}
+
+
 def test_mining_streams() -> None:
     def endless() -> Iterator[Candidates]:
         while True:
@@ -147,3 +171,8 @@ def test_options_that_make_no_sense_are_refused() -> None:
         Window(skip=5, depth=5)
     with pytest.raises(PluginError, match="count must be 1 or above"):
         Random(count=0)
+    with pytest.raises(PluginError, match="depth must be 1 or above"):
+        Mixed(depth=0)
+    for ratio in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(PluginError, match="ratio must be a number above 0"):
+            Mixed(ratio=ratio)

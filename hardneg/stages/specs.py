@@ -121,7 +121,7 @@ class TrainQueriesSpec(LearningSpec):
     product-quantised index too, at their own rate; the stage then makes an index as well, which a search may name.
     """
 
-    version = 1
+    version = 2
     stage: Literal["train-queries"]
     index: Annotated[Name, Reference(("index",))]
     split: Name = "train"

@@ -17,11 +17,14 @@ from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.training.batches import ahead, own_share
+from hardneg.training.by_length import by_length
 from hardneg.training.examples import Asked, Examples
 from hardneg.training.history import Record
 from hardneg.training.query_side.listed import Forced, Listed, label
 from hardneg.training.query_side.sources import Clock, Source
 from hardneg.types import ScoreBatch
+
+QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,20 @@ class QueryTower(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList(encoder.parts("query"))
         self._embed = encoder.embed
+        self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         """float32 [B, d], and the weights of the index's side, where some learn too.
 
         Scores take these from here: a distributed wrapper must see all that learns come out of the forward pass.
         """
-        return self._embed(queries, "query"), None
+        return self._vectors(queries), None
+
+    def _vectors(self, queries: dict[str, Tensor]) -> Tensor:
+        def embed(features: dict[str, Tensor]) -> Tensor:
+            return self._embed(features, "query")
+
+        return by_length(embed, queries, QUERIES_A_PASS) if self._cpu else embed(queries)
 
 
 @dataclass(eq=False)

@@ -1,0 +1,28 @@
+"""Passes over texts of about equal length, so that a short text is not padded to the longest one of its batch."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Features = dict[str, Tensor]
+
+
+def by_length(embed: Callable[[Features], Tensor], features: Features, size: int) -> Tensor:
+    """What `embed` makes of the features, `size` texts a pass, the longest first; in the order of the features.
+
+    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or values of each text [n].
+    The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
+    """
+    order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
+    if len(order) <= size:
+        return embed(features)
+    passes = [embed(_unpadded({name: value[rows] for name, value in features.items()})) for rows in order.split(size)]
+    back = order.argsort()
+    return torch.cat(passes)[back.to(passes[0].device)]
+
+
+def _unpadded(features: Features) -> Features:
+    """Without the columns that are padding in all texts."""
+    used = features["attention_mask"].any(0)
+    return {name: value[:, used] if value.dim() > 1 else value for name, value in features.items()}

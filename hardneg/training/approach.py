@@ -54,5 +54,5 @@ class Approach(Protocol):
         ...
 
     def look(self, step: int) -> Record:
-        """What is to be noted after this many steps, besides the loss; empty where it is not time to look."""
+        """What a step's record tells besides the loss, after this many steps; empty where it is not time to look."""
         ...

@@ -15,6 +15,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.training.examples import Draw, Examples
 from hardneg.training.scoring import Columns
 
+_Start = TypeVar("_Start")
 _Made = TypeVar("_Made")
 
 
@@ -61,7 +62,7 @@ def batches(encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterab
     return ahead(lambda start: make_batch(encoder, corpus, examples.draw(start, size)), starts)
 
 
-def ahead(make: Callable[[int], _Made], starts: Iterable[int]) -> Iterator[_Made]:
+def ahead(make: Callable[[_Start], _Made], starts: Iterable[_Start]) -> Iterator[_Made]:
     """What `make` makes of each start, in another thread one ahead of its use."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None

@@ -70,7 +70,7 @@ class Checkpoints:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
-        steps = self._steps()
+        steps = self.steps()
         if not steps:
             return TrainState()
         content = self._read_state(self._path(steps[-1]))
@@ -112,7 +112,7 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
 
-    def _steps(self) -> list[int]:
+    def steps(self) -> list[int]:
         """The steps of all whole checkpoints, ascending."""
         names = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
         steps = sorted(int(name) for name in names if name.isdigit())

@@ -167,8 +167,8 @@ class _Run:
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
         self.approach.prepare(start)
-        if not start:
-            self._look(start)
+        if not start and (seen := self.approach.look(start)):
+            self._add({"step": start, **seen})
         self.approach.learner.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate
@@ -179,17 +179,13 @@ class _Run:
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
-            self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms})
+            seen = self.approach.look(step + 1)
+            self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms, **seen})
             by_group = {f"gradient_norm/{name}": norm for name, norm in done.gradient_norms.items()}
             self.learner.accelerator.log({**record, **by_group}, step=step + 1)
-            self._look(step + 1)
             task.advance()
             speed = (step + 1 - start) * per_step / (time.monotonic() - began)
             task.describe(f"loss {done.loss:.4f}, {speed:.1f} queries/s")
-
-    def _look(self, step: int) -> None:
-        if found := self.approach.look(step):
-            self._add({"step": step, **found})
 
     def _judge(self, state: TrainState) -> TrainState:
         """Measures the dev metrics where it is time to."""

@@ -32,7 +32,7 @@ class TwoTowers(nn.Module):
 class BothSides:
     """The approach of stage `train`: documents are drawn for each query, and both sides learn."""
 
-    pause = None
+    pause: int | None = None
 
     def __init__(self, encoder: Encoder, data: TrainingData, options: TrainOptions) -> None:
         self.encoder = encoder

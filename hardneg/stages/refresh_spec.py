@@ -1,0 +1,29 @@
+"""What a recipe may say of training on refreshed negatives."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, with_config
+
+from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.spec_parts import FREE, Name, Reference, without_problems
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.shares import Devices
+
+for _dataclass in (RefreshOptions, Devices):
+    with_config(ConfigDict(extra="forbid"))(_dataclass)
+
+
+class TrainRefreshedSpec(LearningSpec):
+    """Trains a dual encoder on negatives that it mines itself, again and again, while it trains.
+
+    negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
+    them that one is waited for. refresh: when negatives are mined, and which. devices: what the trainer and the process
+    that mines beside it may use.
+    """
+
+    version = 1
+    stage: Literal["train-refreshed"]
+    split: Name = "train"
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
+    devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()

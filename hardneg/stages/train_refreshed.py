@@ -1,0 +1,95 @@
+"""Stage `train-refreshed`: a dual encoder trained on negatives that a second process mines with its checkpoints."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from hardneg.artifacts import SCRATCH
+from hardneg.data.collection import StoredCollection
+from hardneg.distributed import world
+from hardneg.models.encoder import Encoder
+from hardneg.stages.learning import save, training_data, validation
+from hardneg.stages.opening import open_collection, open_encoder
+from hardneg.stages.work import Work
+from hardneg.training.examples import TrainingData
+from hardneg.training.loop import learn
+from hardneg.training.refresh.approach import Refreshed
+from hardneg.training.refresh.facts import refresh_facts
+from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.inferencer import Settings
+from hardneg.training.refresh.mining import Mining, known_to_be_relevant
+from hardneg.training.refresh.process import Process
+from hardneg.training.refresh.shares import inferencer_devices, threads, trainer_device
+from hardneg.training.refresh.supply import Beside, Supply, Waiting
+
+EVERY_PROCESS = True
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
+    spec, place = work.spec, Refreshes(work.folder / SCRATCH / "refreshes")
+    collection = open_collection(work.inputs["dataset"])
+    encoder = open_encoder(work.inputs["model"], trainer_device(spec.devices, work.device, world()))
+    data = training_data(collection, spec.split, work.inputs.get("negatives"))
+    data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh))
+    with _supply(work, encoder, data, place) as supply:
+        way = Refreshed(encoder, data, spec.options, spec.refresh, supply, place)
+        result = learn(
+            way,
+            work.plugins["loss"],
+            spec.options,
+            work.folder,
+            progress=work.progress,
+            validate=validation(work, collection, encoder),
+        )
+    if not world().first:
+        return {}
+    told = refresh_facts(result.history, place.made(), way.waited)
+    work.progress.note(f"{work.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
+    return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
+
+
+@contextmanager
+def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) -> Iterator[Supply]:
+    """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
+    spec, note = work.spec, work.progress.note
+    options, first = spec.refresh, 0 if data.negatives is None else spec.refresh.every or 1
+    if options.waits:
+        mining = Mining(replace(data, negatives=None), options, spec.options.seed)
+        yield Waiting(encoder, mining, place, first, options.every, note)
+        return
+    had = torch.get_num_threads()
+    of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
+    devices = inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count())
+    settings = Settings(
+        model=encoder.spec,
+        collection=str(work.inputs["dataset"].folder),
+        split=spec.split,
+        checkpoints=str(work.folder / SCRATCH),
+        refreshes=str(place.folder),
+        options=options,
+        seed=spec.options.seed,
+        first=first,
+        devices=devices,
+        threads=of_inferencer,
+    )
+    beside = Beside(Process(settings, note), place, data.negatives is None, options.every, note)
+    torch.set_num_threads(of_trainer)
+    try:
+        with beside.running():
+            yield beside
+    finally:
+        torch.set_num_threads(had)
+
+
+def _card_facts(work: Work, collection: StoredCollection, data: TrainingData) -> dict[str, object]:
+    """What the model card says of the data."""
+    refresh = work.spec.refresh
+    often = f", {refresh.policy}" + (f" {refresh.every} steps" if refresh.every else "")
+    return {
+        "Dataset": f"{len(collection.corpus)} passages, {len(data.query_ids)} training queries",
+        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed{often}",
+    }

@@ -1,0 +1,1 @@
+"""Negatives mined again and again, by the model as it is while it trains."""

@@ -1,0 +1,125 @@
+"""The approach of stage `train-refreshed`: as `train`, with the newest negatives at every step."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+
+from hardneg.data.negatives import read_negatives
+from hardneg.distributed import barrier, from_first, world
+from hardneg.errors import TrainingError
+from hardneg.identity import digest
+from hardneg.models.encoder import Encoder
+from hardneg.training.batches import Batch, ahead, make_batch
+from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.history import Record
+from hardneg.training.options import TrainOptions
+from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.supply import Supply
+from hardneg.training.two_towers import BothSides
+
+
+class Refreshed(BothSides):
+    """Training on refreshed negatives.
+
+    What is published becomes the training data at the next step whose batches are not made yet: one step later, as they
+    are made one ahead. A step's batches are all of one refresh, and of the same one in all processes.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), section 4.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        data: TrainingData,
+        options: TrainOptions,
+        refreshing: RefreshOptions,
+        supply: Supply,
+        place: Refreshes,
+    ) -> None:
+        """data: its negatives, if any, are trained on until the first refresh."""
+        super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0))
+        self._data, self._options, self._refreshing = data, options, refreshing
+        self._supply, self._place = supply, place
+        self._all = self._examples
+        self._first = None if data.negatives is None else self._listed(data)
+        self._used: tuple[int, int] | None = None
+        self._uses: dict[int, Record] = {}
+        self._began = self._waited = 0.0
+        self.pause = supply.pause
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """How many queries without positives, and positives, were left out."""
+        return self._all.skipped
+
+    @property
+    def waited(self) -> float:
+        """The part of this process's time that went into waiting for negatives."""
+        return self._waited / max(time.monotonic() - self._began, 1e-9)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def digest(self) -> str:
+        """A name for the queries, their positives, how negatives are refreshed, and those to begin with."""
+        first = None if self._first is None else self._first.digest()
+        return digest([self._all.digest(), asdict(self._refreshing), first])
+
+    def prepare(self, step: int) -> None:
+        """Has negatives made where it is time to, and waits for them where there are none.
+
+        Raises:
+            TrainingError: there are none to be had.
+        """
+        began = time.monotonic()
+        self._began = self._began or began
+        if world().first:
+            self._supply.prepare(step)
+        barrier()
+        self._waited += time.monotonic() - began
+        self._take_up(step)
+
+    def batches(self, starts: range, size: int) -> Iterator[Batch]:
+        """The drawn examples, tokenised one batch ahead."""
+
+        def make(planned: tuple[int, Examples]) -> Batch:
+            start, examples = planned
+            return make_batch(self.encoder, self._corpus, examples.draw(start, size))
+
+        yield from ahead(make, self._planned(starts))
+
+    def look(self, step: int) -> Record:
+        """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained."""
+        return self._uses.pop(step - 1, {})
+
+    def _planned(self, starts: range) -> Iterator[tuple[int, Examples]]:
+        per_step = self._options.batch_size * self._options.accumulate
+        for start in starts:
+            step, within = divmod(start, per_step)
+            if not within:
+                self._take_up(step)
+                if self._used is not None:
+                    number, mined = self._used
+                    self._uses[step] = {"refresh": number, "lag": step - mined}
+            yield start, self._examples
+
+    def _take_up(self, step: int) -> None:
+        """Goes over to the newest negatives; all processes do so at the same step."""
+        found = self._supply.newest(step) if world().first else None
+        told = from_first(None if found is None else [found.number, found.step])
+        if told is None:
+            if self._used is None:
+                self._examples = self._begin()
+        elif self._used is None or self._used[0] != told[0]:
+            self._used = (told[0], told[1])
+            self._examples = self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(told[0]))))
+
+    def _begin(self) -> Examples:
+        if self._first is None:
+            raise TrainingError(f"{self._place.folder}: there are no negatives: remove its parent to start afresh")
+        return self._first
+
+    def _listed(self, data: TrainingData) -> Examples:
+        return Examples(data, self._options.negatives_per_query, self._options.seed)

@@ -1,0 +1,152 @@
+"""Refreshes on disk: each a folder that appears whole, with the sizes of its files and how it came about.
+
+<folder>/000003/negatives.arrow     what was mined; the newest two are kept
+<folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
+<folder>/000004.partial/            one being made
+<folder>/vectors-000000300/         the corpus as the model of step 300 encodes it, until its refresh is there
+<folder>/made.jsonl                 one line a refresh, which stays when the refresh itself is gone
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from hardneg.errors import ArtifactError
+from hardneg.replacing import flush, replace_text
+from hardneg.training.history import History, Record
+
+NEGATIVES = "negatives.arrow"
+MANIFEST = "manifest.json"
+_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """One refresh.
+
+    number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
+    are. seconds: by operation: `encode`, `search`, `write`.
+    """
+
+    number: int
+    step: int
+    queries: int
+    negatives: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refreshes:
+    """The refreshes of one training run in one folder."""
+
+    folder: Path
+
+    def negatives(self, number: int) -> Path:
+        """The file of mined negatives."""
+        return self._path(number) / NEGATIVES
+
+    def partial(self, number: int) -> Path:
+        """An empty folder to write the negatives of a refresh into."""
+        path = self._path(number).with_suffix(".partial")
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def publish(self, refresh: Refresh) -> None:
+        """Gives what was written into `partial` its name, and removes all but the newest two.
+
+        Whoever finds the name finds all of it: the manifest has the files' sizes, and is on disk before the name is.
+        """
+        partial, final = self._path(refresh.number).with_suffix(".partial"), self._path(refresh.number)
+        sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
+        replace_text(partial / MANIFEST, json.dumps({**asdict(refresh), "files": sizes}, indent=1) + "\n")
+        flush(partial)
+        self._log().add(asdict(refresh))
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(partial, final)
+        flush(self.folder)
+        for number in self.numbers()[:-_KEPT]:
+            self.remove(number)
+
+    def numbers(self) -> list[int]:
+        """The numbers of all that have been published and are still kept, ascending."""
+        return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
+
+    def newest(self, step: int | None = None, told: Callable[[str], None] = lambda line: None) -> Refresh | None:
+        """The newest whole refresh, mined by a model of `step` updates or fewer; None where there is none.
+
+        One that is not whole is removed, so that it is made again; `told` hears of it.
+        """
+        for number in reversed(self.numbers()):
+            try:
+                found = self._read(number)
+            except ArtifactError as error:
+                if self._path(number).exists():  # and was not removed meanwhile
+                    told(f"{error}; it is made again")
+                    self.remove(number)
+                continue
+            if step is None or found.step <= step:
+                return found
+        return None
+
+    def forget_after(self, step: int, told: Callable[[str], None] = lambda line: None) -> None:
+        """Removes what models have mined that training, going on from `step`, has not come to yet."""
+        while (found := self.newest(told=told)) and found.step > step:
+            self.remove(found.number)
+
+    def remove(self, number: int) -> None:
+        """Removes one refresh, all at once."""
+        doomed = self._path(number).with_suffix(".partial")
+        shutil.rmtree(doomed, ignore_errors=True)
+        with suppress(OSError):  # another process removes it too
+            os.replace(self._path(number), doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def vectors(self, step: int) -> Path:
+        """Where the vectors of the model of `step` go."""
+        return self.folder / f"vectors-{step:09d}"
+
+    def tidy(self, step: int | None = None) -> None:
+        """Removes all vectors but those of `step`, and what dead processes were writing."""
+        kept = None if step is None else self.vectors(step)
+        for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
+            if path != kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits until no other process mines here, and keeps others from it inside; who dies lets go."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def made(self) -> list[Record]:
+        """What was told of each refresh that was ever made, in order."""
+        return self._log().read()
+
+    def _log(self) -> History:
+        return History(self.folder / "made.jsonl")
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:06d}"
+
+    def _read(self, number: int) -> Refresh:
+        path = self._path(number)
+        try:
+            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+            sizes = manifest.pop("files")
+            found = Refresh(**manifest)
+            there = {name: (path / name).stat().st_size for name in sizes}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"{path}: damaged: its files cannot all be read") from error
+        for name, size in sizes.items():
+            if there[name] != size:
+                raise ArtifactError(f"{path}: damaged: {name} has {there[name]} bytes, its manifest says {size}")
+        return found

@@ -1,0 +1,144 @@
+"""The process beside the trainer: it takes the newest checkpoint, mines with it, publishes, and begins again.
+
+It ends when the trainer does, however that ends: it holds the other end of a pipe, which the system then closes.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hardneg.data.collection import StoredCollection
+from hardneg.data.qrels import positives
+from hardneg.errors import ArtifactError, HardnegError
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.replacing import replace_text
+from hardneg.training.checkpoint import Checkpoints
+from hardneg.training.examples import TrainingData
+from hardneg.training.refresh.folder import Refresh, Refreshes
+from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh
+from hardneg.training.refresh.options import RefreshOptions
+
+AGAIN = 30.0
+"""Seconds until it tries again what the disk did not allow."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the trainer hands over.
+
+    model: the one that training starts from. collection: its folder; split: whose queries are mined. checkpoints and
+    refreshes: the folders. first: the first step to mine from. devices: one or more to encode on; threads: on a CPU.
+    """
+
+    model: ModelSpec
+    collection: str
+    split: str
+    checkpoints: str
+    refreshes: str
+    options: RefreshOptions
+    seed: int
+    first: int
+    devices: Sequence[str]
+    threads: int
+
+    def write(self, path: Path) -> None:
+        """As JSON."""
+        replace_text(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "Settings":
+        """What `write` wrote."""
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        model, options = ModelSpec(**content.pop("model")), RefreshOptions(**content.pop("options"))
+        return cls(model=model, options=options, **content)
+
+
+class Wake:
+    """The pipe from the trainer: each line wakes this process, its end ends it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Until the trainer has a new checkpoint, or for so many seconds."""
+        self._event.wait(seconds)
+        self._event.clear()
+
+    def _listen(self) -> None:
+        while sys.stdin.buffer.readline():
+            self._event.set()
+        os._exit(0)  # at once, whatever the other threads do: nothing half-written has a name
+
+
+def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
+    """From which step on a checkpoint is to be mined next."""
+    if mined is None:
+        return first
+    if options.every is None:
+        return mined.step + 1
+    return (mined.step // options.every + 1) * options.every
+
+
+def serve(settings: Settings, wait: Callable[[float | None], None], told: Callable[[str], None]) -> None:
+    """Mines from the newest checkpoint whenever one is due; does not return.
+
+    A checkpoint that is removed while it is read is left for the next newest. Where the disk is full, that is told,
+    and tried again later.
+    """
+    place, checkpoints = Refreshes(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
+    mining = _mining(settings)
+    encoders = [Encoder.load(settings.model, device) for device in settings.devices]
+    while True:
+        mined, step = place.newest(told=told), max(checkpoints.steps(), default=0)
+        if step < due(settings.options, mined, settings.first):
+            wait(None)
+            continue
+        try:
+            for encoder in encoders if step else ():
+                checkpoints.load_weights(encoder.module, step)
+        except ArtifactError:
+            if max(checkpoints.steps(), default=0) == step:
+                raise
+            continue
+        try:
+            mine_refresh(encoders, mining, place, 0 if mined is None else mined.number + 1, step)
+        except OSError as error:
+            told(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
+            wait(AGAIN)
+
+
+def _mining(settings: Settings) -> Mining:
+    collection = StoredCollection.open(Path(settings.collection))
+    queries = collection.queries(settings.split)
+    known = known_to_be_relevant(positives(collection.all_qrels()), settings.options)
+    return Mining(
+        TrainingData(collection.corpus, queries.query_ids, queries.texts, known), settings.options, settings.seed
+    )
+
+
+def main(path: str) -> None:
+    """Runs with the settings in a file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer's to hear
+    settings = Settings.read(Path(path))
+    torch.set_num_threads(settings.threads)
+    wake = Wake()
+    with Refreshes(Path(settings.refreshes)).alone():
+        try:
+            serve(settings, wake.wait, _tell)
+        except HardnegError as error:
+            _tell(str(error))
+            sys.exit(error.exit_code)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)  # into a pipe to the trainer, which speaks for both

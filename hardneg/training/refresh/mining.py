@@ -1,0 +1,180 @@
+"""One refresh: the corpus encoded, searched for the training queries, and negatives chosen from what was found."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.candidates import candidates
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.data.negatives import write_negatives
+from hardneg.distributed import World
+from hardneg.errors import ArtifactError
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.flat import FlatSearcher
+from hardneg.miners.sampled import Sampled
+from hardneg.miners.topk import TopK
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.stream import encode_blocks
+from hardneg.progress import Silent
+from hardneg.protocols import NegativeMiner
+from hardneg.seeding import derive_seed
+from hardneg.training.examples import TrainingData
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.types import Candidates, Negatives, RankedList
+
+_QUERIES = 65_536  # searched at a time: their lists are in memory
+
+
+@dataclass(frozen=True)
+class Mining:
+    """What is mined, and how. seed: draws depend on it, the refresh and the query alone."""
+
+    data: TrainingData
+    options: RefreshOptions
+    seed: int
+
+    def queries(self, number: int) -> range:
+        """The queries of refresh `number`, by place: all, or one part of them; the last part takes the remainder."""
+        return chunk(len(self.data.query_ids), number, self.options.query_chunks)
+
+    def miner(self) -> NegativeMiner:
+        """What chooses from the top of the corpus."""
+        options = self.options
+        return TopK(options.negatives) if options.choice == "top" else Sampled(options.depth, options.negatives)
+
+
+class Seconds(dict[str, float]):
+    """Seconds by operation."""
+
+    @contextmanager
+    def of(self, operation: str) -> Iterator[None]:
+        """Counts what is inside as part of `operation`."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self[operation] = self.get(operation, 0.0) + time.perf_counter() - began
+
+
+def chunk(count: int, number: int, chunks: int) -> range:
+    """Part `number` modulo `chunks` of `count` things in a row, all of one size but the last."""
+    size, place = count // chunks, number % chunks
+    return range(place * size, count if place == chunks - 1 else (place + 1) * size)
+
+
+def known_to_be_relevant(
+    positives: Mapping[str, Sequence[str]], options: RefreshOptions
+) -> Mapping[str, Sequence[str]]:
+    """The positives that training and mining know of."""
+    if options.excluded == "last":
+        return {query_id: doc_ids[-1:] for query_id, doc_ids in positives.items()}
+    return positives
+
+
+def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, number: int, step: int) -> Refresh:
+    """Mines with a model of `step` updates and publishes the result as refresh `number`.
+
+    Memory does not grow with the corpus: its vectors go to a file, block by block, and are searched block by block.
+    Vectors that a killed process left of the same model are not made again.
+
+    Args:
+        encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries.
+        mining: what is mined, and how.
+        place: where refreshes are published.
+        number: the refresh, counted from 0.
+        step: the model's.
+
+    Raises:
+        OSError: the disk is full, or cannot be written; what was begun is removed.
+    """
+    seconds, vectors = Seconds(), place.vectors(step)
+    place.tidy(step)
+    try:
+        with seconds.of("encode"):
+            encode_corpus(encoders, mining, vectors)
+        folder = place.partial(number)
+        count = _Count()
+        with seconds.of("write"):
+            write_negatives(folder / NEGATIVES, count.those(_mined(encoders[0], mining, vectors, number, seconds)))
+        seconds["write"] -= seconds["search"]
+        refresh = Refresh(number, step, count.queries, count.negatives, seconds)
+        place.publish(refresh)
+    except OSError:
+        place.tidy()
+        raise
+    shutil.rmtree(vectors)
+    return refresh
+
+
+def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path) -> None:
+    """Writes the vectors of all documents; each encoder makes every so-manieth block, in a thread of its own."""
+    corpus, options = mining.data.corpus, EncodeOptions(precision=mining.options.precision)
+    shape = (encoders[0].dimension, len(corpus))
+    if _finished(folder, shape):
+        return
+
+    def part(rank: int) -> None:
+        with FlatWriter(folder, *shape, rank) as writer:
+            encode_blocks(encoders[rank], corpus, writer, options, Silent(), World(rank, len(encoders)))
+
+    if len(encoders) == 1:
+        part(0)
+    else:
+        with ThreadPoolExecutor(len(encoders)) as devices:
+            list(devices.map(part, range(len(encoders))))
+    with FlatWriter(folder, *shape) as writer:
+        writer.write_doc_ids(corpus.doc_ids)
+        writer.close()
+
+
+def _finished(folder: Path, shape: tuple[int, int]) -> bool:
+    try:
+        found = FlatVectors.open(folder)
+    except ArtifactError:
+        return False
+    return (found.dimension, found.count) == shape
+
+
+class _Count:
+    """How many queries and negatives pass by; queries without any are counted too."""
+
+    def __init__(self) -> None:
+        self.queries = self.negatives = 0
+
+    def those(self, mined: Iterator[Negatives]) -> Iterator[Negatives]:
+        for item in mined:
+            self.queries += 1
+            self.negatives += len(item.negatives)
+            yield item
+
+
+def _mined(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Negatives]:
+    found = _found(encoder, mining, vectors, number, seconds)
+    return mining.miner().mine(found, seed=derive_seed(mining.seed, "refresh", number))
+
+
+def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Candidates]:
+    """The top of the corpus for each query that has positives."""
+    data, options = mining.data, EncodeOptions(precision=mining.options.precision)
+    searcher = FlatSearcher(FlatVectors.open(vectors), ExactOptions(device=str(encoder.device)))
+    queries = [place for place in mining.queries(number) if data.positives.get(data.query_ids[place])]
+    for start in range(0, len(queries), _QUERIES):
+        places = queries[start : start + _QUERIES]
+        with seconds.of("search"):
+            asked = encoder.encode([data.texts[place] for place in places], "query", options)
+            hits = searcher.search(asked, mining.options.depth)
+        for place, rows, scores in zip(places, hits.rows, hits.scores, strict=True):
+            yield _candidates(data, data.query_ids[place], rows[rows >= 0], scores[rows >= 0])
+
+
+def _candidates(data: TrainingData, query_id: str, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Candidates:
+    listed = RankedList(data.corpus.ids(rows), scores)
+    return candidates(data.corpus, query_id, data.positives[query_id], {"dense": listed})

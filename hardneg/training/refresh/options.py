@@ -1,0 +1,61 @@
+"""What can be said about refreshed negatives."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Policy = Literal["every", "continuous", "synchronous", "never"]
+
+
+@dataclass(frozen=True)
+class RefreshOptions:
+    """When negatives are mined again, and which are kept.
+
+    Attributes:
+        policy: `every` mines beside the training, from the checkpoints at multiples of `every` steps; `continuous`
+            does so from the newest checkpoint, as fast as it can; `synchronous` has the training wait at multiples of
+            `every` until the model as it is there has mined, which is reproducible to the bit; `never` keeps the first
+            lists for good.
+        every: steps between refreshes, and between the checkpoints that are made for them.
+        depth: the top of the corpus that negatives are taken from, by the model that mines.
+        negatives: how many are kept for each query; the published program keeps 20 of the top 200.
+        choice: `sampled` draws them from the top, a draw being a function of the seed, the refresh and the query;
+            `top` keeps the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.
+        query_chunks: parts that the queries are cut into; refresh n mines, and is trained on, part n modulo
+            `query_chunks`, of which the last takes the remainder. The published program has 5.
+        excluded: what is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last
+            of its positives, as in the published program, which trains on no other and so may draw those as negatives.
+        precision: what the corpus and the queries are encoded in; `auto` is bfloat16 where the device is good at it.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), sections 4 and 5.
+    """
+
+    policy: Policy = "every"
+    every: int | None = None
+    depth: int = 200
+    negatives: int = 20
+    choice: Literal["sampled", "top"] = "sampled"
+    query_chunks: int = 1
+    excluded: Literal["known", "last"] = "known"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+
+    @property
+    def waits(self) -> bool:
+        """Whether the training waits for what is mined, so that the same process may as well mine."""
+        return self.policy in ("synchronous", "never")
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        counts = ("every", "depth", "negatives", "query_chunks")
+        found = [
+            f"{name} must be 1 or above, not {value}"
+            for name in counts
+            if (value := getattr(self, name)) is not None and value < 1
+        ]
+        if (self.every is None) == (self.policy in ("every", "synchronous")):
+            found.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
+        if self.negatives > self.depth:
+            found.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
+        if self.policy == "never" and self.query_chunks > 1:
+            found.append("policy never: leave out query_chunks, the other parts would never be trained on")
+        return found

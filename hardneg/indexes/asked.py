@@ -27,11 +27,20 @@ def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
     """
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
-    if k < 1:
-        raise UsageError(f"k is {k}: ask for at least one document")
+    check_depth(k)
     if not np.isfinite(queries).all():
         row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
         raise UsageError(f"the vector of query {row} (from 0) is not finite: check the model")
+
+
+def check_depth(k: int) -> None:
+    """Checks how many hits are wanted.
+
+    Raises:
+        UsageError: k is below 1.
+    """
+    if k < 1:
+        raise UsageError(f"k is {k}: ask for at least one document")
 
 
 def check_rows(rows: NDArray[np.int64], count: int) -> None:

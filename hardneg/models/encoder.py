@@ -9,11 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.data.segments import Segments
+from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, tokenise
 from hardneg.models.forward import forward
 from hardneg.models.inference import EncodeOptions, encode_windows, prepare
-from hardneg.models.load import load_module
+from hardneg.models.load import load_module, positions
 from hardneg.models.save import read_spec, save_module
+from hardneg.models.segmenting import SegmentTokens, tokenise_segments
 from hardneg.models.sides import has_twins, side
 from hardneg.models.spec import Kind, ModelSpec
 from hardneg.progress import Progress, Silent
@@ -83,6 +86,20 @@ class Encoder:
         tokens = self.tokenise(texts, kind)
         return tokens.batch(np.arange(len(tokens.lengths)))
 
+    def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
+        """The documents behind their prompt, cut into segments.
+
+        Raises:
+            ModelError: a segment is longer than what the model reads, or too short for any text.
+        """
+        parts, prompt = self.parts("document"), self.spec.prompt("document")
+        most = positions(parts[0])
+        if most is not None and cut.length > most:
+            raise ModelError(
+                f"model {self.spec.name!r} reads at most {most} tokens: segments of {cut.length} are longer"
+            )
+        return tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
+
     def embed(self, features: dict[str, Tensor], kind: Kind) -> Tensor:
         """float32 [n, dimension] with gradients, whatever autocast is on; pooling and head run in float32."""
         return forward(self.parts(kind), features, self.device)
@@ -103,6 +120,26 @@ class Encoder:
             for start, part in encode_windows(inference, windows, task.advance):
                 vectors[start : start + len(part)] = part
         return vectors
+
+    def encode_segments(
+        self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """float32 [S, dimension], one vector a segment, in order; int64 [n], how many each document has."""
+        counts = [np.empty(0, np.int64)]
+
+        def tokens(part: Sequence[str]) -> Tokens:
+            made = self.segment(part, cut)
+            counts.append(made.counts)
+            return made.tokens
+
+        step = max(1, options.window // cut.count)
+        starts = range(0, len(texts), step)
+        inference = prepare(self, "document", options, len(texts) * cut.count, tokens)
+        found = [np.empty((0, self.dimension), np.float32)]
+        with progress.task("encode segments", None, "segments") as task:
+            parts = ((start, texts[start : start + step]) for start in starts)
+            found += [vectors for _, vectors in encode_windows(inference, parts, task.advance)]
+        return np.concatenate(found), np.concatenate(counts)
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Writes a folder that `open` and `SentenceTransformer(folder)` read; `card` becomes its README.md.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,6 +21,9 @@ from hardneg.models.token_budget import token_budget
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
+
+
+Tokenise = Callable[[Sequence[str]], Tokens]
 
 
 @dataclass(frozen=True)
@@ -39,21 +43,34 @@ class EncodeOptions:
 
 @dataclass(frozen=True)
 class Inference:
-    """A model made ready to encode: its parts, the first with bfloat16 weights where asked, and tokens a pass."""
+    """A model made ready to encode.
+
+    parts: its modules, the first with bfloat16 weights where asked. budget: tokens a pass.
+    segments: makes the tokens of texts that are cut into several rows each; none makes one row a text.
+    """
 
     encoder: "Encoder"
     kind: Kind
     parts: Sequence[nn.Module]
     budget: int
+    segments: Tokenise | None = None
+
+    @property
+    def tokens(self) -> Tokenise:
+        """Makes the rows to encode of some texts."""
+        return self.segments or partial(self.encoder.tokenise, kind=self.kind)
 
 
-def prepare(encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int) -> Inference:
-    """The model made ready for about `count` texts of a kind."""
+def prepare(
+    encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, segments: Tokenise | None = None
+) -> Inference:
+    """The model made ready for about `count` rows of a kind."""
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
     parts = [in_bfloat16(transformer) if takes_bf16(options.precision, device) else transformer, *rest]
     with _evaluating(encoder.module), _evaluating(parts[0]), torch.inference_mode():
-        return Inference(encoder, kind, parts, options.tokens_per_batch or token_budget(parts, device, count))
+        budget = options.tokens_per_batch or token_budget(parts, device, count)
+    return Inference(encoder, kind, parts, budget, segments)
 
 
 def encode_windows(
@@ -64,14 +81,13 @@ def encode_windows(
     One window is tokenised while another is computed; two are held. `advance` is told of each batch.
 
     Raises:
-        ModelError: a vector is not finite; names the first such text's number.
+        ModelError: a vector is not finite; names the first such text's number, of segments their window's.
     """
-    encoder, kind = inference.encoder, inference.kind
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
-        pending = ((start, tokeniser.submit(encoder.tokenise, texts, kind)) for start, texts in windows)
+        pending = ((start, tokeniser.submit(inference.tokens, texts)) for start, texts in windows)
         for start, waiting in _one_ahead(pending):
             vectors = _vectors(inference, waiting.result(), advance)
-            _check(encoder, kind, start, vectors)
+            _check(inference, start, vectors)
             yield start, vectors
 
 
@@ -94,13 +110,13 @@ def _vectors(inference: Inference, tokens: Tokens, advance: Callable[[int], None
     return found
 
 
-def _check(encoder: "Encoder", kind: Kind, start: int, vectors: NDArray[np.float32]) -> None:
+def _check(inference: Inference, start: int, vectors: NDArray[np.float32]) -> None:
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
-        position = start + int(broken[0])
+        position = f"{start} or one behind it" if inference.segments else str(start + int(broken[0]))
         raise ModelError(
-            f"model {encoder.spec.name!r}: the vector of {kind} text {position} (counted from 0) is not "
-            "finite: check the model's weights, or encode with precision fp32"
+            f"model {inference.encoder.spec.name!r}: the vector of {inference.kind} text {position} (counted from 0) "
+            "is not finite: check the model's weights, or encode with precision fp32"
         )
 
 

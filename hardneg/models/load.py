@@ -113,13 +113,13 @@ def _check_encoder(encoder: nn.Module, spec: ModelSpec) -> None:
     kinds = getattr(encoder, "modality_config", {"text": {}})
     if "text" not in kinds or "message" in kinds:
         raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
-    most = _positions(encoder)
+    most = positions(encoder)
     for field in ("query_length", "document_length"):
         if most is not None and (asked := getattr(spec, field)) > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {field} is {asked}, lower it")
 
 
-def _positions(encoder: Any) -> int | None:
+def positions(encoder: Any) -> int | None:
     """How many tokens the model has positions for; None where there is no such bound."""
     most = getattr(encoder.model.config, "max_position_embeddings", None)
     if most is None or most < 1:

@@ -1,6 +1,7 @@
 """Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 
 from hardneg.distributed import World
 from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.inference import encode_windows, prepare
+from hardneg.models.inference import Tokenise, encode_windows, prepare
+from hardneg.models.segmented import SegmentedCorpus
 from hardneg.progress import Progress
 
 BLOCK = 4096
@@ -38,9 +40,31 @@ class BlockWriter(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Blocks of documents; documents and rows: int64 [blocks + 1], the first of each block, and the end."""
+
+    documents: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, corpus: TextBlocks | SegmentedCorpus) -> "_Layout":
+        """Blocks of at most `BLOCK` rows."""
+        if not isinstance(corpus, SegmentedCorpus):
+            starts = np.append(np.arange(0, len(corpus), BLOCK), len(corpus))
+            return cls(starts, starts)
+        count = len(corpus.first) - 1
+        starts = np.append(np.arange(0, count, max(1, BLOCK // corpus.cut.count)), count)
+        return cls(starts, corpus.first[starts])
+
+    def sizes(self, numbers: Sequence[int]) -> int:
+        """Rows of some blocks, together."""
+        return int(np.diff(self.rows)[list(numbers)].sum())
+
+
 def encode_blocks(
     encoder: Encoder,
-    corpus: TextBlocks,
+    corpus: TextBlocks | SegmentedCorpus,
     writer: BlockWriter,
     options: EncodeOptions,
     progress: Progress,
@@ -48,23 +72,31 @@ def encode_blocks(
 ) -> None:
     """Writes the vectors of every block of `BLOCK` rows that the writer does not have; memory does not grow.
 
-    Texts are sorted by length within a block; `options.window` plays no part. Of several processes, `here` takes
-    every so-manieth block, whichever are finished already.
+    A row is a document, or a segment; a block of segments holds whole documents. Texts are sorted by length within a
+    block; `options.window` plays no part. Of several processes, `here` takes every so-manieth block, whichever are
+    finished already.
 
     Raises:
         ModelError: a vector is not finite; names the first such document's row.
     """
-    finished = writer.finished_blocks()
-    mine = range(here.rank, -(-len(corpus) // BLOCK), here.size)
+    layout, finished = _Layout.of(corpus), writer.finished_blocks()
+    mine = range(here.rank, len(layout.rows) - 1, here.size)
     missing = [number for number in mine if number not in finished]
-    total, left = (sum(min(BLOCK, len(corpus) - number * BLOCK) for number in part) for part in (mine, missing))
-    inference = prepare(encoder, "document", options, total)
-    windows = ((number * BLOCK, _texts(corpus, number)) for number in missing)
-    with progress.task("encode corpus", total, "passages", total - left) as task:
-        for start, vectors in encode_windows(inference, windows, task.advance):
-            writer.write_block(start // BLOCK, start, vectors)
+    total, left = layout.sizes(mine), layout.sizes(missing)
+    segments = _segments(encoder, corpus) if isinstance(corpus, SegmentedCorpus) else None
+    inference = prepare(encoder, "document", options, total, segments)
+    windows = ((int(layout.documents[number]), _texts(corpus, layout, number)) for number in missing)
+    with progress.task("encode corpus", total, "segments" if segments else "passages", total - left) as task:
+        found = encode_windows(inference, windows, task.advance)
+        for number, (_, vectors) in zip(missing, found, strict=True):
+            writer.write_block(number, int(layout.rows[number]), vectors)
 
 
-def _texts(corpus: TextBlocks, number: int) -> Sequence[str]:
-    start = number * BLOCK
-    return next(corpus.blocks(start, min(start + BLOCK, len(corpus)), BLOCK))
+def _segments(encoder: Encoder, corpus: SegmentedCorpus) -> Tokenise:
+    return lambda texts: encoder.segment(texts, corpus.cut).tokens
+
+
+def _texts(corpus: TextBlocks | SegmentedCorpus, layout: _Layout, number: int) -> Sequence[str]:
+    start, stop = (int(document) for document in layout.documents[number : number + 2])
+    whole = corpus.corpus if isinstance(corpus, SegmentedCorpus) else corpus
+    return next(whole.blocks(start, stop, stop - start))

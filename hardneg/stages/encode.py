@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.distributed import barrier, world
+from hardneg.distributed import World, barrier, world
 from hardneg.errors import ArtifactError
-from hardneg.models.encoder import EncodeOptions
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.segmented import SegmentedCorpus
 from hardneg.models.stream import encode_blocks
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.work import Work
@@ -20,19 +22,36 @@ def run(work: Work) -> dict[str, Any]:
     encoder = open_encoder(work.inputs["model"], work.device)
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
     here = world()
-    if not _finished(work.folder, (encoder.dimension, len(corpus))):
-        with FlatWriter(work.folder, encoder.dimension, len(corpus), here.rank) as writer:
-            encode_blocks(encoder, corpus, writer, options, work.progress, here)
+    rows = _rows(work, corpus, encoder, here)
+    if not _finished(work.folder, (encoder.dimension, len(rows))):
+        with FlatWriter(work.folder, encoder.dimension, len(rows), here.rank) as writer:
+            encode_blocks(encoder, rows, writer, options, work.progress, here)
             if here.first:
                 barrier()
-                writer.write_doc_ids(corpus.doc_ids)
+                writer.write_doc_ids(rows.doc_ids)
                 writer.close()
         if not here.first:
             barrier()  # the first one removes the journals when they are closed
     if here.first:
         work.keep_only("index", "docid")
     size = (work.folder / "index").stat().st_size if here.first else 0
-    return {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
+    facts = {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
+    return facts | (_cut_facts(work, rows) if isinstance(rows, SegmentedCorpus) else {})
+
+
+def _rows(work: Work, corpus: Corpus, encoder: Encoder, here: World) -> Corpus | SegmentedCorpus:
+    """What gets a vector each: documents, or their segments."""
+    if work.spec.segments is None:
+        return corpus
+    return SegmentedCorpus.counted(encoder, corpus, work.spec.segments, work.folder, work.progress, here)
+
+
+def _cut_facts(work: Work, rows: SegmentedCorpus) -> dict[str, int]:
+    """How many segments there are, and what of the documents was not read."""
+    if rows.cut_off and world().first:
+        behind = f"{rows.cut_off} of {len(rows.first) - 1} documents have text behind their last segment"
+        work.progress.note(f"{work.name}: {behind} ({rows.cut.count} of {rows.cut.length} tokens); it is not read")
+    return {"segments": len(rows), "documents cut off": rows.cut_off}
 
 
 def _finished(folder: Path, shape: tuple[int, int]) -> bool:

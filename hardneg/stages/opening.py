@@ -7,8 +7,10 @@ import torch
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
+from hardneg.data.segments import document_rows
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.pooled import PooledSearcher
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
 from hardneg.progress import Progress
@@ -41,12 +43,22 @@ def index_folder(source: Input) -> Path:
 def open_searcher(
     source: Input, collection: StoredCollection, device: str | None, progress: Progress | None, few: bool = False
 ) -> Searcher:
-    """The searcher of an index stage's backend; vectors that were encoded open as a flat index.
+    """The searcher of an index stage's backend, which gives documents; vectors that were encoded open as a flat index.
+
+    An index of segments is no `DenseSearcher`: a document has no vector of its own there.
 
     few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
     stays on a GPU that has room for it.
     """
     options = _for_few(ExactOptions(device=device)) if few else ExactOptions(device=device)
+    searcher = _searcher(source, collection, options, progress)
+    first = document_rows(index_folder(source), collection.corpus.doc_ids)
+    return searcher if first is None else PooledSearcher(searcher, first)
+
+
+def _searcher(
+    source: Input, collection: StoredCollection, options: ExactOptions, progress: Progress | None
+) -> Searcher:
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options, progress)
     if isinstance(source.spec, TrainQueriesSpec):

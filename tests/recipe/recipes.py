@@ -77,3 +77,13 @@ def small_tree(collection: Path, model: Path) -> dict[str, Any]:
 def write_recipe(path: Path, tree: dict[str, Any]) -> Path:
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     return path
+
+
+def long_collection(folder: Path) -> Path:
+    """The small collection, each document behind as many words about other things as its number."""
+    small_collection(folder)
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    for number, row in enumerate(rows):
+        row["text"] = " ".join([*(TOPICS[(number + i) % 7] for i in range(number)), row["text"]])
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder

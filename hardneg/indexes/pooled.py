@@ -1,0 +1,71 @@
+"""Documents found by the best of their vectors, in an index that has several a document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.indexes.asked import check_depth
+from hardneg.protocols import Searcher
+from hardneg.types import Hits
+
+_HITS = 1 << 26  # of vectors, held at a time
+_POOLED = 1 << 20  # of them, ranked at a time
+
+
+@dataclass(frozen=True)
+class PooledSearcher:
+    """Searches the vectors with `searcher` and gives documents: a hit's row is its document's number.
+
+    first: int64 [D + 1], the row of each document's first vector, and the number of vectors.
+    """
+
+    searcher: Searcher
+    first: NDArray[np.int64]
+
+    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+        """The k documents of the largest maximum over their vectors; ties by ascending row, at rank k too.
+
+        Exactly so where `searcher` is exact: a document has at most m vectors, so the best k * m hold k documents.
+
+        Raises:
+            UsageError: k is below 1, or `searcher` refuses the queries.
+        """
+        check_depth(k)
+        depth = max(1, min(k * self._most, int(self.first[-1])))
+        found = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32))
+        step = max(1, _HITS // max(1, depth))
+        for start in range(0, len(queries), step):
+            hits = self.searcher.search(queries[start : start + step], depth)
+            self._pool(hits, Hits(found.rows[start : start + step], found.scores[start : start + step]))
+        return found
+
+    @cached_property
+    def _most(self) -> int:
+        return int(np.diff(self.first).max(initial=1))
+
+    def _pool(self, hits: Hits, out: Hits) -> None:
+        step = max(1, _POOLED // max(1, hits.rows.shape[1]))
+        for start in range(0, len(hits.rows), step):
+            part = slice(start, start + step)
+            documents = np.searchsorted(self.first, hits.rows[part], "right") - 1
+            pooled = first_of_each(Hits(documents, hits.scores[part]), out.rows.shape[1])
+            out.rows[part], out.scores[part] = pooled.rows, pooled.scores
+
+
+def first_of_each(hits: Hits, k: int) -> Hits:
+    """The first k different rows of each list, padded to k where there are fewer; -1 is no row."""
+    order = np.argsort(hits.rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(hits.rows, order, 1)
+    new = np.ones_like(ordered, bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    keep = np.zeros_like(new)
+    np.put_along_axis(keep, order, new & (ordered >= 0), 1)
+    place = np.cumsum(keep, 1) - 1
+    line, column = np.nonzero(keep & (place < k))
+    found = Hits(np.full((len(hits.rows), k), -1, np.int64), np.full((len(hits.rows), k), -np.inf, np.float32))
+    found.rows[line, place[line, column]] = hits.rows[line, column]
+    found.scores[line, place[line, column]] = hits.scores[line, column]
+    return found

@@ -29,7 +29,7 @@ def measurements(history: History) -> dict[str, Points]:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
         for key, value in flat.items():
             name = re.sub(r"^dev[_/. ]", "", str(key))
-            if (name == "loss" or is_metric(name)) and _is_number(value) and _is_number(row.get("step")):
+            if (name == "loss" or is_metric(name)) and is_number(value) and is_number(row.get("step")):
                 found.setdefault(name, []).append((float(row["step"]), float(value)))
     return {name: points for name, points in found.items() if points}
 
@@ -69,7 +69,7 @@ def curve_svg(histories: Mapping[str, History]) -> str:
 def _draw(axes: Any, name: str, histories: Mapping[str, History]) -> None:
     """One panel."""
     for place, history in enumerate(histories.values()):
-        points = _thinned(measurements(history).get(name, []))
+        points = thinned(measurements(history).get(name, []))
         if points:
             steps, values = zip(*points, strict=True)
             marker = "o" if len(points) <= 40 else ""
@@ -84,9 +84,9 @@ def _draw(axes: Any, name: str, histories: Mapping[str, History]) -> None:
         spine.set_alpha(0.5)
 
 
-def _thinned(points: Points) -> Points:
-    """At most `_MOST_POINTS` points, each the mean of as many neighbours."""
-    size = -(-len(points) // _MOST_POINTS)
+def thinned(points: Points, most: int = _MOST_POINTS) -> Points:
+    """At most `most` points, each the mean of as many neighbours."""
+    size = -(-len(points) // most)
     groups = [points[start : start + size] for start in range(0, len(points), size or 1)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
@@ -103,5 +103,6 @@ def _embeddable(svg: str, width: int) -> str:
     return f"{opening}>{rest}".replace(_INK, "currentColor").strip()
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value that was read from a file is a number; nan and truth values are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value

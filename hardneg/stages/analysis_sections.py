@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.evaluation.report import Section
-from hardneg.stages.analyze import ABLATION, COSTS, DRIFT, ERRORS, MATRIX, PROJECTION, SIZES
+from hardneg.stages.analyze import ABLATION, COSTS, DRIFT, ERRORS, GRADIENTS, MATRIX, PROJECTION, SIZES
+from hardneg.stages.training_sections import gradient_section
 
 
 def sections(label: str, folder: Path, names: Sequence[str]) -> list[Section]:
@@ -122,6 +123,7 @@ _COSTS_BESIDE = slice(1, 3)
 _TABLES: dict[str, Callable[[Any], _Table]] = {
     ERRORS: _errors,
     DRIFT: _drift,
+    GRADIENTS: gradient_section,
     ABLATION: _ablation,
     MATRIX: _matrix,
     SIZES: _sizes,

@@ -8,6 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
+_LABELS = ("gradients", "sizes")
+_ANALYSES = ("indexes", "runs", "training", *_LABELS, "costs", "evaluation", "matrix")
 
 
 class Projection(BaseModel):
@@ -43,9 +45,10 @@ class AnalyzeSpec(StageSpec):
     """Numbers and figures of what lies behind the metrics; makes those analyses whose inputs are given.
 
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
-    same label; by default the model that encoded it. training: drift of fixed negatives. evaluation, metric: bars of an
-    ablation (metric: the first one by default). matrix: systems of an evaluation by two axes. projection: a query among
-    its documents. costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
+    same label; by default the model that encoded it. training: drift of fixed negatives. gradients: norms while
+    training. evaluation, metric: bars of an ablation (metric: the first one by default). matrix: systems of an
+    evaluation by two axes. projection: a query among its documents. costs: of methods, each a stage or a list of them,
+    summed. sizes: of indexes on disk, by label.
     """
 
     version = 1
@@ -56,6 +59,7 @@ class AnalyzeSpec(StageSpec):
     models: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    gradients: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     costs: dict[str, Annotated[tuple[Name, ...], BeforeValidator(parse_names)]] = Field(default_factory=dict)
     evaluation: Annotated[Name | None, Reference(("metrics",))] = None
     metric: Name | None = None
@@ -69,9 +73,8 @@ class AnalyzeSpec(StageSpec):
 
     @model_validator(mode="after")
     def _complete(self) -> "AnalyzeSpec":
-        lists = (self.indexes, self.runs, self.training, self.costs, self.sizes)
-        if not (any(lists) or self.evaluation or self.matrix):
-            raise ValueError("nothing to analyze: give indexes, runs, training, costs, sizes, evaluation or matrix")
+        if not any(getattr(self, name) for name in _ANALYSES):
+            raise ValueError(f"nothing to analyze: give {', '.join(_ANALYSES[:-1])} or {_ANALYSES[-1]}")
         named = {*self.models, *((self.projection.before, self.projection.after) if self.projection else ())}
         if unknown := sorted(named - set(self.indexes)):
             raise ValueError(
@@ -99,4 +102,4 @@ class AnalyzeSpec(StageSpec):
         if self.matrix:
             cells = [[row, list(columns.items())] for row, columns in self.matrix.rows.items()]
             identity["matrix"] = {**self.matrix.model_dump(mode="json", exclude={"evaluation"}), "rows": cells}
-        return {**identity, "sizes": list(self.sizes)} if self.sizes else identity
+        return identity | {name: list(getattr(self, name)) for name in _LABELS if getattr(self, name)}

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hardneg.errors import DataError
 from hardneg.replacing import replace_text
 from hardneg.stages.analyze_errors import pairwise_errors
+from hardneg.stages.analyze_histories import drift_found, gradients_found
 from hardneg.stages.analyze_projection import projection
 from hardneg.stages.analyze_quality import ablation, systems_matrix
 from hardneg.stages.analyze_sizes import index_sizes
@@ -16,6 +16,7 @@ from hardneg.stages.work import Work
 
 ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
 MATRIX, SIZES = "matrix", "sizes"
+GRADIENTS = "gradients"
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def run(work: Work) -> dict[str, Any]:
     wanted: Mapping[str, tuple[bool, Callable[[Work], Any]]] = {
         ERRORS: (bool(spec.indexes or spec.runs), _errors),
         DRIFT: (bool(spec.training), _drift),
+        GRADIENTS: (bool(spec.gradients), _gradients),
         ABLATION: (spec.evaluation is not None, _ablation),
         MATRIX: (spec.matrix is not None, _matrix),
         PROJECTION: (spec.projection is not None, _projection),
@@ -52,21 +54,19 @@ def _errors(work: Work) -> dict[str, Any]:
 
 
 def _drift(work: Work) -> dict[str, Any]:
-    from hardneg.analysis.drift_curves import drift_curves
     from hardneg.analysis.figures.drift import draw_drift
-    from hardneg.training.history import HISTORY, History
 
-    curves = {
-        label: drift_curves(History(source.folder / HISTORY).read())
-        for label, source in work.inputs_of("training").items()
-    }
-    for label, measured in curves.items():
-        if not measured:
-            raise DataError(
-                f"{work.name}.training.{label}: {work.spec.training[label]} measured no drift; train it with `watch`"
-            )
-    draw_drift(curves, _figures(work, DRIFT))
-    return curves
+    found = drift_found(work)
+    draw_drift(found, _figures(work, DRIFT))
+    return found
+
+
+def _gradients(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.gradients import draw_gradients
+
+    found = gradients_found(work)
+    draw_gradients(found, _figures(work, GRADIENTS))
+    return found
 
 
 def _ablation(work: Work) -> dict[str, Any]:

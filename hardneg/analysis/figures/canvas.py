@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import MissingDependency, UsageError
-from hardneg.evaluation.curve import COLOURS
+from hardneg.evaluation.curve import COLOURS, Points
 from hardneg.replacing import replacing
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -80,12 +80,27 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
     axes.margins(y=0.15)
 
 
-def lines(axes: Any, series: dict[str, list[tuple[float, float]]]) -> None:
-    """One line a label, each with a colour and a marker of its own, and a legend."""
+def by_measurement(curves: Mapping[str, Mapping[str, Points]]) -> dict[str, dict[str, Points]]:
+    """From curves by label and measurement, curves by measurement and label; empty where a label lacks one."""
+    names = dict.fromkeys(name for measured in curves.values() for name in measured)
+    return {name: {label: list(measured.get(name, [])) for label, measured in curves.items()} for name in names}
+
+
+def decades(axes: Any, series: Mapping[str, Points]) -> None:
+    """A logarithmic axis where values are above zero and differ by a factor of ten."""
+    values = [value for points in series.values() for _, value in points]
+    if values and max(values) >= 10 * min(values) > 0:
+        axes.set_yscale("log", subs=[2, 5])
+        axes.yaxis.set_major_formatter("{x:,g}")
+        axes.yaxis.set_minor_formatter("{x:,g}")
+
+
+def lines(axes: Any, series: Mapping[str, Points]) -> None:
+    """One line a label, each with a colour and a marker of its own, 20 a line at most, and a legend."""
     for place, (label, points) in enumerate(series.items()):
         if points:
             x, y = zip(*points, strict=True)
             look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
-            axes.plot(x, y, label=label, markersize=4, linewidth=1.6, **look)
+            axes.plot(x, y, label=label, markersize=4, linewidth=1.6, markevery=-(-len(x) // 20), **look)
     if any(series.values()):
         axes.legend(frameon=False, fontsize=8)

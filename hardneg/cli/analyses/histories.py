@@ -1,7 +1,8 @@
-"""`hardneg analyze drift`: of the histories of trainings."""
+"""`hardneg analyze drift` and `gradients`: of the histories of trainings."""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,29 +10,19 @@ from hardneg.cli.analyses.output import AsJson, Plot, check_plot, show
 from hardneg.cli.evaluate import run_labels
 from hardneg.errors import UsageError
 
+Histories = Annotated[list[Path], typer.Argument(metavar="HISTORY...", help="history.jsonl files of trainings.")]
 
-def drift(
-    histories: Annotated[list[Path], typer.Argument(metavar="HISTORY...", help="history.jsonl files of trainings.")],
-    as_json: AsJson = False,
-    plot: Plot = None,
-) -> None:
+
+def drift(histories: Histories, as_json: AsJson = False, plot: Plot = None) -> None:
     """Show how fixed negatives age while a model learns: overlap with the real hard ones, best rank, a metric.
 
     Example: hardneg analyze drift static/history.jsonl dynamic/history.jsonl --plot drift.svg
     """
-    from hardneg.analysis.drift_curves import drift_curves
     from hardneg.analysis.figures.drift import draw_drift
-    from hardneg.data.json_rows import json_row
-    from hardneg.data.lines import read_lines
+    from hardneg.analysis.history_curves import drift_curves
 
     check_plot(plot)
-    curves = {
-        label: drift_curves(json_row(path, number, line) for number, line in read_lines(path))
-        for path, label in run_labels(histories).items()
-    }
-    for path, label in run_labels(histories).items():
-        if not curves[label]:
-            raise UsageError(f"{path}: holds no `drift`; train with `watch`")
+    curves = _of_each(histories, drift_curves, "holds no `drift`; train with `watch`")
     if plot:
         draw_drift(curves, [plot])
     rows = [
@@ -40,3 +31,34 @@ def drift(
         for name, curve in measured.items()
     ]
     show(curves, as_json, ("history", "measured", "first", "last", "at step"), rows)
+
+
+def gradients(histories: Histories, as_json: AsJson = False, plot: Plot = None) -> None:
+    """Show the loss and the norms of the gradients while a model trains, by third of its layers.
+
+    Example: hardneg analyze gradients bm25/history.jsonl refreshed/history.jsonl --plot gradients.svg
+    """
+    from hardneg.analysis.figures.gradients import draw_gradients
+    from hardneg.analysis.gradients import gradients as gradients_of
+    from hardneg.analysis.history_tables import gradient_table
+
+    check_plot(plot)
+    found = _of_each(histories, gradients_of, "holds no `gradient_norms`; train again")
+    if plot:
+        draw_gradients(found, [plot])
+    show(found, as_json, *gradient_table(found))
+
+
+def _of_each(
+    histories: Sequence[Path], measure: Callable[[Iterable[Mapping[str, Any]]], dict[str, Any]], lacking: str
+) -> dict[str, dict[str, Any]]:
+    """What `measure` finds in each history, by label. Raises UsageError where it is empty."""
+    from hardneg.data.json_rows import json_row
+    from hardneg.data.lines import read_lines
+
+    found = {}
+    for path, label in run_labels(histories).items():
+        found[label] = measure(json_row(path, number, line) for number, line in read_lines(path))
+        if not found[label]:
+            raise UsageError(f"{path}: {lacking}")
+    return found

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from hardneg.analysis.costs import costs
-from hardneg.analysis.drift_curves import drift_curves
 from hardneg.analysis.error_table import distribution
 from hardneg.analysis.figures.ablation import draw_ablation
 from hardneg.analysis.figures.costs import draw_costs
@@ -11,6 +10,7 @@ from hardneg.analysis.figures.errors import draw_errors
 from hardneg.analysis.figures.matrix import draw_matrix
 from hardneg.analysis.figures.projection import draw_projection
 from hardneg.analysis.figures.sizes import draw_sizes
+from hardneg.analysis.history_curves import drift_curves
 from hardneg.analysis.matrix import Matrix
 from hardneg.analysis.projection import Neighbourhood
 from hardneg.analysis.sizes import sizes

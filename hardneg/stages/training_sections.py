@@ -1,0 +1,14 @@
+"""What trainings' histories say, as tables of a report with a title and an explanation."""
+
+from typing import Any
+
+from hardneg.analysis.history_tables import Columns, Rows, gradient_table
+
+
+def gradient_section(content: Any) -> tuple[str, Columns, Rows, str]:
+    """Figure 4 of ANCE."""
+    explained = (
+        "The loss, and 2-norms of the gradients before clipping, by third of the transformer's layers: embeddings "
+        "belong to the bottom, the head to the top."
+    )
+    return "loss and gradients", *gradient_table(content), explained

@@ -1,0 +1,34 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["analyze", *map(str, words)], env={"COLUMNS": "200"})
+
+
+def write(path, records):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_gradients_of_histories(tmp_path):
+    norms = [{"step": i, "loss": 1.0, "gradient_norms": {"bottom": 0.5 * i, "top": 2.0}} for i in (1, 2, 3)]
+    path = write(tmp_path / "a" / "history.jsonl", norms)
+    result = call("gradients", path, "--json", "--plot", tmp_path / "g.png")
+    found = json.loads(result.stdout)["history.jsonl"]
+    assert (found["bottom"]["mean"], found["bottom"]["largest"], found["top"]["mean"]) == (1.0, 1.5, 2.0)
+    assert (tmp_path / "g.png").stat().st_size > 1000
+    assert "bottom" in call("gradients", path).stdout
+    other = write(tmp_path / "b" / "history.jsonl", [{"step": 1, "loss": 2.0}])
+    assert "holds no `gradient_norms`" in str(call("gradients", path, other).exception)
+
+
+@pytest.mark.parametrize("name", ["gradients"])
+def test_each_help_has_an_example(name):
+    result = call(name, "--help")
+    assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -1,0 +1,49 @@
+import json
+
+import pytest
+
+from hardneg.errors import DataError
+from hardneg.progress import Silent
+from hardneg.stages import analyze
+from hardneg.stages.analysis_sections import sections
+from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.work import Input, Work
+
+NORMS = [{"step": i, "loss": 1.0, "gradient_norms": {"bottom": 0.5 * i, "top": 2.0}} for i in (1, 2, 3)]
+
+
+def work(folder, spec, histories):
+    inputs = {}
+    for label, records in histories.items():
+        place = folder / label.replace(".", "-")
+        place.mkdir()
+        (place / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        inputs[label] = Input("model", "", place)
+    (folder / "out").mkdir()
+    return Work(
+        "behind", AnalyzeSpec.model_validate({"stage": "analyze", **spec}), folder / "out", inputs, {}, Silent()
+    )
+
+
+def test_gradients_are_read_from_training_histories_and_shown_in_the_report(tmp_path):
+    asked = work(tmp_path, {"gradients": {"a": "x", "b": "y"}}, {"gradients.a": NORMS, "gradients.b": NORMS[:1]})
+    assert analyze.run(asked) == {"analyses": ["gradients"]}
+    found = json.loads((tmp_path / "out" / "gradients.json").read_text())
+    assert found["a"]["bottom"]["mean"] == 1.0 and found["b"]["bottom"]["curve"] == [[1.0, 0.5]]
+    (section,) = sections("Behind", tmp_path / "out", ["gradients"])
+    assert section.title == "Behind: loss and gradients" and section.svg.count("<svg") == 1
+    assert section.rows[1] == ["a", "bottom", "1", "1.5", "3"]
+
+
+def test_a_training_without_norms_is_told(tmp_path):
+    asked = work(tmp_path, {"gradients": {"a": "x"}}, {"gradients.a": [{"step": 1, "loss": 1.0}]})
+    with pytest.raises(DataError, match=r"behind\.gradients\.a: x noted no norms"):
+        analyze.run(asked)
+
+
+def test_the_labels_of_gradients_count_in_the_identity_and_their_absence_does_not():
+    def identity(**spec):
+        return AnalyzeSpec.model_validate({"stage": "analyze", "runs": {"r": "run"}, **spec}).identity()
+
+    assert "gradients" not in identity()
+    assert identity(gradients={"a": "x"}) == identity(gradients={"a": "y"}) != identity(gradients={"b": "x"})

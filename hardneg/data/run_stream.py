@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import DataError
+from hardneg.types import RankedList
 
 
 def stream_run(path: Path) -> Iterator[tuple[str, list[str], NDArray[np.float32]]]:
@@ -29,6 +30,27 @@ def stream_run(path: Path) -> Iterator[tuple[str, list[str], NDArray[np.float32]
         raise DataError(f"{path}: cut off or not a run ({error}); search again") from error
     except ValueError as error:
         raise DataError(f"{path}: a score is not a number ({error}); search again") from error
+
+
+def lists_in_order(path: Path, query_ids: Sequence[str]) -> Iterator[RankedList]:
+    """The run's list for each query, an empty one where the run has none.
+
+    Raises:
+        DataError: the run does not keep the order of the queries.
+    """
+    empty: NDArray[np.float32] = np.empty(0, np.float32)
+    stream = stream_run(path)
+    head = next(stream, None)
+    for query_id in query_ids:
+        if head is not None and head[0] == query_id:
+            yield RankedList(head[1], head[2])
+            head = next(stream, None)
+        else:
+            yield RankedList((), empty)
+    if head is not None:
+        raise DataError(
+            f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
+        )
 
 
 def _fields(path: Path, number: int, line: str) -> list[str]:

@@ -144,7 +144,7 @@ def _search(step: Step, sizes: _Sizes) -> _Row:
     disk = count * step.spec.depth * 20
     if "model" not in step.inputs:
         return count, "queries", disk, _JVM_BYTES, count / _LUCENE_QUERIES + 8
-    scores = count * sizes.documents / _SCORES_A_SECOND
+    scores = count * (0 if step.spec.candidates else sizes.documents) / _SCORES_A_SECOND
     encoding = count * sizes.model.query_length * 0.4 * sizes.shape.operations_a_token / sizes.operations
     return count, "queries", disk, _PROCESS_BYTES + sizes.shape.weights + _BLOCK_BYTES, scores + encoding + 3
 

@@ -1,19 +1,24 @@
-"""Stage `search`: the best documents for the queries of one split, as a TREC run."""
+"""Stage `search`: the best documents for the queries of one split, of all or of a run's, as a TREC run."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
 from hardneg.data.queries import Queries
+from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import World, barrier, world
+from hardneg.indexes.reranking import rank_candidates
 from hardneg.models.encoder import EncodeOptions
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
 from hardneg.stages.work import Work
+from hardneg.types import RankedList
 
 RUN = "run.trec.gz"
 QUERIES_AT_ONCE = 65_536
@@ -29,40 +34,69 @@ def run(work: Work) -> dict[str, Any]:
     """
     collection = open_collection(work.inputs["dataset"])
     queries, here = collection.queries(work.spec.split), world()
-    facts = {"queries": len(queries.query_ids), "depth": work.spec.depth}
+    facts = Counter({"queries": len(queries), "depth": work.spec.depth})
     if here.size == 1 or "model" not in work.inputs:
         if here.first:
-            write_run(work.folder / RUN, _entries(work, collection, queries))
-        return facts
+            write_run(work.folder / RUN, _entries(work, collection, range(len(queries)), facts))
+        return dict(facts)
     parts = [work.folder / f"part-{rank}.trec" for rank in range(here.size)]
-    write_run(parts[here.rank], _entries(work, collection, _share(queries, here)))
+    write_run(parts[here.rank], _entries(work, collection, _share(len(queries), here), facts))
     barrier()
     if here.first:
         join_runs(parts, work.folder / RUN)
         work.keep_only(RUN)
-    return facts
+    return dict(facts)
 
 
-def _share(queries: Queries, here: World) -> Queries:
+def _share(queries: int, here: World) -> range:
     """This process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
     window = EncodeOptions().window
-    part = here.share(-(-len(queries.query_ids) // window))
-    mine = slice(part.start * window, part.stop * window)
-    return replace(queries, query_ids=queries.query_ids[mine], texts=queries.texts[mine])
+    part = here.share(-(-queries // window))
+    return range(queries)[part.start * window : part.stop * window]
 
 
-def _entries(work: Work, collection: StoredCollection, queries: Queries) -> Iterator[Entry]:
-    if not queries.query_ids:
+def _entries(work: Work, collection: StoredCollection, part: range, facts: Counter[str]) -> Iterator[Entry]:
+    if not part:
         return
     searcher = open_searcher(work.inputs["index"], collection, work.device, work.progress)
     encoder = open_encoder(work.inputs["model"], work.device) if "model" in work.inputs else None
-    options = EncodeOptions(precision=work.spec.precision)
-    with work.progress.task("searching", len(queries.query_ids), "queries") as task:
-        for start in range(0, len(queries.query_ids), QUERIES_AT_ONCE):
-            texts = queries.texts[start : start + QUERIES_AT_ONCE]
+    options, queries, depth = (
+        EncodeOptions(precision=work.spec.precision),
+        collection.queries(work.spec.split),
+        work.spec.depth,
+    )
+    lists = _candidates(work, queries, part, facts) if "candidates" in work.inputs else None
+    step = options.window if lists else QUERIES_AT_ONCE
+    with work.progress.task("searching", len(part), "queries") as task:
+        for start in part[::step]:
+            texts = queries.texts[start : min(start + step, part.stop)]
             wanted = encoder.encode(texts, "query", options, work.progress) if encoder else texts
-            hits = searcher.search(wanted, work.spec.depth)
+            if lists is None:
+                hits = searcher.search(wanted, depth)
+            else:
+                given = _rows(collection.corpus, list(islice(lists, len(texts))))
+                hits = rank_candidates(searcher, wanted, given, depth)
             for offset, (rows, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
                 found = rows >= 0
                 yield queries.query_ids[start + offset], collection.corpus.ids(rows[found]), scores[found]
             task.advance(len(texts))
+    for _ in lists or ():
+        pass
+
+
+def _candidates(work: Work, queries: Queries, part: range, facts: Counter[str]) -> Iterator[RankedList]:
+    """The lists of a part of the queries; all are gone through, to know the run as one of these queries."""
+    path = work.inputs["candidates"].folder / RUN
+    for place, ranked in enumerate(lists_in_order(path, queries.query_ids)):
+        facts["queries without candidates"] += not ranked.doc_ids
+        if place in part:
+            yield ranked
+
+
+def _rows(corpus: Corpus, lists: Sequence[RankedList]) -> NDArray[np.int64]:
+    """The documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
+    lengths = np.array([len(ranked.doc_ids) for ranked in lists])
+    rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
+    inside = np.arange(rows.shape[1]) < lengths[:, None]
+    rows[inside] = corpus.rows([doc_id for ranked in lists for doc_id in ranked.doc_ids])
+    return rows

@@ -55,7 +55,8 @@ class IndexSpec(StageSpec):
 class SearchSpec(StageSpec):
     """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
 
-    model: encodes the queries; by default the model that encoded the index.
+    model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
+    by their vectors in the index, instead of the whole corpus.
     """
 
     version = 1
@@ -64,6 +65,7 @@ class SearchSpec(StageSpec):
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
     model: Annotated[Name | None, Reference(("model",))] = None
+    candidates: Annotated[Name | None, Reference(("run",))] = None
     split: Name = "test"
     depth: int = Field(default=100, gt=0)
     precision: Literal["auto", "fp32", "bf16"] = "fp32"

@@ -1,0 +1,80 @@
+"""How much of one ranked list is in another: two runs, or what was trained on and what is met in testing."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hardneg.types import Negatives
+
+Lists = Mapping[str, Sequence[str]]
+"""Document ids by query, best first."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Shares by query, from 0 to 1, and how many queries were left out, by reason."""
+
+    shares: Mapping[str, float]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float | None:
+        """Over the queries; None where there are none."""
+        return math.fsum(self.shares.values()) / len(self.shares) if self.shares else None
+
+
+def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> Overlap:
+    """The share of each query's first `depth` documents that is among the first `depth` of the other run.
+
+    Queries that either run lacks, or has no document for, are left out.
+
+    Source: ANCE (Xiong et al., ICLR 2021), table 6.
+    """
+    found = {
+        query_id: _share(doc_ids[:depth], others[query_id][:depth])
+        for query_id, doc_ids in lists.items()
+        if doc_ids and others.get(query_id)
+    }
+    queries = {query_id for each in (lists, others) for query_id, doc_ids in each.items() if doc_ids}
+    return Overlap(found, _counted({"queries that one run lacks": len(queries) - len(found)}))
+
+
+def negatives_overlap(
+    negatives: Iterable[Negatives],
+    lists: Lists,
+    relevant: Mapping[str, Collection[str]] | None = None,
+    depth: int = 100,
+) -> Overlap:
+    """The share of each query's training negatives that is among the negatives met in testing.
+
+    Met are the first `depth` documents of the trained model's own run that are not relevant.
+
+    Args:
+        negatives: what was trained on, each with the positives that it was mined with.
+        lists: the run of the trained model over the same queries.
+        relevant: more documents by query that are no negatives.
+        depth: how many of the run's negatives are looked at.
+
+    Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
+    """
+    found: dict[str, float] = {}
+    empty = missing = 0
+    for item in negatives:
+        doc_ids = lists.get(item.query_id)
+        if not item.negatives:
+            empty += 1
+        elif not doc_ids:
+            missing += 1
+        else:
+            aside = {*item.positives, *(relevant or {}).get(item.query_id, ())}
+            met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
+            found[item.query_id] = _share(item.negatives, met)
+    return Overlap(found, _counted({"queries without negatives": empty, "queries that the run lacks": missing}))
+
+
+def _share(doc_ids: Sequence[str], others: Sequence[str]) -> float:
+    return len(set(doc_ids) & set(others)) / len(set(doc_ids))
+
+
+def _counted(counts: Mapping[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in counts.items() if count}

@@ -14,6 +14,7 @@ from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.spec_parts import DATASET
 from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
 
@@ -156,14 +157,27 @@ def _mine(step: Step, sizes: _Sizes) -> _Row:
 
 
 def _train(step: Step, sizes: _Sizes) -> _Row:
-    assert isinstance(step.spec, TrainSpec)
+    assert isinstance(step.spec, TrainSpec | TrainRefreshedSpec)
     options = step.spec.options
-    steps = options.max_steps or int((options.epochs or 1) * _queries(sizes, "train") / options.batch_size)
+    steps = options.total_steps(_queries(sizes, "train"))
     documents = options.batch_size * (1 + options.negatives_per_query)
     tokens = options.batch_size * sizes.model.query_length * 0.4 + documents * sizes.model.document_length * 0.8
-    seconds = 3 * steps * tokens * sizes.shape.operations_a_token / sizes.operations
+    seconds = 3 * steps * options.accumulate * tokens * sizes.shape.operations_a_token / sizes.operations
     activations = int(tokens * sizes.shape.hidden * sizes.shape.layers * 60)
     return steps, "steps", 4 * sizes.shape.weights, _PROCESS_BYTES + 4 * sizes.shape.weights + activations, seconds + 5
+
+
+def _train_refreshed(step: Step, sizes: _Sizes) -> _Row:
+    """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
+    assert isinstance(step.spec, TrainRefreshedSpec)
+    refresh, (of_trainer, of_inferencer) = step.spec.refresh, step.spec.devices.shares
+    steps, unit, disk, memory, learning = _train(step, sizes)
+    _, _, vectors, encoding, once = _encode(step, sizes)
+    once += _queries(sizes, step.spec.split) / refresh.query_chunks * sizes.documents / _SCORES_A_SECOND
+    seconds = learning * (of_trainer + of_inferencer) / of_trainer + once
+    if refresh.waits:
+        seconds = learning + once * (-(-steps // refresh.every) if refresh.every else 1)
+    return steps, unit, disk + vectors, memory + encoding + _BLOCK_BYTES, seconds
 
 
 def _train_queries(step: Step, sizes: _Sizes) -> _Row:
@@ -206,6 +220,7 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "mine": _mine,
     "train": _train,
     "train-queries": _train_queries,
+    "train-refreshed": _train_refreshed,
     "evaluate": _evaluate,
     "analyze": _analyze,
     "report": _report,

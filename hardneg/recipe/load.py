@@ -19,6 +19,8 @@ from hardneg.stages.learning_spec import LearningSpec, Validation
 from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
 from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec, Watch
 from hardneg.training.options import TrainOptions
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.shares import Devices
 
 _MOST_STAGES = 200
 
@@ -152,6 +154,8 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
         "options": TrainOptions,
         "model": ModelSpec,
         "validation": Validation,
+        "refresh": RefreshOptions,
+        "devices": Devices,
         "projection": Projection,
         "watch": Watch,
     }

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.spec_parts import FREE, LATER, START, Backend, Cut, Dataset, Miner, Name, Reference, StageSpec
 
 
@@ -217,6 +218,7 @@ AnyStage = (
     | MineSpec
     | TrainSpec
     | TrainQueriesSpec
+    | TrainRefreshedSpec
     | EvaluateSpec
     | AnalyzeSpec
     | ReportSpec
@@ -228,6 +230,7 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "mine": MineSpec,
     "train": TrainSpec,
     "train-queries": TrainQueriesSpec,
+    "train-refreshed": TrainRefreshedSpec,
     "evaluate": EvaluateSpec,
     "analyze": AnalyzeSpec,
     "report": ReportSpec,

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from hardneg.distributed import World
 from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def trainer_device(devices: Devices, given: str | None, here: World) -> str | No
     return devices.trainer[here.local_rank]
 
 
-def inferencer_devices(devices: Devices, trainer: torch.device, here: World, gpus: int) -> Sequence[str]:
+def inferencer_devices(devices: Devices, trainer: "torch.device", here: World, gpus: int) -> Sequence[str]:
     """The devices of the inferencer beside trainers, of which one runs on `trainer`; gpus: how many are there."""
     if not isinstance(devices.inferencer, int):
         return devices.inferencer

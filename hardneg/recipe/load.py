@@ -193,6 +193,10 @@ def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> l
                 problems.append(f"{where}: {spec.index!r} is searched with texts, not vectors; leave the model out")
             if isinstance(spec, AnalyzeSpec) and field.startswith("indexes.") and _of_texts(stages.get(target)):
                 problems.append(f"{where}: {target!r} holds texts, not vectors; search it and name the run in `runs`")
+            if _needs_vectors(spec, field) and _of_segments(stages, target):
+                problems.append(f"{where}: {target!r} holds several vectors a document; name one without `segments`")
+            if isinstance(spec, IndexSpec) and field == "vectors" and made == ("model", "index"):
+                problems.append(f"{where}: {target!r} makes a compressed index; name an encode stage or a flat index")
     return problems + _cycle_problems(stages)
 
 
@@ -241,13 +245,12 @@ def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     outputs: dict[str, str] = {}
     for kind in ("model", "index"):
-        names = [name for name, spec in stages.items() if spec.kind == kind]
+        names = [name for name, spec in stages.items() if kind in spec.makes]
         if kind in given and given[kind] not in names:
-            problems.append(
-                f"outputs.{kind}: {given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}"
-            )
-        elif names:
-            outputs[kind] = given.get(kind, names[-1])
+            told = f"{given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}"
+            problems.append(f"outputs.{kind}: {told}")
+        elif own := [given[kind]] if kind in given else [name for name in names if stages[name].kind == kind]:
+            outputs[kind] = own[-1]
     problems += [
         f"outputs.{kind}: no such output{suggestion(kind, ['model', 'index'])}; it has: model, index"
         for kind in given

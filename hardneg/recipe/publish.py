@@ -31,8 +31,8 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
         store.keep(out, [step.key for step in plan.steps.values()])
         written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
         for kind, step in plan.recipe.outputs.items():
-            if step in artifacts:
-                source = artifacts[step].path / "model" if kind == "model" else artifacts[step].path
+            if made := artifacts.get(step):
+                source = made.path / kind if made.kind == "model" else made.path
                 written.append(link_folder(source, out / kind))
         if (out / "metrics.json") in written and (out / "model") in written:
             _add_scores(out / "model" / "README.md", out / "metrics.json")

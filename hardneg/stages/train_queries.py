@@ -85,7 +85,7 @@ def _source(work: Work, data: TrainingData, encoder: Encoder, searcher: DenseSea
     if spec.schedule == "static":
         return Table(folder, shape, mined(data, _negatives(work.inputs["negatives"]), spec.depth))
     if spec.schedule == "refreshed":
-        return Table(folder, shape, searched(encoder, data, searcher, spec.depth), spec.refresh_every)
+        return Table(folder, shape, searched(encoder, data, searcher, spec.depth, clock), spec.refresh_every)
     if spec.schedule == "random":
         return Uniform(len(data.corpus), spec.depth, spec.options.seed)
     return Searched(searcher, spec.depth, clock)

@@ -11,9 +11,12 @@ Features = dict[str, Tensor]
 def by_length(embed: Callable[[Features], Tensor], features: Features, size: int) -> Tensor:
     """What `embed` makes of the features, `size` texts a pass, the longest first; in the order of the features.
 
-    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or values of each text [n].
+    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or values of each text [n];
+    without a mask nothing is padded, and there is one pass.
     The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
     """
+    if "attention_mask" not in features:
+        return embed(features)
     order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
     if len(order) <= size:
         return embed(features)

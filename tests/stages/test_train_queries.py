@@ -14,6 +14,7 @@ from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.recipe.publish import publish
 
 ADORE = {
     "stage": "train-queries",
@@ -49,8 +50,11 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     kept["small-test"] = {**SEARCH, "index": "small", "model": "with-small"}
     kept["joint"] = {**ADORE, "index": "small", "centroids": "trained", "centroid_learning_rate": 0.01}
     kept["joint-test"] = {"stage": "search", "index": "joint", "split": "test", "depth": 20}
+    kept["on-joint"] = {**kept["joint"], "model": "joint", "index": "joint"}
+    kept["joint-by-adore"] = {**SEARCH, "index": "joint", "model": "adore"}
+    kept["behind"] = {"stage": "analyze", "indexes": {"JPQ": "joint", "again": "on-joint"}, "cut": 20}
     kept["copied"] = {"stage": "index", "backend": "flat", "vectors": "start-index"}
-    return {**tree, "stages": kept, "presets": {}}
+    return {**tree, "stages": kept, "presets": {}, "outputs": {"model": "joint", "index": "joint"}}
 
 
 pytest.importorskip("faiss", reason="compressed indexes need faiss")
@@ -92,7 +96,9 @@ def test_it_opens_in_sentence_transformers(made: tuple[Path, Store, Outcome]) ->
 
 def test_the_manifest_and_the_history_tell_of_it(made: tuple[Path, Store, Outcome]) -> None:
     artifact = made[2].artifacts["adore"]
-    assert 0 < artifact.facts["search's part of the time"] < 1
+    shares = {name: item.facts.get("search's part of the time") for name, item in made[2].artifacts.items()}
+    assert all(0 < shares[name] < 1 for name in ("adore", "with-small", "joint"))
+    assert 0 <= shares["with-refreshed"] < 1 and shares["with-static"] == shares["with-random"] == 0
     assert artifact.facts["steps"] == 3 and "best dev mrr@10" in artifact.facts
     records = [json.loads(line) for line in (artifact.path / "history.jsonl").read_text().splitlines()]
     drift = {record["step"]: record["drift"] for record in records if "drift" in record}
@@ -128,6 +134,27 @@ def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path,
     plan = make_plan(load_recipe(path))
     assert plan.steps["joint-test"].inputs == {"index": "joint", "dataset": "dataset", "model": "joint"}
     assert outcome.artifacts["joint-test"].kind == "run"
+
+
+def test_such_an_index_goes_where_any_index_does(made: tuple[Path, Store, Outcome], tmp_path: Path) -> None:
+    from hardneg.indexes.dense import DenseIndex
+    from hardneg.indexes.product import PqSearcher
+
+    path, store, outcome = made
+    plan = make_plan(load_recipe(path))
+    publish(plan, outcome.artifacts, store, tmp_path / "out")
+    index = DenseIndex.open(tmp_path / "out" / "index")
+    assert isinstance(index.searcher, PqSearcher) and len(index.doc_ids) == 60
+    first, second = (PqSearcher.open(outcome.artifacts[name].path / "index") for name in ("joint", "on-joint"))
+    assert np.array_equal(index.searcher.centroids(), first.centroids())
+    assert 1e-4 < np.abs(first.centroids() - second.centroids()).max() < 0.1
+    errors = json.loads((outcome.artifacts["behind"].path / "errors.json").read_text())
+    assert list(errors) == ["JPQ", "again"] and errors["JPQ"]["queries"] == 14
+    assert plan.steps["behind"].inputs["models.again"] == "on-joint"
+    assert outcome.artifacts["joint-by-adore"].facts["queries"] == 14
+    told = r"stages\.copied\.vectors: 'joint' makes a compressed index; name an encode stage or a flat index"
+    with pytest.raises(RecipeError, match=told):
+        load_recipe(path, settings=["stages.copied.vectors=joint"])
 
 
 def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outcome]) -> None:

@@ -68,7 +68,7 @@ def approach(
     sources: dict[str, Source] = {
         "dynamic": Searched(searcher, DEPTH, clock),
         "static": Table(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": Table(folder, shape, searched(encoder, data, searcher, DEPTH), 4),
+        "refreshed": Table(folder, shape, searched(encoder, data, searcher, DEPTH, clock), 4),
         "random": Uniform(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])

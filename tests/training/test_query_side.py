@@ -5,8 +5,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -159,6 +161,34 @@ def test_lists_that_are_gone_are_told(data: TrainingData, index: Path, tmp_path:
     next(tmp_path.glob("lists-*")).unlink()
     with pytest.raises(TrainingError, match="the lists of step 4 are gone: remove"):
         way.prepare(5)
+
+
+@pytest.mark.parametrize(("schedule", "searches"), [("dynamic", 12), ("refreshed", 2), ("static", 0), ("random", 0)])
+def test_the_clock_counts_searches_alone(
+    data: TrainingData, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, searches: int
+) -> None:
+    """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
+    seconds = [0.0]
+    monkeypatch.setattr("hardneg.training.query_side.sources.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+
+    def lasting(method: Callable[..., Any], length: float) -> Callable[..., Any]:
+        def slow(*args: Any) -> Any:
+            seconds[0] += length
+            return method(*args)
+
+        return slow
+
+    searcher = open_index(index)
+    slow: Any = SimpleNamespace(search=lasting(searcher.search, 1.0), vectors=searcher.vectors)
+    way = approach(schedule, data, slow, tmp_path)
+    way.encoder.encode = lasting(way.encoder.encode, 5.0)  # type: ignore[method-assign]
+    way.watch = lasting(lambda step: {}, 10.0)
+    way.examples.ask = lasting(way.examples.ask, 5.0)  # type: ignore[method-assign]
+    run(way, tmp_path, max_steps=6)
+    encoded = 5.0 * searches if schedule == "refreshed" else 0.0
+    assert (way.clock.searching, way.clock.looking) == (searches, 7 * 10.0)
+    assert way.clock.training == 12 * 5.0 + encoded + searches
+    assert way.clock.search_share == searches / way.clock.training
 
 
 def start(toy: Path, index: Path, folder: Path, schedule: str, killed_at: int) -> int:

@@ -1,8 +1,6 @@
 """The approach of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -137,7 +135,7 @@ class QuerySide:
 
     def prepare(self, step: int) -> None:
         """Has the source make its lists where it is time to."""
-        with self._counted("training"), self._counted("searching"):
+        with self.clock.counting("training"):
             self.source.prepare(step)
 
     def batches(self, starts: range, size: int) -> Iterator[QueryBatch]:
@@ -147,7 +145,7 @@ class QuerySide:
             asked = self.examples.ask(start, size)
             return QueryBatch(asked, self.encoder.features(asked.texts[own_share(size)], "query"), start)
 
-        with self._counted("training"):
+        with self.clock.counting("training"):
             yield from ahead(make, starts)
 
     def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
@@ -164,7 +162,7 @@ class QuerySide:
         """What the watch has to say after a step."""
         if self.watch is None or not world().first:
             return {}
-        with self._counted("looking"):
+        with self.clock.counting("looking"):
             found = self.watch(step)
         self.learner.train()
         return found
@@ -185,14 +183,6 @@ class QuerySide:
         documents = torch.from_numpy(self.index.searcher.vectors(rows)).to(queries.device)
         with torch.autocast(queries.device.type, enabled=False):
             return (documents.view(*listed.rows.shape, -1) @ queries.float()[:, :, None]).squeeze(2)
-
-    @contextmanager
-    def _counted(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            setattr(self.clock, name, getattr(self.clock, name) + time.perf_counter() - began)
 
 
 def _score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:

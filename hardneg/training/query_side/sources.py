@@ -1,8 +1,10 @@
 """Where the documents of a step come from: a search at each step, or the corpus at random."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -17,16 +19,29 @@ from hardneg.training.examples import Asked
 
 @dataclass
 class Clock:
-    """Seconds of this process: of training in all, of the searches in it, and of looks that were none of it."""
+    """Seconds of this process: of training in all, of the searches in it, and of looks, which are no part of it.
+
+    A search is that of the index alone, without the tokenising and encoding of its queries and the waiting for others.
+    """
 
     training: float = 0.0
     searching: float = 0.0
     looking: float = 0.0
 
+    @contextmanager
+    def counting(self, name: Literal["training", "searching", "looking"]) -> Iterator[None]:
+        """Adds what a block takes, without the looks in it."""
+        began, looked = time.perf_counter(), self.looking
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began - (self.looking - looked)
+            setattr(self, name, getattr(self, name) + took)
+
     @property
     def search_share(self) -> float:
         """The part of the training time that went into searches."""
-        return self.searching / max(self.training - self.looking, 1e-9)
+        return self.searching / max(self.training, 1e-9)
 
 
 class Source(Protocol):
@@ -80,9 +95,8 @@ class Searched:
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
         wanted = vectors.float().cpu().numpy()
-        began = time.perf_counter()
-        found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
-        self.clock.searching += time.perf_counter() - began
+        with self.clock.counting("searching"):
+            found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
         return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
 
 

@@ -17,6 +17,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.replacing import replacing
 from hardneg.training.examples import Asked, TrainingData
+from hardneg.training.query_side.sources import Clock
 
 _QUERIES = 4096
 
@@ -78,13 +79,15 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     return blocks
 
 
-def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, depth: int) -> Blocks:
-    """The top of the index for each query, by the encoder as it is when asked."""
+def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, depth: int, clock: Clock) -> Blocks:
+    """The top of the index for each query, by the encoder as it is when asked; `clock` counts the searches."""
 
     def blocks() -> Iterator[NDArray[np.int64]]:
         for start in range(0, len(data.query_ids), _QUERIES):
             vectors = encoder.encode(data.texts[start : start + _QUERIES], "query")
-            yield searcher.search(vectors, depth).rows
+            with clock.counting("searching"):
+                rows = searcher.search(vectors, depth).rows
+            yield rows
 
     return blocks
 

@@ -32,7 +32,11 @@ class NegativeMiner(Protocol):
 
 
 class Loss(Protocol):
-    """A pure function of a score matrix and masks (`hardneg.losses`)."""
+    """A pure function of a score matrix and masks (`hardneg.losses`).
+
+    A loss that cannot do without an optional part of a `ScoreBatch` says so: `needs: ClassVar[tuple[str, ...]] =
+    ("ranks",)`. A recipe that names it in a stage whose batches lack the part is refused before anything runs.
+    """
 
     version: ClassVar[int]
 

@@ -104,6 +104,11 @@ def plugin_identity(name: str, plugin: Any) -> dict[str, Any]:
     return {"name": name, "version": type(plugin).version, "options": options}
 
 
+def needs_of(loss: Any) -> tuple[str, ...]:
+    """The optional parts of a `ScoreBatch` that a loss cannot do without; none where its class says nothing."""
+    return tuple(getattr(type(loss), "needs", ()))
+
+
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
     """Raises PluginError where one of these plugins, of another package than hardneg, fails in its own code."""

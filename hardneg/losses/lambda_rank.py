@@ -32,6 +32,7 @@ class LambdaLoss:
     """
 
     version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("ranks",)
 
     cut: int | None = None
     weight: Literal["published", "exact"] = "published"

@@ -13,11 +13,11 @@ from hardneg.models.spec import ModelSpec
 from hardneg.recipe.extends import read_whole_tree
 from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.values import NAME, NAME_RULE
-from hardneg.registry import configure, suggestion
+from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec, Projection
 from hardneg.stages.learning_spec import LearningSpec, Validation
 from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
-from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec, Watch
+from hardneg.stages.specs import STAGES, DatasetSpec, EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec, Watch
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.shares import Devices
@@ -204,6 +204,20 @@ def _of_texts(spec: StageSpec | None) -> bool:
     return isinstance(spec, IndexSpec) and spec.vectors is None
 
 
+def _needs_vectors(spec: StageSpec, field: str) -> bool:
+    """Whether a field names an index that must have one vector a document."""
+    learns = isinstance(spec, TrainQueriesSpec) and field == "index"
+    return learns or (isinstance(spec, AnalyzeSpec) and field.startswith("indexes."))
+
+
+def _of_segments(stages: Mapping[str, StageSpec], name: str | None) -> bool:
+    seen: set[str | None] = set()
+    while isinstance(spec := stages.get(name or ""), IndexSpec) and name not in seen:
+        seen.add(name)
+        name = spec.vectors
+    return isinstance(spec, EncodeSpec) and spec.segments is not None
+
+
 def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
     finished: set[str] = set()
     problems: list[str] = []
@@ -231,6 +245,8 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
         if isinstance(spec, IndexSpec) and (name, "backend") in plugins:
             problems += _index_problems(name, spec, plugins[name, "backend"].input)
+        if isinstance(spec, LearningSpec) and (name, "loss") in plugins:
+            problems += _loss_problems(name, spec, plugins[name, "loss"])
     return plugins
 
 
@@ -240,6 +256,14 @@ def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
     if source == "texts" and spec.vectors is not None:
         return [f"stages.{name}.vectors: {spec.backend.name} is built from texts; leave it out"]
     return []
+
+
+def _loss_problems(name: str, spec: LearningSpec, loss: Any) -> list[str]:
+    lacking = [part for part in needs_of(loss) if part not in spec.gives]
+    stages = [verb for verb, kind in STAGES.items() if issubclass(kind, LearningSpec) and {*lacking} <= {*kind.gives}]
+    told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
+    use = f"use it in stage {' or '.join(stages)}, or " if stages else "no stage gives that: "
+    return [f"{told}; {use}take another loss"] if lacking else []
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

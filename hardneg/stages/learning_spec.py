@@ -1,6 +1,6 @@
 """What the specs of the stages that train have in common."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -19,9 +19,13 @@ class Validation(BaseModel):
 
 
 class LearningSpec(StageSpec):
-    """What the stages that train have in common."""
+    """What the stages that train have in common.
+
+    gives: the optional parts of a `ScoreBatch` that the stage's batches have, for losses that need them.
+    """
 
     kind = "model"
+    gives: ClassVar[tuple[str, ...]] = ()
     needs_dataset = True
     resumes = True
     model: Annotated[Name, Reference(("model",))] = START

@@ -153,6 +153,7 @@ class TrainQueriesSpec(LearningSpec):
         """A model, and an index where it trains centroids."""
         return ("model", "index") if self.centroids == "trained" else ("model",)
 
+    gives = ("ranks",)
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the watch too."""
         yield from super().references()

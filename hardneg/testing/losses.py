@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from hardneg.registry import needs_of
 from hardneg.testing.contract import PluginTests, rule
 from hardneg.types import ScoreBatch
 
@@ -11,13 +12,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MASKS = ("positive", "own", "valid")
+_OPTIONAL = ("ranks", "teacher", "weights")
 _MATRICES = ("scores", *_MASKS, "ranks", "teacher")
 
 
 class LossTests(PluginTests):
-    """Set `plugin`; `needs` names the optional parts of a `ScoreBatch` that it cannot do without.
+    """Set `plugin`; its class names in `needs` the optional parts of a `ScoreBatch` that it cannot do without.
 
-    `scale` bounds the scores of ordinary batches: within it the loss must be differentiable.
+    `needs` here names more of them, for the tests alone. `scale` bounds the scores of ordinary batches: within it the
+    loss must be differentiable.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
@@ -35,7 +38,8 @@ class LossTests(PluginTests):
         ranks = torch.where(own, column % 2 + 1 + row, 0)
         teacher = torch.rand(4, 12, generator=source, dtype=torch.float64) + positive * 2
         given = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
-        optional = {name: part for name, part in given.items() if name in self.needs}
+        needs = {*self.needs, *needs_of(self.plugin)}
+        optional = {name: part for name, part in given.items() if name in needs}
         return ScoreBatch(scores, positive, own & ~positive, valid | positive, **optional)
 
     def _learn(self, folder: Path, batch: ScoreBatch) -> "tuple[Tensor, Tensor]":
@@ -46,6 +50,12 @@ class LossTests(PluginTests):
         value.backward()
         gradient = scores.grad
         return value.detach(), scores.detach() * 0 if gradient is None else gradient
+
+    def test_says_what_it_needs(self, tmp_path: Path) -> None:
+        """So that a recipe is refused where the batches of a stage lack it."""
+        said = getattr(type(self.make(tmp_path)), "needs", ())
+        known = isinstance(said, tuple) and {*said} <= {*_OPTIONAL}
+        rule(known, f"`needs` is a tuple of optional parts of a batch: {', '.join(_OPTIONAL)}", repr(said))
 
     def test_a_scalar_that_learns(self, tmp_path: Path) -> None:
         """Finite, with a gradient that is not zero."""

@@ -17,12 +17,10 @@ from hardneg.types import PluginSetting, ScoreBatch
 
 class TestPublished(LossTests):
     plugin = LambdaLoss(cut=10)
-    needs = ("ranks",)
 
 
 class TestExactSum(LossTests):
     plugin = LambdaLoss(cut=3, weight="exact", normalise="sum", temperature=0.5)
-    needs = ("ranks",)
 
 
 def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> ScoreBatch:

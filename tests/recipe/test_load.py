@@ -66,6 +66,19 @@ def test_an_index_of_vectors_needs_them(tmp_path, tree):
     )
 
 
+def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
+    told = "stages.star.loss: lambda needs ranks, which this stage's batches lack; use it in stage train-queries"
+    tree["stages"]["star"]["loss"] = {"name": "lambda", "cut": 10}
+    assert problems_of(tmp_path, tree) == (f"{told}, or take another loss",)
+    monkeypatch.setattr("hardneg.losses.lambda_rank.LambdaLoss.needs", ("ranks", "teacher"))
+    assert (
+        "needs ranks, teacher, which this stage's batches lack; no stage gives that: take"
+        in problems_of(tmp_path, tree)[0]
+    )
+    monkeypatch.delattr("hardneg.losses.lambda_rank.LambdaLoss.needs")
+    load_recipe(write_recipe(tmp_path / "silent.yaml", tree))
+
+
 def test_a_circle_is_told(tmp_path, tree):
     tree["stages"]["start-index"]["model"] = "star"
     assert "a circle: start-index → star → static → start-train → start-index" in problems_of(tmp_path, tree)[0]

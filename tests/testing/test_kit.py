@@ -154,6 +154,7 @@ BROKEN = [
     (LOSS, "return (softplus(scores - own) * negative * torch.arange(12)).sum()", "test_the_order_of_rows_and_columns",
      "the order of columns has no effect"),
     (LOSS, "return (softplus(scores - own.detach()) * negative).sum()", "test_the_gradient", "the loss's derivative"),
+    (LOSS, f"{SOUND_LOSS}\n    needs = 'ranks'", "test_says_what_it_needs", "`needs` is a tuple of optional parts of a batch"),
     (LOSS, "batch.own.zero_()\n        return (softplus(scores - own) * negative).sum()", "test_is_a_pure_function",
      "a loss does not change its batch"),
     (INDEX, "rows = rows[:, ::-1]", "test_finds_the_best", "finds what a full sort finds"),

@@ -83,6 +83,12 @@ class NegativesFile(Sequence[Negatives]):
         return [name for batch in self._batches for name in batch.column("query_id").to_pylist()]
 
     @property
+    def positives(self) -> dict[str, list[str]]:
+        """The positives that each query was mined with, in row order."""
+        rows = (zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True) for batch in self._batches)
+        return {query_id: doc_ids for pairs in rows for query_id, doc_ids in pairs}
+
+    @property
     def counts(self) -> NDArray[np.int64]:
         """int64 [len(self)], how many negatives each query has."""
         lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]

@@ -19,9 +19,9 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
 
 
 def answer_coverage(run: Run, answers: PassageAnswers, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """`answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0; a question without a list has 0.
+    """`answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0.
 
-    Passages are looked into down to the first one with an answer, cutoff by cutoff.
+    A question without a list has 0. Passages are looked into down to the first one with an answer, cutoff by cutoff.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.

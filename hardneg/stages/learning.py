@@ -1,6 +1,6 @@
 """What the stages that train share: the queries and their negatives, the dev queries, the facts, the saved model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hardneg.artifacts import SCRATCH
@@ -24,7 +24,9 @@ def training_data(collection: StoredCollection, split: str, negatives: Input | N
     """The queries of a split with all that is known to be relevant to them, and their mined negatives, if any."""
     queries = collection.queries(split)
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
-    known = positives(collection.all_qrels())
+    known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
+    if lists is not None and negatives is not None and getattr(negatives.spec, "pseudo_positives", None):
+        known = {**lists.positives, **known}
     return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
 
 

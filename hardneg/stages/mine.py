@@ -2,33 +2,51 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import write_negatives
+from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.qrels import positives
-from hardneg.data.run_stream import stream_run
-from hardneg.errors import DataError
+from hardneg.data.run_stream import lists_in_order
+from hardneg.data.without_answers import first_with_answer, without_answers, without_drawn_answers
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Work
 from hardneg.types import Candidates, Negatives, RankedList
 
 NEGATIVES = "negatives.arrow"
+_QUERIES = 256
+
+Listed = tuple[str, Mapping[str, RankedList]]
+"""A query and its ranked lists by the label of their run."""
 
 
 def run(work: Work) -> dict[str, Any]:
     """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason."""
     collection = open_collection(work.inputs["dataset"])
     runs = {label: source.folder / RUN for label, source in work.inputs_of("runs").items()}
-    facts: Counter[str] = Counter()
-    mined = work.plugins["miner"].mine(_candidates(work, collection, runs, facts), seed=work.spec.seed)
+    facts, dropped = Counter[str](), Counter[str]()
+    known = positives(collection.all_qrels())
+    asked = work.spec.without_answers or work.spec.pseudo_positives
+    texts = collection.answers(work.spec.split) if asked else {}
+    answers = PassageAnswers(collection.corpus, texts, work.spec.answer_match)
+    listed = _listed(work, collection.queries(work.spec.split).query_ids, runs)
+    if work.spec.pseudo_positives:
+        listed = _labelled(listed, known, answers, work.spec.pseudo_positives, facts)
+    offered = _candidates(listed, known, collection, facts)
+    if work.spec.without_answers:
+        offered = without_answers(offered, answers, dropped)
+    mined = work.plugins["miner"].mine(offered, seed=work.spec.seed)
+    if work.spec.without_answers:
+        mined = without_drawn_answers(mined, answers)
     write_negatives(work.folder / NEGATIVES, _counted(mined, facts))
-    return dict(facts)
+    for reason, count in dropped.items():
+        facts[f"dropped as {reason}"] += count
+    return {**facts, **answers.left_out}
 
 
 def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negatives]:
@@ -41,38 +59,32 @@ def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negati
         yield item
 
 
-def _candidates(
-    work: Work, collection: StoredCollection, runs: Mapping[str, Path], facts: Counter[str]
-) -> Iterator[Candidates]:
-    corpus = collection.corpus
-    relevant = positives(collection.all_qrels())
-    query_ids = collection.queries(work.spec.split).query_ids
-    lists = {label: _in_order(path, query_ids) for label, path in runs.items()}
+def _listed(work: Work, query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[Listed]:
+    streams = [lists_in_order(path, query_ids) for path in runs.values()]
     with work.progress.task("mining", len(query_ids), "queries") as task:
-        for query_id in query_ids:
-            hits = {label: next(stream) for label, stream in lists.items()}
-            known = relevant.get(query_id, [])
+        for query_id, *lists in zip(query_ids, *streams, strict=True):
+            yield query_id, dict(zip(runs, lists, strict=True))
             task.advance()
-            if not known:
-                facts["queries without positives"] += 1
-                continue
-            copies = corpus.copies(corpus.rows(known))
-            duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
-            yield Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 
-def _in_order(path: Path, query_ids: Sequence[str]) -> Iterator[RankedList]:
-    """The run's list for each query, an empty one where the run has none; the run must keep the queries' order."""
-    empty: NDArray[np.float32] = np.empty(0, np.float32)
-    stream = stream_run(path)
-    head = next(stream, None)
-    for query_id in query_ids:
-        if head is not None and head[0] == query_id:
-            yield RankedList(head[1], head[2])
-            head = next(stream, None)
+def _labelled(
+    listed: Iterator[Listed], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
+) -> Iterator[Listed]:
+    """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
+    while block := list(islice(listed, _QUERIES)):
+        unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
+        tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
+        for query_id, doc_id in first_with_answer(list(unknown), tops, answers).items():
+            known[query_id] = [doc_id]
+            facts["pseudo-positives"] += 1
+        yield from block
+
+
+def _candidates(
+    listed: Iterator[Listed], known: Mapping[str, Sequence[str]], collection: StoredCollection, facts: Counter[str]
+) -> Iterator[Candidates]:
+    for query_id, hits in listed:
+        if query_id in known:
+            yield candidates(collection.corpus, query_id, known[query_id], hits)
         else:
-            yield RankedList((), empty)
-    if head is not None:
-        raise DataError(
-            f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
-        )
+            facts["queries without positives"] += 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -92,6 +92,12 @@ Backend = Annotated[Setting, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
 Name = Annotated[str, Field(min_length=1)]
+AnswerMatch = Literal["string", "regex"]
+
+
+def has_answers(collection: Mapping[str, Any], split: str) -> bool:
+    """Whether the queries of a split have answers, by what stage `dataset` told of the collection."""
+    return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
 class StageSpec(BaseModel):

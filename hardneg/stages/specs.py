@@ -8,12 +8,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
-from hardneg.stages.spec_parts import FREE, LATER, START, Backend, Cut, Dataset, Miner, Name, Reference, StageSpec
-
-
-def has_answers(collection: Mapping[str, Any], split: str) -> bool:
-    """Whether the queries of a split have answers, by what stage `dataset` told of the collection."""
-    return bool(collection["splits"].get(split, {}).get("with_answers"))
+from hardneg.stages.spec_parts import (
+    FREE,
+    LATER,
+    START,
+    AnswerMatch,
+    Backend,
+    Cut,
+    Dataset,
+    Miner,
+    Name,
+    Reference,
+    StageSpec,
+    has_answers,
+)
 
 
 class DatasetSpec(StageSpec):
@@ -73,7 +81,12 @@ class SearchSpec(StageSpec):
 
 
 class MineSpec(StageSpec):
-    """Selects negatives for the queries of one split; the first of `runs` is the list to select from."""
+    """Selects negatives for the queries of one split; the first of `runs` is the list to select from.
+
+    without_answers: documents that have an answer to the query are no negatives of it. pseudo_positives: the first of
+    so many documents of that list that has an answer is the positive of a query for which none is known. answer_match:
+    how answers are looked for: as words, or as regular expressions.
+    """
 
     version = 1
     kind = "negatives"
@@ -83,6 +96,21 @@ class MineSpec(StageSpec):
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     split: Name = "train"
     seed: int = 42
+    without_answers: bool = Field(default=False, json_schema_extra=LATER)
+    pseudo_positives: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
+    answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "MineSpec":
+        if self.pseudo_positives and not self.runs:
+            raise ValueError("pseudo_positives: they come from the first of `runs`, and there is none")
+        return self
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where negatives or positives are told by them."""
+        asked = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
+        if asked and not has_answers(collection, self.split):
+            yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
 
 class TrainSpec(LearningSpec):
@@ -186,7 +214,7 @@ class EvaluateSpec(StageSpec):
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
     seed: int = 42
-    answer_match: Literal["string", "regex"] = Field(default="string", json_schema_extra=LATER)
+    answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them."""

@@ -99,6 +99,9 @@ class Refreshes:
         """Removes what models have mined that training, going on from `step`, has not come to yet."""
         while (found := self.newest(told=told)) and found.step > step:
             self.remove(found.number)
+        for path in self.folder.glob("vectors-*"):
+            if int(path.name.removeprefix("vectors-")) > step:
+                shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, number: int) -> None:
         """Removes one refresh, all at once."""

@@ -46,6 +46,7 @@ class Waiting:
     first: int
     pause: int | None
     told: Told
+    _last: Refresh | None = None
 
     def prepare(self, step: int) -> None:
         """Mines where it is time to, unless that is done already.
@@ -55,19 +56,23 @@ class Waiting:
         """
         wanted = step - step % self.pause if self.pause else 0
         self.place.forget_after(step, self.told)
-        found = self.place.newest(step, self.told)
-        if wanted < self.first or (found is not None and found.step == wanted):
+        if wanted < self.first:
             return
-        if step != wanted:
+        found = self.place.newest(step, self.told)
+        if found is not None and found.step == wanted:
+            self._last = found
+        elif step != wanted:
             raise TrainingError(
                 f"{self.place.folder}: the negatives of step {wanted} are gone: remove its parent to start afresh"
             )
-        with self.place.alone():
-            mine_refresh([self.encoder], self.mining, self.place, wanted // self.pause if self.pause else 0, wanted)
+        else:
+            number = wanted // self.pause if self.pause else 0
+            with self.place.alone():
+                self._last = mine_refresh([self.encoder], self.mining, self.place, number, wanted)
 
     def newest(self, step: int) -> Refresh | None:
         """What was mined at the last multiple."""
-        return self.place.newest(step)
+        return self._last
 
 
 @dataclass

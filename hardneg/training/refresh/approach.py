@@ -112,7 +112,7 @@ class Refreshed(BothSides):
         if told is None:
             if self._used is None:
                 self._examples = self._begin()
-        elif self._used is None or self._used[0] != told[0]:
+        elif self._used is None or self._used[1] < told[1]:
             self._used = (told[0], told[1])
             self._examples = self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(told[0]))))
 

@@ -3,16 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.data.segments import document_rows
 from hardneg.indexes.asked import check_depth
 from hardneg.protocols import Searcher
 from hardneg.types import Hits
 
 _HITS = 1 << 26  # of vectors, held at a time
 _POOLED = 1 << 20  # of them, ranked at a time
+
+
+def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
+    """The searcher of an index folder's vectors as one that gives documents; doc_ids: those of the corpus.
+
+    Where each document has one vector it is `searcher` itself, else no `DenseSearcher`: a document has no vector.
+
+    Raises:
+        ArtifactError: the index is one of another corpus.
+    """
+    first = document_rows(folder, doc_ids)
+    return searcher if first is None else PooledSearcher(searcher, first)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Ca
         queries.texts[: options.queries],
         collection.qrels(options.split),
         read_run(work.inputs["validation_run"].folder / RUN),
+        work.spec.segments,
     )
     return pool_validation(encoder, data, options.depth)
 

@@ -7,10 +7,9 @@ import torch
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
-from hardneg.data.segments import document_rows
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.pooled import PooledSearcher
+from hardneg.indexes.pooled import pooled
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
 from hardneg.progress import Progress
@@ -52,8 +51,7 @@ def open_searcher(
     """
     options = _for_few(ExactOptions(device=device)) if few else ExactOptions(device=device)
     searcher = _searcher(source, collection, options, progress)
-    first = document_rows(index_folder(source), collection.corpus.doc_ids)
-    return searcher if first is None else PooledSearcher(searcher, first)
+    return pooled(searcher, index_folder(source), collection.corpus.doc_ids)
 
 
 def _searcher(

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.data.queries import Queries
+from hardneg.data.segments import document_rows
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.progress import Progress
 from hardneg.types import Negatives
@@ -40,6 +41,7 @@ def fill_from_model(
 ) -> None:
     """Puts the model's own scores where `scores` has nan, computed as a search computes them."""
     encoder, vectors = dense
+    first = document_rows(vectors.folder, collection.corpus.doc_ids)
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
     query_ids = list(positives)
@@ -51,4 +53,5 @@ def fill_from_model(
             rows = collection.corpus.rows(positives[query_id])
             for place in np.flatnonzero(np.isnan(values)).tolist():
                 row = int(rows[place])
-                values[place] = vectors.read(row, row + 1)[0] @ query
+                start, stop = (row, row + 1) if first is None else first[row : row + 2].tolist()
+                values[place] = (vectors.read(start, stop) @ query).max()

@@ -168,6 +168,8 @@ class TrainQueriesSpec(LearningSpec):
 
     @model_validator(mode="after")
     def _complete(self) -> "TrainQueriesSpec":
+        if self.segments is not None:
+            raise ValueError("segments: the index has one vector a document; leave them out")
         needs = {"negatives": "static", "refresh_every": "refreshed"}
         for name, schedule in needs.items():
             given = getattr(self, name) is not None

@@ -1,5 +1,6 @@
 """Stage `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
 
+from dataclasses import replace
 from typing import Any
 
 from hardneg.data.collection import StoredCollection
@@ -35,7 +36,7 @@ def run(work: Work) -> dict[str, Any]:
 def _data(work: Work, collection: StoredCollection) -> TrainingData:
     source = work.inputs.get("negatives")
     split = source.spec.split if source is not None and isinstance(source.spec, MineSpec) else "train"
-    return training_data(collection, split, source)
+    return replace(training_data(collection, split, source), segments=work.spec.segments)
 
 
 def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:

@@ -34,7 +34,7 @@ def run(work: Work) -> dict[str, Any]:
     collection = open_collection(work.inputs["dataset"])
     encoder = open_encoder(work.inputs["model"], trainer_device(spec.devices, work.device, world()))
     data = training_data(collection, spec.split, work.inputs.get("negatives"))
-    data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh))
+    data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
     with _supply(work, encoder, data, place) as supply:
         way = Refreshed(encoder, data, spec.options, spec.refresh, supply, place)
         result = learn(
@@ -75,6 +75,7 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
         first=first,
         devices=devices,
         threads=of_inferencer,
+        segments=spec.segments,
     )
     beside = Beside(Process(settings, note), place, data.negatives is None, options.every, note)
     torch.set_num_threads(of_trainer)

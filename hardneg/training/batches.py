@@ -1,6 +1,6 @@
 """Batches ready for the encoder, the next one made while one is computed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from hardneg.data.corpus import Corpus
+from hardneg.data.segments import Segments
 from hardneg.distributed import world
 from hardneg.models.encoder import Encoder
-from hardneg.training.examples import Draw, Examples
+from hardneg.training.examples import Draw
 from hardneg.training.scoring import Columns
 
 _Start = TypeVar("_Start")
@@ -26,6 +27,7 @@ class Batch:
     queries and documents: features of this process's share; each document is there once.
     distinct: how many documents there are, all shares together.
     column: int64 [M], the document of each column of the scores.
+    counts: int64, how many rows of `documents`, its segments, each of this process's documents has; none: one each.
     """
 
     query_ids: list[str]
@@ -34,19 +36,29 @@ class Batch:
     distinct: int
     column: Tensor
     columns: Columns
+    counts: Tensor | None = None
 
 
-def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw) -> Batch:
-    """Tokenises this process's share of what was drawn."""
+def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw, cut: Segments | None = None) -> Batch:
+    """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`."""
     rows, column = np.unique(draw.documents, return_inverse=True)
+    documents, counts = _documents(encoder, corpus.contents(rows[own_share(len(rows))]), cut)
     return Batch(
         draw.query_ids,
         encoder.features(draw.texts[own_share(len(draw.texts))], "query"),
-        encoder.features(corpus.contents(rows[own_share(len(rows))]), "document"),
+        documents,
         len(rows),
         torch.from_numpy(column.reshape(-1)),
         Columns.of(draw, corpus.content_hash),
+        counts,
     )
+
+
+def _documents(encoder: Encoder, texts: Sequence[str], cut: Segments | None) -> tuple[dict[str, Tensor], Tensor | None]:
+    if cut is None:
+        return encoder.features(texts, "document"), None
+    made = encoder.segment(texts, cut)
+    return made.tokens.batch(np.arange(len(made.tokens.lengths))), torch.from_numpy(made.counts)
 
 
 def own_share(total: int) -> slice:
@@ -54,12 +66,6 @@ def own_share(total: int) -> slice:
     part = world().share(total)
     start = min(part.start, total - 1)
     return slice(start, max(part.stop, start + 1))
-
-
-def batches(encoder: Encoder, corpus: Corpus, examples: Examples, starts: Iterable[int], size: int) -> Iterator[Batch]:
-    """The batch at each start position, made in another thread one ahead of its use."""
-
-    return ahead(lambda start: make_batch(encoder, corpus, examples.draw(start, size)), starts)
 
 
 def ahead(make: Callable[[_Start], _Made], starts: Iterable[_Start]) -> Iterator[_Made]:

@@ -1,7 +1,7 @@
 """Which query meets which documents when: a function of the seed, the epoch and the query alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus
 from hardneg.data.hash_index import spread
+from hardneg.data.segments import Segments
 from hardneg.errors import DataError, TrainingError
 from hardneg.identity import digest
 from hardneg.seeding import generator
@@ -37,7 +38,8 @@ class TrainingData:
     """What to learn from.
 
     query_ids and texts: the training queries. positives: known relevant documents by query id; one is
-    drawn, and none of them (nor a copy) ever counts as a negative. negatives: mined ones, if any.
+    drawn, and none of them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: how
+    documents are cut, each then scored by its best segment; none: their first tokens count.
     """
 
     corpus: Corpus
@@ -45,6 +47,7 @@ class TrainingData:
     texts: Sequence[str]
     positives: Mapping[str, Sequence[str]]
     negatives: NegativeLists | None = None
+    segments: Segments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,8 @@ class Examples:
     def digest(self) -> str:
         """A name for the queries, their positives, and how many negatives each has."""
         ids = [self._data.query_ids[query] for query in self._queries.tolist()]
-        return digest([ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)])
+        named = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
+        return digest(named if self._data.segments is None else [*named, asdict(self._data.segments)])
 
     def draw(self, start: int, count: int) -> Draw:
         """The examples at positions `start` to `start + count` of the endless order.

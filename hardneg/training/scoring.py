@@ -52,10 +52,17 @@ def score_batch(queries: Tensor, documents: Tensor, columns: Columns) -> ScoreBa
         columns: what the documents are.
 
     Returns:
-        A row's own positive is valid; all other columns that hold a known positive of the row are not.
+        What `masked` says.
     """
     with torch.autocast(queries.device.type, enabled=False):
-        scores = queries.float() @ documents.float().T
+        return masked(queries.float() @ documents.float().T, columns)
+
+
+def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
+    """Scores float [B, B * (1 + n)] with what their columns are.
+
+    A row's own positive is valid; all other columns that hold a known positive of the row are not.
+    """
     width = len(columns.contents) // columns.queries
     column = torch.arange(len(columns.contents), device=scores.device)
     row = torch.arange(columns.queries, device=scores.device)[:, None]

@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from hardneg.distributed import gather
 from hardneg.models.encoder import Encoder
-from hardneg.training.batches import Batch, batches
-from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.batches import Batch, ahead, make_batch
+from hardneg.training.examples import Draw, Examples, TrainingData
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import score_batch
+from hardneg.training.scoring import masked, score_batch
+from hardneg.training.segment_scores import best_segments, gather_slots, in_slots
 from hardneg.types import ScoreBatch
 
 
@@ -38,7 +39,7 @@ class BothSides:
         self.encoder = encoder
         self.learner: nn.Module = encoder.module
         self.tower = TwoTowers(encoder)
-        self._corpus = data.corpus
+        self._corpus, self._cut = data.corpus, data.segments
         self._examples = Examples(data, options.negatives_per_query, options.seed)
 
     @property
@@ -58,14 +59,21 @@ class BothSides:
 
     def batches(self, starts: range, size: int) -> Iterator[Batch]:
         """The drawn examples, tokenised one batch ahead."""
-        return batches(self.encoder, self._corpus, self._examples, starts, size)
+        return ahead(lambda start: self.make(self._examples.draw(start, size)), starts)
+
+    def make(self, draw: Draw) -> Batch:
+        """The batch of what was drawn."""
+        return make_batch(self.encoder, self._corpus, draw, self._cut)
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
         """Each query against each document of the batch, those of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             queries, documents = model(batch.queries, batch.documents)
-        queries, documents = gather(queries, batch.columns.queries), gather(documents, batch.distinct)
-        return score_batch(queries, documents[batch.column.to(documents.device)], batch.columns)
+        queries, column = gather(queries, batch.columns.queries), batch.column.to(documents.device)
+        if batch.counts is None or self._cut is None:
+            return score_batch(queries, gather(documents, batch.distinct)[column], batch.columns)
+        slots = gather_slots(in_slots(documents, batch.counts, self._cut.count), batch.distinct)
+        return masked(best_segments(queries, slots)[:, column], batch.columns)
 
     def look(self, step: int) -> Record:
         """Nothing besides the loss."""

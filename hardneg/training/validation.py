@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus
 from hardneg.data.runs import Run
+from hardneg.data.segments import Segments
 from hardneg.errors import TrainingError
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.progress import Progress, Silent
@@ -18,13 +19,17 @@ _QUERIES = 256
 
 @dataclass(frozen=True, eq=False)
 class ValidationData:
-    """The dev queries, their relevances by query and document id, and a run to take the pool from."""
+    """The dev queries, their relevances by query and document id, and a run to take the pool from.
+
+    segments: how documents are cut, if they are; each then counts by its best segment.
+    """
 
     corpus: Corpus
     query_ids: Sequence[str]
     texts: Sequence[str]
     qrels: Mapping[str, Mapping[str, int]]
     run: Run
+    segments: Segments | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +68,14 @@ def pool_validation(
     pool = make_pool(data, depth)
 
     def validate() -> dict[str, float]:
-        documents = encoder.encode(data.corpus.contents(pool.rows), "document", options, progress)
+        texts, first = data.corpus.contents(pool.rows), None
+        if data.segments is None:
+            documents = encoder.encode(texts, "document", options, progress)
+        else:
+            documents, counts = encoder.encode_segments(texts, data.segments, options, progress)
+            first = np.cumsum(counts) - counts
         queries = encoder.encode(pool.texts, "query", options, progress)
-        return pool_metrics(queries, documents, pool)
+        return pool_metrics(queries, documents, pool, first)
 
     return validate
 
@@ -98,15 +108,22 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     return Pool(rows, texts, gains, query, np.searchsorted(rows, relevant[found]))
 
 
-def pool_metrics(queries: NDArray[np.float32], documents: NDArray[np.float32], pool: Pool) -> dict[str, float]:
-    """Means over float32 [Q, d] queries searched in float32 [N, d] documents; ties by ascending row."""
+def pool_metrics(
+    queries: NDArray[np.float32], documents: NDArray[np.float32], pool: Pool, first: NDArray[np.int64] | None = None
+) -> dict[str, float]:
+    """Means over float32 [Q, d] queries searched in float32 [N, d] documents; ties by ascending row.
+
+    first: int64 [N], where each document's vectors begin if it has several, of which the best counts.
+    """
     ranked = []
     for start in range(0, len(queries), _QUERIES):
         block = queries[start : start + _QUERIES]
-        gains = np.zeros((len(block), len(documents)), np.int64)
+        scores = block @ documents.T
+        scores = scores if first is None else np.maximum.reduceat(scores, first, axis=1)
+        gains = np.zeros(scores.shape, np.int64)
         here = (pool.query >= start) & (pool.query < start + len(block))
         gains[pool.query[here] - start, pool.place[here]] = pool.gains[here]
-        order = np.argsort(-(block @ documents.T), axis=1, kind="stable")[:, :_DEPTH]
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH]
         ranked.append(np.take_along_axis(gains, order, axis=1))
     return _means(np.concatenate(ranked), pool)
 

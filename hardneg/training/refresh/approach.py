@@ -9,7 +9,7 @@ from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError
 from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
-from hardneg.training.batches import Batch, ahead, make_batch
+from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
@@ -86,7 +86,7 @@ class Refreshed(BothSides):
 
         def make(planned: tuple[int, Examples]) -> Batch:
             start, examples = planned
-            return make_batch(self.encoder, self._corpus, examples.draw(start, size))
+            return self.make(examples.draw(start, size))
 
         yield from ahead(make, self._planned(starts))
 

@@ -17,6 +17,7 @@ import torch
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
+from hardneg.data.segments import Segments
 from hardneg.errors import ArtifactError, HardnegError
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
@@ -37,6 +38,7 @@ class Settings:
 
     model: the one that training starts from. collection: its folder; split: whose queries are mined. checkpoints and
     refreshes: the folders. first: the first step to mine from. devices: one or more to encode on; threads: on a CPU.
+    segments: how documents are cut, if they are.
     """
 
     model: ModelSpec
@@ -49,6 +51,7 @@ class Settings:
     first: int
     devices: Sequence[str]
     threads: int
+    segments: Segments | None = None
 
     def write(self, path: Path) -> None:
         """As JSON."""
@@ -59,7 +62,8 @@ class Settings:
         """What `write` wrote."""
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model, options = ModelSpec(**content.pop("model")), RefreshOptions(**content.pop("options"))
-        return cls(model=model, options=options, **content)
+        cut = content.pop("segments")
+        return cls(model=model, options=options, segments=cut and Segments(**cut), **content)
 
 
 class Wake:
@@ -121,9 +125,8 @@ def _mining(settings: Settings) -> Mining:
     collection = StoredCollection.open(Path(settings.collection))
     queries = collection.queries(settings.split)
     known = known_to_be_relevant(positives(collection.all_qrels()), settings.options)
-    return Mining(
-        TrainingData(collection.corpus, queries.query_ids, queries.texts, known), settings.options, settings.seed
-    )
+    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, known, segments=settings.segments)
+    return Mining(data, settings.options, settings.seed)
 
 
 def main(path: str) -> None:

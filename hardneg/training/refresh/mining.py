@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.candidates import candidates
+from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.negatives import write_negatives
 from hardneg.distributed import World
 from hardneg.errors import ArtifactError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.pooled import pooled
 from hardneg.miners.sampled import Sampled
 from hardneg.miners.topk import TopK
 from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.segmented import SegmentedCorpus
 from hardneg.models.stream import encode_blocks
 from hardneg.progress import Silent
 from hardneg.protocols import NegativeMiner
@@ -116,14 +119,17 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
 
 def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path) -> None:
     """Writes the vectors of all documents; each encoder makes every so-manieth block, in a thread of its own."""
-    corpus, options = mining.data.corpus, EncodeOptions(precision=mining.options.precision)
-    shape = (encoders[0].dimension, len(corpus))
+    data, options = mining.data, EncodeOptions(precision=mining.options.precision)
+    rows: Corpus | SegmentedCorpus = data.corpus
+    if data.segments is not None:
+        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, folder, Silent(), World())
+    shape = (encoders[0].dimension, len(rows))
     if _finished(folder, shape):
         return
 
     def part(rank: int) -> None:
         with FlatWriter(folder, *shape, rank) as writer:
-            encode_blocks(encoders[rank], corpus, writer, options, Silent(), World(rank, len(encoders)))
+            encode_blocks(encoders[rank], rows, writer, options, Silent(), World(rank, len(encoders)))
 
     if len(encoders) == 1:
         part(0)
@@ -131,7 +137,7 @@ def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path) -> 
         with ThreadPoolExecutor(len(encoders)) as devices:
             list(devices.map(part, range(len(encoders))))
     with FlatWriter(folder, *shape) as writer:
-        writer.write_doc_ids(corpus.doc_ids)
+        writer.write_doc_ids(rows.doc_ids)
         writer.close()
 
 
@@ -164,7 +170,9 @@ def _mined(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds
 def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Candidates]:
     """The top of the corpus for each query that has positives."""
     data, options = mining.data, EncodeOptions(precision=mining.options.precision)
-    searcher = FlatSearcher(FlatVectors.open(vectors), ExactOptions(device=str(encoder.device)))
+    searcher = pooled(
+        FlatSearcher(FlatVectors.open(vectors), ExactOptions(device=str(encoder.device))), vectors, data.corpus.doc_ids
+    )
     queries = [place for place in mining.queries(number) if data.positives.get(data.query_ids[place])]
     for start in range(0, len(queries), _QUERIES):
         places = queries[start : start + _QUERIES]

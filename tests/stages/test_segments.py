@@ -1,0 +1,135 @@
+"""Stages over documents in segments: encoded, searched, indexed again, and gone on with after a kill."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recipe.recipes import long_collection, small_tree, write_recipe
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.data.collection import StoredCollection
+from hardneg.data.flat import FlatVectors
+from hardneg.data.runs import read_run
+from hardneg.data.segments import Segments
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+
+CUT = {"length": 12, "count": 5}
+
+
+def tree(collection: Path, model: Path) -> dict[str, Any]:
+    whole = small_tree(collection, model)
+    names = ("start-index", "start-test")
+    whole["stages"] = {name: whole["stages"][name] for name in names}
+    whole["stages"]["start-index"] |= {"segments": CUT, "precision": "fp32"}
+    return whole
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("segments")
+    wanted = tree(long_collection(folder / "data"), tiny_model)
+    wanted["stages"]["half"] = {"stage": "index", "vectors": "start-index", "backend": "fp16"}
+    wanted["stages"]["half-test"] = {"stage": "search", "index": "half", "split": "test", "depth": 20}
+    return write_recipe(folder / "r.yaml", wanted)
+
+
+@pytest.fixture(scope="module")
+def made(recipe: Path) -> dict[str, Artifact]:
+    pytest.importorskip("faiss")
+    plan = make_plan(load_recipe(recipe))
+    return dict(execute(plan, Store(recipe.parent / "store"), Options(device="cpu"), Watcher()).artifacts)
+
+
+def test_the_index_holds_each_segment_under_its_documents_id(made: dict[str, Artifact]) -> None:
+    """Ten tokens of text a segment, five segments; documents have 8 to 67 words of one to three tokens."""
+    facts = made["start-index"].facts
+    flat = FlatVectors.open(made["start-index"].path)
+    assert sorted(path.name for path in made["start-index"].path.iterdir()) == ["docid", "index", "manifest.json"]
+    assert facts["passages"] == 60 and facts["segments"] == len(flat) > 150
+    assert facts["documents cut off"] == 49
+    ids = [flat.doc_ids[row] for row in range(len(flat))]
+    assert ids[0] == "d0#0" and ids[-5:] == [f"d59#{number}" for number in range(5)]
+
+
+def test_a_run_ranks_documents_by_their_best_segment(made: dict[str, Artifact], tiny_model: Path) -> None:
+    collection = StoredCollection.open(made["dataset"].path)
+    encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    fp32 = EncodeOptions(precision="fp32")
+    vectors, counts = encoder.encode_segments(collection.corpus.contents(np.arange(60)), Segments(**CUT), fp32)
+    queries = collection.queries("test")
+    products = encoder.encode(queries.texts, "query", fp32) @ vectors.T
+    best = np.maximum.reduceat(products, np.cumsum(counts) - counts, axis=1)
+    for name, tolerance in {"start-test": 1e-5, "half-test": 2e-3}.items():
+        run = read_run(made[name].path / "run.trec.gz")
+        assert list(run.query_ids) == list(queries.query_ids)
+        for scores, doc_ids, expected in zip(run.scores, run.doc_ids, best, strict=True):
+            assert len(set(doc_ids)) == 20
+            np.testing.assert_allclose(scores, -np.sort(-expected)[:20], atol=tolerance)
+            np.testing.assert_allclose(expected[collection.corpus.rows(doc_ids)], scores, atol=tolerance)
+
+
+def test_without_segments_nothing_has_another_key(recipe: Path) -> None:
+    plain, none = (
+        make_plan(load_recipe(recipe, settings=[f"stages.start-index.segments={value}"]))
+        for value in ("null", "{count: 5}")
+    )
+    assert plain.keys["start-index"] != none.keys["start-index"]
+    assert "segments" not in plain.steps["start-index"].spec.identity()
+
+
+def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe: Path) -> None:
+    from hardneg.errors import RecipeError
+
+    learning = "{stage: train-queries, index: half, loss: lambda}"
+    with pytest.raises(RecipeError, match=r"stages.adore.index: 'half' holds several vectors a document"):
+        load_recipe(recipe, settings=[f"stages.adore={learning}"])
+
+
+KILLED = """
+import os, signal, sys
+from hardneg.data.flat import FlatWriter
+from hardneg.models import stream
+from hardneg.cli.main import app
+
+write = FlatWriter.write_block
+def killed(self, number, start_row, vectors):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, number, start_row, vectors)
+
+FlatWriter.write_block = killed
+stream.BLOCK = 40
+app(sys.argv[1:])
+"""
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(
+    recipe: Path, made: dict[str, Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hardneg.models import stream
+
+    store = recipe.parent / "killed"
+    command = ["recipe", "run", str(recipe), "--store", str(store), "--until", "start-index", "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *command], capture_output=True, env=environment, cwd=recipe.parent
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    left = {path.name for path in next(store.glob("*.partial/index.journal")).parent.iterdir()}
+    assert left >= {"index", "index.journal", "segments-0-of-1.npy"}
+    monkeypatch.setattr(stream, "BLOCK", 40)
+    plan = make_plan(load_recipe(recipe))
+    after = execute(plan, Store(store), Options("start-index", device="cpu"), Watcher()).artifacts["start-index"]
+    assert (after.path / "docid").read_bytes() == (made["start-index"].path / "docid").read_bytes()
+    again = execute(plan, Store(recipe.parent / "whole"), Options("start-index", device="cpu"), Watcher())
+    whole = again.artifacts["start-index"].path
+    assert (after.path / "index").read_bytes() == (whole / "index").read_bytes()

@@ -1,0 +1,119 @@
+"""Documents scored by their best segment, against numbers and gradients by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy import options, toy_data
+
+from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.data.segments import Segments
+from hardneg.losses.star import Star
+from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.loop import train
+from hardneg.training.segment_scores import best_segments, gather_slots, in_slots
+from hardneg.training.two_towers import BothSides
+from hardneg.training.validation import Pool, pool_metrics
+from hardneg.types import Document
+
+VECTORS = [[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0], [3.0, 0.0], [0.0, 1.0]]
+
+
+def test_slots_hold_each_documents_segments() -> None:
+    slots = in_slots(torch.tensor(VECTORS), torch.tensor([2, 1, 2]), 3)
+    assert slots.tolist() == [
+        [[1, 0, 1], [0, 2, 1], [0, 0, 0]],
+        [[-1, -1, 1], [0, 0, 0], [0, 0, 0]],
+        [[3, 0, 1], [0, 1, 1], [0, 0, 0]],
+    ]
+    assert gather_slots(slots, 3).equal(slots)
+
+
+def test_an_empty_slot_never_wins() -> None:
+    """The second document's only segment scores below 0, which an empty one would."""
+    slots = in_slots(torch.tensor(VECTORS), torch.tensor([2, 1, 2]), 3)
+    assert best_segments(torch.tensor([[1.0, 0.0], [1.0, 1.0]]), slots).tolist() == [[1, -1, 3], [2, -2, 3]]
+
+
+def test_the_gradient_goes_through_the_best_segment_alone() -> None:
+    """Query (1, 1) is best met by segments 1, 2 and 3; a gradient of a document's score is the query there, else 0."""
+    vectors = torch.tensor(VECTORS, requires_grad=True)
+    query = torch.tensor([[1.0, 1.0]], requires_grad=True)
+    scores = best_segments(query, in_slots(vectors, torch.tensor([2, 1, 2]), 3))
+    (scores * torch.tensor([[1.0, 10.0, 100.0]])).sum().backward()
+    assert vectors.grad is not None and query.grad is not None
+    assert vectors.grad.tolist() == [[0, 0], [1, 1], [10, 10], [100, 100], [0, 0]]
+    assert query.grad.tolist() == [[0 - 10 + 300, 2 - 10 + 0]]
+
+
+def test_one_of_two_equal_segments_gets_the_whole_gradient() -> None:
+    vectors = torch.ones(2, 1, requires_grad=True)
+    best_segments(torch.ones(1, 1), in_slots(vectors, torch.tensor([2]), 2)).sum().backward()
+    assert vectors.grad is not None and sorted(vectors.grad.flatten().tolist()) == [0, 1]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> Encoder:
+    return Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+
+
+def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) -> None:
+    """Six tokens a segment are four of text; documents have several."""
+    cut = Segments(length=6, stride=3, count=3)
+    data = replace(toy_data(toy_folder), segments=cut)
+    way = BothSides(encoder, data, options(batch_size=3))
+    found = way.scores(way.tower, next(way.batches(range(0, 3, 3), 3)), half=False)
+    draw = Examples(data, 2, options().seed).draw(0, 3)
+    fp32 = EncodeOptions(precision="fp32")
+    vectors, counts = encoder.encode_segments(data.corpus.contents(draw.documents.reshape(-1)), cut, fp32)
+    assert counts.max() == 3
+    products = encoder.encode(draw.texts, "query", fp32) @ vectors.T
+    expected = np.maximum.reduceat(products, np.cumsum(counts) - counts, axis=1)
+    np.testing.assert_allclose(found.scores.detach().numpy(), expected, atol=1e-5)
+    plain = BothSides(encoder, toy_data(toy_folder), options(batch_size=3))
+    assert way.digest() != plain.digest()
+
+
+def long_data(folder: Path) -> TrainingData:
+    """What tells documents apart is behind the first segment of each."""
+    words = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath"]
+    filler = "on the whole and in the main "
+    documents = [Document(f"d{i}", f"{filler * 2}{word}") for i, word in enumerate(words)]
+    write_corpus(documents, folder, Silent())
+    ids = [f"q{i}" for i in range(8)]
+    return TrainingData(Corpus.open(folder), ids, words, {f"q{i}": [f"d{i}"] for i in range(8)})
+
+
+def test_training_learns_what_is_behind_the_first_segment(tiny_model: Path, tmp_path: Path) -> None:
+    """With the first twelve tokens alone all documents are one, and the loss stays that of a draw among eight."""
+    data = long_data(tmp_path / "corpus")
+    settings: dict[str, Any] = {"negatives_per_query": 0, "batch_size": 8, "accumulate": 1, "max_steps": 12}
+    losses = {}
+    for cut in (Segments(length=12, count=1), Segments(length=12, count=3)):
+        encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=12), "cpu")
+        result = train(
+            encoder,
+            replace(data, segments=cut),
+            Star(temperature=0.1),
+            options(learning_rate=5e-3, **settings),
+            tmp_path / str(cut.count),
+            progress=Silent(),
+        )
+        losses[cut.count] = [record["loss"] for record in result.history]
+    assert losses[3][-1] < 0.5 * losses[3][0]
+    assert losses[1][-1] > 0.8 * losses[1][0]
+
+
+def test_dev_metrics_count_the_best_segment() -> None:
+    """The relevant document is second by its first segment, first by its second."""
+    pool = Pool(np.arange(2), ["a"], np.array([1]), np.array([0]), np.array([1]))
+    vectors = np.array([[2], [1], [3]], np.float32)
+    query = np.ones((1, 1), np.float32)
+    assert pool_metrics(query, vectors, pool, np.array([0, 1]))["mrr@10"] == 1
+    assert pool_metrics(query, vectors[:2], pool)["mrr@10"] == 0.5

@@ -1,6 +1,6 @@
 """What training takes: time, steps and memory of each method, and how many times faster it is than the first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,11 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Cost]:
             )
         )
     return rows
+
+
+def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
+    """What to show these times in, and how many seconds that is: hours, or minutes where none is as long as an hour."""
+    return ("hours", 3600.0) if max(seconds, default=0.0) >= 3600 else ("minutes", 60.0)
 
 
 def _largest(told: Sequence[Mapping[str, Any]], name: str) -> int | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hardneg.analysis.costs import time_unit
 from hardneg.evaluation.report import Section
 from hardneg.stages.analyze import ABLATION, COSTS, DRIFT, ERRORS, GRADIENTS, MATRIX, PROJECTION, SIZES
 from hardneg.stages.training_sections import gradient_section
@@ -101,10 +102,11 @@ def _projection(content: Any) -> _Table:
 
 
 def _costs(content: Any) -> _Table:
+    unit, length = time_unit(row["seconds"] for row in content)
     rows = [
         [
             row["method"],
-            f"{row['seconds'] / 3600:,.3f}",
+            f"{row['seconds'] / length:,.2f}",
             "unknown" if row["peak_memory"] is None else f"{row['peak_memory'] / 1e9:.1f}",
             "–" if row["speedup"] is None else f"{row['speedup']:.3g}×",
             f"{row['steps']:,}",
@@ -113,11 +115,11 @@ def _costs(content: Any) -> _Table:
         for row in content
     ]
     explained = "Wall time of the stages themselves; of one that went on from a checkpoint, of its last run."
-    return "training costs", ("method", "hours", "peak GB", "speed", "steps", "device"), rows, explained
+    return "training costs", ("method", unit, "peak GB", "speed", "steps", "device"), rows, explained
 
 
 _COSTS_BESIDE = slice(1, 3)
-"""Of the costs: hours and peak memory."""
+"""Of the costs: time and peak memory."""
 
 
 _TABLES: dict[str, Callable[[Any], _Table]] = {

@@ -1,4 +1,4 @@
-from hardneg.analysis.costs import costs
+from hardneg.analysis.costs import costs, time_unit
 
 
 def test_a_method_is_the_sum_of_its_stages_and_is_compared_with_the_first():
@@ -23,3 +23,8 @@ def test_a_stage_that_tells_no_time_is_named_and_nothing_is_divided():
     found = costs({"a": {"x": {"seconds": 4.0}}, "b": {"y": {}}, "c": {"z": {"seconds": 0.0}}})
     assert [row.speedup for row in found] == [1, None, None]
     assert found[1].unknown == ("y",)
+
+
+def test_times_are_shown_in_hours_where_one_is_that_long():
+    assert time_unit([30.0, 7200.0]) == ("hours", 3600)
+    assert time_unit([30.0, 3599.0]) == time_unit([]) == ("minutes", 60)

@@ -96,7 +96,7 @@ def test_sizes_are_those_of_the_files_and_the_report_has_quality_and_costs_besid
     assert matrix["values"] == [[before, after], [before, None]]
     assert (matrix["metric"], matrix["rows"], matrix["columns"]) == ("recall@10", ["STAR", "sq8"], ["before", "after"])
     text = (made[0] / "out" / "report.md").read_text()
-    assert "| index | MB | bytes a vector | of the first | before | after | hours | peak GB |" in text
+    assert "| index | MB | bytes a vector | of the first | before | after | minutes | peak GB |" in text
     assert f"| STAR | 0.01 | 128.8 | 100.0% | {before:.4f} | {after:.4f} |" in text
     assert "| sq8 | 0.00 |" in text and f"| {before:.4f} | – | – | – |" in text
 

@@ -9,6 +9,7 @@ from hardneg.cli import lines
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
+_LISTED, _LISTED_RUN = "candidates-index", "candidates"
 DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
 
 
@@ -35,6 +36,9 @@ def search(
     index: str | None = typer.Option(None, "--index", help="An index over texts instead of a model, such as bm25."),
     split: str = typer.Option("test", help="The queries' split."),
     depth: int = DEPTH,
+    candidates: str | None = typer.Option(
+        None, help="An index over texts, such as bm25: rank only its best documents."
+    ),
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -49,12 +53,19 @@ def search(
 
     if (model is None) == (index is None):
         raise UsageError("search: give --model NAME or --index NAME, one of them")
+    if candidates is not None and model is None:
+        raise UsageError("search: --candidates are ranked by a model: give --model NAME")
     if output.suffix != ".gz":
         raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+    searched = {"stage": "search", "split": split, "depth": depth}
     stages: dict[str, Any] = {
         lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": index},
-        lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth},
+        lines.SEARCHED: {**searched, "index": lines.ENCODED},
     }
+    if candidates is not None:
+        stages[_LISTED] = {"stage": "index", "backend": candidates}
+        stages[_LISTED_RUN] = {**searched, "index": _LISTED}
+        stages[lines.SEARCHED]["candidates"] = _LISTED_RUN
     made = lines.Publication("search", lines.SEARCHED, output, RUN)
     made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))
 

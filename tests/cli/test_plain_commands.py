@@ -9,6 +9,7 @@ from pyarrow import parquet
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
+from hardneg.cli.lines import Publication, plan_line
 from hardneg.cli.main import app
 from hardneg.data.runs import read_run
 from hardneg.errors import DataError, RecipeError, UsageError
@@ -145,6 +146,22 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
             hardneg(command, *MODEL, "--output", output)
     with pytest.raises(UsageError, match="one of them"):
         hardneg("search", "--dataset", "beir:data", "--output", "x.trec.gz")
+
+
+def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, monkeypatch):
+    made = []
+    monkeypatch.setattr(Publication, "make", lambda self, tree, settings, place: made.append(tree))
+    hardneg("search", *MODEL, "--candidates", "bm25", "--depth", "9", "--output", "x.trec.gz")
+    steps = plan_line("hardneg search", made[0]).steps
+    assert {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"} == {
+        "index": "encode",
+        "candidates": "search",
+        "dataset": "dataset",
+    }
+    assert steps[steps["candidates"].inputs["index"]].spec.backend.name == "bm25"
+    assert steps["candidates"].spec.depth == steps["run"].spec.depth == 9
+    with pytest.raises(UsageError, match="ranked by a model"):
+        hardneg("search", "--dataset", "beir:data", "--index", "bm25", "--candidates", "bm25", "--output", "x.trec.gz")
 
 
 def test_train_gives_a_sentence_transformer(hardneg):

@@ -1,0 +1,136 @@
+"""One refresh of a tiny encoder on the toy task: what is chosen, from where, and what a kill leaves."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy import toy_data
+
+from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.training.refresh import mining as mining_module
+from hardneg.training.refresh.folder import Refresh, Refreshes
+from hardneg.training.refresh.mining import Mining, mine_refresh
+from hardneg.training.refresh.options import RefreshOptions
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> Encoder:
+    return Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+
+
+def mine(
+    encoder: Encoder, toy: Path, folder: Path, number: int = 0, step: int = 0, seed: int = 1, **more: Any
+) -> tuple[Refresh, NegativesFile]:
+    data = replace(toy_data(toy), negatives=None)
+    options = RefreshOptions("continuous", **{"depth": 10, "negatives": 4, "precision": "fp32", **more})
+    place = Refreshes(folder)
+    made = mine_refresh([encoder], Mining(data, options, seed), place, number, step)
+    assert place.newest() == made
+    return made, read_negatives(place.negatives(number))
+
+
+def top(encoder: Encoder, toy: Path, query: int, depth: int) -> list[str]:
+    """The best documents for one query, by the plain product."""
+    data = toy_data(toy)
+    documents = encoder.encode(data.corpus.contents(np.arange(len(data.corpus))), "document")
+    scores = documents @ encoder.encode(data.texts, "query")[query]
+    return data.corpus.ids(np.argsort(-scores, kind="stable")[:depth])
+
+
+def test_the_top_is_kept_in_order_without_positives_and_copies(
+    encoder: Encoder, toy_folder: Path, tmp_path: Path
+) -> None:
+    made, found = mine(encoder, toy_folder, tmp_path, choice="top", depth=40, negatives=5)
+    assert (made.queries, made.negatives) == (12, 60) and sorted(made.seconds) == ["encode", "search", "write"]
+    assert found.query_ids == [f"q{i}" for i in range(12)]
+    for query in (0, 3):
+        known = {0: {"p0", "extra0", "c0"}, 3: {"p3"}}[query]
+        best = [doc_id for doc_id in top(encoder, toy_folder, query, 40) if doc_id not in known][:5]
+        assert list(found[query].negatives) == best
+    assert not list(tmp_path.glob("vectors-*")) and not list(tmp_path.glob("*.partial"))
+
+
+def test_draws_are_of_the_top_and_depend_on_seed_refresh_and_query(
+    encoder: Encoder, toy_folder: Path, tmp_path: Path
+) -> None:
+    lists = {}
+    for name, number, seed in (("a", 0, 1), ("again", 0, 1), ("next", 1, 1), ("other", 0, 2)):
+        found = mine(encoder, toy_folder, tmp_path / name, number, seed=seed)[1]
+        lists[name] = [list(item.negatives) for item in found]
+    assert lists["a"] == lists["again"]
+    assert lists["a"] != lists["next"] and lists["a"] != lists["other"]
+    for query in range(12):
+        best = set(top(encoder, toy_folder, query, 10)) - {
+            f"p{query}",
+            f"extra{query}",
+            *(["c0"] if query == 0 else []),
+        }
+        for drawn in lists.values():
+            assert len(set(drawn[query])) == len(drawn[query]) == min(4, len(best)) and set(drawn[query]) <= best
+
+
+def test_each_refresh_mines_its_part_of_the_queries(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+    parts = [mine(encoder, toy_folder, tmp_path, number, query_chunks=5)[1].query_ids for number in range(5)]
+    assert [len(part) for part in parts] == [2, 2, 2, 2, 4]
+    assert [name for part in parts for name in part] == [f"q{i}" for i in range(12)]
+
+
+def test_vectors_that_a_dead_process_left_are_not_made_again(
+    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "whole")[1]]
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(mining_module, "write_negatives", die)
+        mine(encoder, toy_folder, tmp_path / "broken")
+    assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
+    monkeypatch.setattr(mining_module, "encode_blocks", die)
+    assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
+
+
+def test_a_full_disk_gives_its_room_back(
+    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, items: Iterator[Any]) -> None:
+        next(items)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mining_module, "write_negatives", full)
+    with pytest.raises(OSError, match="No space left"):
+        mine(encoder, toy_folder, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_two_devices_find_what_one_finds(encoder: Encoder, tiny_model: Path, tmp_path: Path) -> None:
+    """On 9,000 documents: three blocks, of which one device has two."""
+    from recipe.recipes import large_collection
+
+    from hardneg.data.collection import StoredCollection, write_collection
+    from hardneg.data.qrels import positives
+    from hardneg.datasets.beir import Beir
+    from hardneg.progress import Silent
+    from hardneg.training.examples import TrainingData
+
+    loader = Beir(str(large_collection(tmp_path / "data")))
+    write_collection(loader.load(), tmp_path / "stored", Silent())
+    collection = StoredCollection.open(tmp_path / "stored")
+    queries = collection.queries("dev")
+    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, positives(collection.all_qrels()))
+    found = []
+    for count in (1, 2):
+        place = Refreshes(tmp_path / str(count))
+        others = [Encoder.load(encoder.spec, "cpu") for _ in range(count - 1)]
+        mining = Mining(data, RefreshOptions("continuous", depth=50), 1)
+        mine_refresh([encoder, *others], mining, place, 0, 0)
+        found.append([list(item.negatives) for item in read_negatives(place.negatives(0))])
+        assert json.loads((place.folder / "made.jsonl").read_text())["queries"] == 10
+    assert found[0] == found[1]

@@ -1,0 +1,97 @@
+"""What can be said of refreshes, and how devices and threads are divided."""
+
+import pytest
+import torch
+
+from hardneg.distributed import World
+from hardneg.errors import UsageError
+from hardneg.training.refresh.facts import refresh_facts
+from hardneg.training.refresh.folder import Refresh
+from hardneg.training.refresh.inferencer import due
+from hardneg.training.refresh.mining import chunk, known_to_be_relevant
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.shares import Devices, inferencer_devices, threads, trainer_device
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (RefreshOptions("every"), ["policy every: give every"]),
+        (RefreshOptions("synchronous"), ["policy synchronous: give every"]),
+        (RefreshOptions("continuous", 5), ["policy continuous: leave out every"]),
+        (RefreshOptions("never", 5), ["policy never: leave out every"]),
+        (RefreshOptions("never", query_chunks=2), ["policy never: leave out query_chunks"]),
+        (RefreshOptions("every", 0, depth=0), ["every must be 1", "depth must be 1", "negatives must be 0 (depth)"]),
+        (RefreshOptions("every", 10), []),
+        (RefreshOptions("continuous"), []),
+    ],
+)
+def test_options_that_make_no_sense(options: RefreshOptions, told: list[str]) -> None:
+    assert [line[: len(start)] for line, start in zip(options.problems(), told, strict=True)] == told
+
+
+def test_five_parts_of_the_queries_are_all_of_them_and_the_last_has_the_remainder() -> None:
+    parts = [chunk(103, number, 5) for number in range(5)]
+    assert [len(part) for part in parts] == [20, 20, 20, 20, 23]
+    assert [query for part in parts for query in part] == list(range(103))
+    assert chunk(103, 7, 5) == parts[2]
+    assert chunk(103, 9, 1) == range(103)
+
+
+def test_the_last_positive_alone_is_known_where_the_published_program_is_followed() -> None:
+    known = {"q1": ["d3", "d1"], "q2": ["d2"]}
+    assert known_to_be_relevant(known, RefreshOptions(excluded="last")) == {"q1": ["d1"], "q2": ["d2"]}
+    assert known_to_be_relevant(known, RefreshOptions()) == known
+
+
+def test_when_the_next_checkpoint_is_due() -> None:
+    every, mined = RefreshOptions("every", 10), Refresh(3, 25, 0, 0)
+    assert due(every, None, 0) == 0 and due(every, None, 10) == 10
+    assert due(every, Refresh(0, 0, 0, 0), 0) == 10
+    assert due(every, mined, 0) == 30
+    assert due(RefreshOptions("continuous"), mined, 0) == 26
+
+
+def test_threads_by_share() -> None:
+    alone = World()
+    assert threads(Devices(), 2, alone) == (1, 1)
+    assert threads(Devices(), 1, alone) == (1, 1)
+    assert threads(Devices(3, 1), 16, alone) == (12, 4)
+    assert threads(Devices(), 16, World(0, 2, 0, 2)) == (4, 8)
+    assert threads(Devices(("cpu",), ("cpu", "cpu")), 9, alone) == (3, 6)
+
+
+def test_gpus_by_share() -> None:
+    first, two = torch.device("cuda:0"), World(0, 2, 0, 2)
+    assert inferencer_devices(Devices(), torch.device("cpu"), World(), 0) == ["cpu"]
+    assert inferencer_devices(Devices(), first, World(), 1) == ["cuda:0"]
+    assert inferencer_devices(Devices(), first, two, 8) == ["cuda:2", "cuda:3"]
+    assert inferencer_devices(Devices(1, 2), first, two, 8) == ["cuda:2", "cuda:3", "cuda:4", "cuda:5"]
+    assert inferencer_devices(Devices(1, ("cuda:7",)), first, two, 8) == ("cuda:7",)
+
+
+def test_the_trainers_device() -> None:
+    assert trainer_device(Devices(), "cpu", World()) == "cpu"
+    assert trainer_device(Devices(("cuda:2", "cuda:3")), "cuda:1", World(1, 2, 1, 2)) == "cuda:3"
+    with pytest.raises(UsageError, match=r"devices.trainer: 1 devices for 2 processes"):
+        trainer_device(Devices(("cuda:2",)), "cuda:1", World(1, 2, 1, 2))
+    assert Devices(0, ()).problems() == [
+        "trainer must be a share of 1 or above, or a list of devices, not 0",
+        "inferencer must be a share of 1 or above, or a list of devices, not ()",
+    ]
+
+
+def test_facts_of_a_run() -> None:
+    seconds = {"encode": 2.0, "search": 1.0, "write": 0.5}
+    history = [{"step": 1, "loss": 1.0}, *({"step": 2 + i, "refresh": i // 2, "lag": i} for i in range(4))]
+    assert refresh_facts(history, [{"seconds": seconds}] * 3, 0.25) == {
+        "refreshes made": 3,
+        "refreshes used": 2,
+        "mean lag": 1.5,
+        "largest lag": 3,
+        "seconds of inference: encode": 6.0,
+        "seconds of inference: search": 3.0,
+        "seconds of inference: write": 1.5,
+        "waiting's part of the time": 0.25,
+    }
+    assert "mean lag" not in refresh_facts([{"step": 1}], [], 0.0)

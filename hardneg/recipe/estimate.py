@@ -14,6 +14,7 @@ from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.spec_parts import DATASET
 from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
@@ -150,6 +151,12 @@ def _search(step: Step, sizes: _Sizes) -> _Row:
     return count, "queries", disk, _PROCESS_BYTES + sizes.shape.weights + _BLOCK_BYTES, scores + encoding + 3
 
 
+def _fuse(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, FuseSpec)
+    count = _queries(sizes, step.spec.split)
+    return count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, count / 500 + 3
+
+
 def _mine(step: Step, sizes: _Sizes) -> _Row:
     assert isinstance(step.spec, MineSpec)
     count = _queries(sizes, step.spec.split)
@@ -221,6 +228,7 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "train": _train,
     "train-queries": _train_queries,
     "train-refreshed": _train_refreshed,
+    "fuse": _fuse,
     "evaluate": _evaluate,
     "analyze": _analyze,
     "report": _report,

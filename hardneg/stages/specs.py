@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.spec_parts import (
@@ -250,6 +251,7 @@ AnyStage = (
     | TrainSpec
     | TrainQueriesSpec
     | TrainRefreshedSpec
+    | FuseSpec
     | EvaluateSpec
     | AnalyzeSpec
     | ReportSpec
@@ -262,6 +264,7 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "train": TrainSpec,
     "train-queries": TrainQueriesSpec,
     "train-refreshed": TrainRefreshedSpec,
+    "fuse": FuseSpec,
     "evaluate": EvaluateSpec,
     "analyze": AnalyzeSpec,
     "report": ReportSpec,

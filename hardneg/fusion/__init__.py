@@ -1,0 +1,1 @@
+"""Ranked lists of several runs made into one."""

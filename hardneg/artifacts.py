@@ -24,6 +24,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
 """A folder of a workspace that goes once the artifact is sure: what its maker would need to go on."""
+EARLIER = "earlier seconds"
+"""A stage's fact: what stopped runs of it took, as far as this one went on from them; `seconds` holds them too."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hardneg.artifacts import Artifact, Store, disk_errors
+from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, NewerArtifact, RecipeError, UsageError
 from hardneg.progress import Progress, Silent
@@ -168,7 +168,7 @@ def _make(
         with usage(world().size) as used:
             facts = _run_stage(step, _work(step, folder, plan, artifacts, run.watcher, run.options))
         seconds = time.monotonic() - started
-        facts = {**facts, "seconds": round(seconds, 3), "usage": used}
+        facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         return store.commit(step.key, step.spec.kind, facts, {**step.origin, "name": step.name}), seconds
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hardneg.artifacts import SCRATCH
+from hardneg.artifacts import EARLIER, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
@@ -62,7 +62,9 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))
     work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
     best = {} if result.best is None else {"best step": result.best_step, f"best dev {options.metric}": result.best}
-    return {"steps": result.steps, **best, **{f"left out: {reason}": n for reason, n in result.skipped.items()}}
+    earlier = {EARLIER: round(result.earlier, 3)} if result.earlier else {}
+    left_out = {f"left out: {reason}": n for reason, n in result.skipped.items()}
+    return {"steps": result.steps, **earlier, **best, **left_out}
 
 
 def _name(model: Input) -> str:

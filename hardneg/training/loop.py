@@ -20,6 +20,7 @@ from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
 from hardneg.training.approach import Approach
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
+from hardneg.training.elapsed import Elapsed
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.layer_groups import layer_groups
@@ -43,7 +44,8 @@ class TrainingResult:
     history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
     `gradient_norms` (by group of layers) or `dev`, the metrics measured after it.
     steps: how many were taken. best_step and best: the best dev metric and where it was, if measured.
-    skipped: what could not be learnt from, by reason.
+    skipped: what could not be learnt from, by reason. earlier: seconds that stopped runs took, up to the checkpoint
+    that was gone on from.
     """
 
     history: list[Record]
@@ -51,6 +53,7 @@ class TrainingResult:
     best_step: int | None
     best: float | None
     skipped: Mapping[str, int]
+    earlier: float = 0.0
 
 
 def train(
@@ -103,7 +106,7 @@ def learn(
         accelerated(approach.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
     ):
         run = _Run(_learner(approach, loss, options, accelerator), checkpoints, History(folder / HISTORY), validate)
-        state = run.to_the_end(progress)
+        state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(approach.learner, state.best_step or 0)
         barrier()
@@ -111,7 +114,7 @@ def learn(
         barrier()
     for reason, count in approach.skipped.items():
         progress.note(f"training: left out {count} {reason}")
-    return TrainingResult(history, state.step, state.best_step, state.best, approach.skipped)
+    return TrainingResult(history, state.step, state.best_step, state.best, approach.skipped, earlier)
 
 
 def _check(options: TrainOptions) -> None:
@@ -140,12 +143,13 @@ class _Run:
     def total(self) -> int:
         return self.options.total_steps(len(self.approach))
 
-    def to_the_end(self, progress: Progress) -> TrainState:
-        """From the newest checkpoint to the last step, or to where patience runs out."""
+    def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
+        """From the newest checkpoint to the last step, or to where patience runs out; and the seconds before that."""
         state = self.checkpoints.restore(self.approach.learner, self.learner.optimizer)
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
         barrier()
+        elapsed = Elapsed(self.checkpoints.folder, resumed=state.step > 0)
         if world().first:
             self.history.truncate(state.step or -1)
         with progress.task("training", self.total, "steps", done=state.step) as task:
@@ -156,7 +160,8 @@ class _Run:
                 if world().first:
                     self.history.sync()
                     self.checkpoints.save(self.approach.learner, self.learner.optimizer, state)
-        return state
+                    elapsed.note()
+        return state, elapsed.earlier
 
     def _next_stop(self, step: int) -> int:
         """The next step after which there is an evaluation or a checkpoint."""

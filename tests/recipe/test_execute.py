@@ -159,6 +159,25 @@ def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
     assert outcome.ran == ("static",)
 
 
+def test_the_seconds_of_a_training_that_went_on_are_those_of_all_its_runs(finished, monkeypatch):
+    from hardneg.training import loop
+
+    _, path, store, _, _ = finished
+    settings, update = ["stages.star.options.seed=9", "stages.star.options.checkpoint_every=1"], loop.update
+
+    def stops(learner, batches, step, rate):
+        if step == 2:
+            raise KeyboardInterrupt
+        return update(learner, batches, step, rate)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(loop, "update", stops)
+        again(path, store, settings, until="star")
+    facts = again(path, store, settings, until="star")[0].artifacts["star"].facts
+    assert facts["seconds"] > facts["earlier seconds"] > 0
+    assert "earlier seconds" not in finished[4].artifacts["star"].facts
+
+
 def test_an_unknown_split_is_one_line(finished, tmp_path):
     _, path, store, _, _ = finished
     with pytest.raises(HardnegError, match="split"):

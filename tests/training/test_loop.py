@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,7 +93,22 @@ def test_a_killed_run_ends_with_the_same_bytes(toy_folder: Path, tmp_path: Path,
         "checkpoints/step-000000012/state.json",
     ):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
-    assert [path.name for path in (broken / "checkpoints").iterdir()] == ["step-000000012"]
+    assert {path.name for path in (broken / "checkpoints").iterdir()} == {"seconds", "step-000000012"}
+
+
+def test_the_seconds_of_stopped_runs_are_known(toy_folder: Path, tmp_path: Path) -> None:
+    assert run(toy_folder, tmp_path, options(max_steps=4)).earlier == 0
+    noted = tmp_path / "checkpoints" / "seconds"
+    assert 0 < float(noted.read_text()) < 60
+    noted.write_text("100.5\n")
+    assert run(toy_folder, tmp_path, options(max_steps=4)).earlier == 100.5
+    for damaged in ("", "nan", "a day"):
+        noted.write_text(damaged)
+        assert run(toy_folder, tmp_path, options(max_steps=4)).earlier == 0
+    noted.write_text("100.5\n")
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000000004")
+    assert run(toy_folder, tmp_path, options(max_steps=4)).earlier == 0
+    assert float(noted.read_text()) < 60
 
 
 def test_half_written_checkpoints_are_ignored(toy_folder: Path, tmp_path: Path) -> None:
@@ -136,7 +152,7 @@ def test_patience_stops_and_the_best_weights_come_back(toy_folder: Path, tmp_pat
     assert (result.steps, result.best_step, result.best) == (8, 4, 0.5)
     assert [record["dev"]["mrr@10"] for record in result.history if "dev" in record] == [0.1, 0.5, 0.4, 0.5]
     kept = sorted(path.name for path in (tmp_path / "a" / "checkpoints").iterdir())
-    assert kept == ["step-000000004", "step-000000008"]
+    assert kept == ["seconds", "step-000000004", "step-000000008"]
     constant = replace(chosen, decay="constant", warmup_steps=0)
     run(toy_folder, tmp_path / "b", replace(constant, max_steps=4, patience=None), short)
     again = BagEncoder()

@@ -126,10 +126,17 @@ def _dataset(step: Step, sizes: _Sizes) -> _Row:
 
 
 def _encode(step: Step, sizes: _Sizes) -> _Row:
-    tokens = sizes.documents * sizes.model.document_length * 0.6
-    disk = sizes.documents * (_dimension(sizes) * 4 + 20)
+    rows, length = _segments(step, sizes)
+    tokens = sizes.documents * rows * length * 0.6
+    disk = sizes.documents * rows * (_dimension(sizes) * 4 + 20)
     memory = _PROCESS_BYTES + 2 * sizes.shape.weights
     return sizes.documents, "passages", disk, memory, tokens * sizes.shape.operations_a_token / sizes.operations + 3
+
+
+def _segments(step: Step, sizes: _Sizes) -> tuple[int, int]:
+    """How many vectors a document has, at most, and the tokens of each."""
+    cut = getattr(step.spec, "segments", None)
+    return (1, sizes.model.document_length) if cut is None else (cut.count, cut.length)
 
 
 def _index(step: Step, sizes: _Sizes) -> _Row:
@@ -168,7 +175,8 @@ def _train(step: Step, sizes: _Sizes) -> _Row:
     options = step.spec.options
     steps = options.total_steps(_queries(sizes, "train"))
     documents = options.batch_size * (1 + options.negatives_per_query)
-    tokens = options.batch_size * sizes.model.query_length * 0.4 + documents * sizes.model.document_length * 0.8
+    rows, length = _segments(step, sizes)
+    tokens = options.batch_size * sizes.model.query_length * 0.4 + documents * rows * length * 0.8
     seconds = 3 * steps * options.accumulate * tokens * sizes.shape.operations_a_token / sizes.operations
     activations = int(tokens * sizes.shape.hidden * sizes.shape.layers * 60)
     return steps, "steps", 4 * sizes.shape.weights, _PROCESS_BYTES + 4 * sizes.shape.weights + activations, seconds + 5

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from hardneg.data.segments import Segments
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.extends import read_whole_tree
@@ -16,7 +17,7 @@ from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec, Projection
 from hardneg.stages.learning_spec import LearningSpec, Validation
-from hardneg.stages.spec_parts import DATASET, START, Dataset, Model, Name, StageSpec
+from hardneg.stages.spec_parts import DATASET, START, Cut, Dataset, Model, Name, StageSpec
 from hardneg.stages.specs import STAGES, DatasetSpec, EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec, Watch
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.options import RefreshOptions
@@ -44,6 +45,7 @@ class _Top(BaseModel):
     model: Model
     sizes: Sizes = Sizes()
     seed: int = 42
+    segments: Cut | None = None
     stages: dict[Name, Any] = Field(min_length=1, max_length=_MOST_STAGES)
     outputs: dict[str, Name] = Field(default_factory=dict)
 
@@ -153,6 +155,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     nested: Mapping[str, Any] = {
         "options": TrainOptions,
         "model": ModelSpec,
+        "segments": Segments,
         "validation": Validation,
         "refresh": RefreshOptions,
         "devices": Devices,
@@ -167,10 +170,12 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
-    """The recipe's seed where a stage draws, its title on a report, where the stage does not say its own."""
-    if issubclass(spec, LearningSpec) and isinstance(options := value.get("options", {}), Mapping):
-        return {**value, "options": {"seed": top.seed, **options}}
+    """The recipe's seed where a stage draws, title on a report, and segments, where the stage does not say its own."""
     own: dict[str, Any] = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
+    if "segments" in spec.model_fields and not issubclass(spec, TrainQueriesSpec):
+        own["segments"] = top.segments
+    if issubclass(spec, LearningSpec) and isinstance(options := value.get("options", {}), Mapping):
+        return {**own, **value, "options": {"seed": top.seed, **options}}
     return {**own, **value}
 
 

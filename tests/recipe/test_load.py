@@ -1,6 +1,7 @@
 import pytest
 from recipe.recipes import small_tree, write_recipe
 
+from hardneg.data.segments import Segments
 from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 
@@ -91,3 +92,23 @@ def test_reserved_names(tmp_path, tree):
 
 def test_a_preset_that_is_not_there(tmp_path, tree):
     assert problems_of(tmp_path, tree, preset="paper")[0].startswith("presets: no preset 'paper'")
+
+
+def test_segments_of_a_recipe_are_those_of_its_stages(tmp_path, tree):
+    """One that names its own keeps them; query-side training, whose index has one vector a document, has none."""
+    tree["segments"] = {"length": 64}
+    tree["stages"]["star-index"]["segments"] = None
+    tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": {"name": "lambda", "cut": 10}}
+    stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).stages
+    assert stages["start-index"].segments == stages["star"].segments == Segments(64, None, 4)
+    assert stages["star-index"].segments is stages["adore"].segments is None
+
+
+def test_mistakes_in_segments_are_named(tmp_path, tree):
+    tree["segments"] = {"lenght": 64}
+    tree["stages"]["star"]["segments"] = {"length": 2}
+    tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": "ranknet", "segments": {}}
+    found = problems_of(tmp_path, tree)
+    assert any("segments.lenght: no such option; did you mean 'length'" in problem for problem in found)
+    assert any("stages.star.segments: length is 2: at least 3 tokens are needed" in problem for problem in found)
+    assert any("stages.adore: segments: the index has one vector a document" in problem for problem in found)

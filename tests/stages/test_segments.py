@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import long_collection, small_tree, write_recipe
+from recipe.recipes import large_collection, long_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.data.collection import StoredCollection
@@ -133,3 +133,24 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     again = execute(plan, Store(recipe.parent / "whole"), Options("start-index", device="cpu"), Watcher())
     whole = again.artifacts["start-index"].path
     assert (after.path / "index").read_bytes() == (whole / "index").read_bytes()
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_bytes_of_one(tmp_path: Path, tiny_model: Path) -> None:
+    """9,000 documents of up to 40 tokens: several blocks of at most 4,096 vectors."""
+    wanted = tree(large_collection(tmp_path / "data"), tiny_model)
+    wanted["stages"]["start-index"]["segments"] = {"length": 8, "stride": 4, "count": 4}
+    path = write_recipe(tmp_path / "r.yaml", wanted)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "hardneg", "recipe", "run", str(path), "--until", "start-test", "--device", "cpu"]
+    for number in "12":
+        subprocess.run(
+            [*command, "--store", number, "--num-processes", number], check=True, env=environment, cwd=tmp_path
+        )
+    keys = make_plan(load_recipe(path)).keys
+    for name in ("start-index", "start-test"):
+        one, two = (Store(tmp_path / number).find(keys[name]) for number in "12")
+        assert one is not None and two is not None
+        files = sorted(file.name for file in one.path.iterdir() if file.name != "manifest.json")
+        assert files == sorted(file.name for file in two.path.iterdir() if file.name != "manifest.json") != []
+        assert all((one.path / file).read_bytes() == (two.path / file).read_bytes() for file in files)

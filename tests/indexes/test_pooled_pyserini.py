@@ -1,0 +1,46 @@
+"""Pyserini's FaissSearcher opens an index of segments; read as its --max-passage does, it finds the same documents."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.data.segments import segment_ids
+from hardneg.errors import MissingDependency
+from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.java import start_java
+from hardneg.indexes.pooled import pooled
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def opened() -> Any:
+    try:
+        start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    from pyserini.search.faiss import FaissSearcher
+
+    return FaissSearcher
+
+
+def test_faiss_searcher_finds_the_same_documents(opened: Any, tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    counts = draw.integers(1, 5, 60)
+    doc_ids, total = [f"D{i}" for i in range(60)], int(counts.sum())
+    with FlatWriter(tmp_path, 16, total) as writer:
+        writer.write_block(0, 0, draw.standard_normal((total, 16)).astype(np.float32))
+        writer.write_doc_ids(segment_ids(doc_ids, counts.tolist()))
+        writer.close()
+    queries = draw.standard_normal((6, 16)).astype(np.float32)
+    ours = pooled(FlatSearcher(FlatVectors.open(tmp_path)), tmp_path, doc_ids).search(queries, 10)
+    theirs = opened(str(tmp_path), None)
+    for query, rows, scores in zip(queries[:, None], ours.rows, ours.scores, strict=True):
+        best: dict[str, float] = {}
+        for hit in theirs.search(query, k=40):
+            best.setdefault(hit.docid.split("#")[0], hit.score)
+        assert list(best)[:10] == [doc_ids[row] for row in rows]
+        np.testing.assert_allclose(list(best.values())[:10], scores, atol=1e-5)

@@ -15,6 +15,11 @@ from hardneg.training.refresh.inferencer import Settings
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """What tells a process that it is one of several trainers."""
 
+PROGRAM = (sys.executable, "-m", "hardneg.training.refresh")
+
+PATIENCE = 10.0
+"""Seconds that it has to end."""
+
 LIVES = 4
 """How often in a row it is started without a refresh in between."""
 
@@ -47,7 +52,7 @@ class Process:
         environment |= {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads}
         with (self._folder / "inferencer.log").open("w") as log:
             self._running = subprocess.Popen(
-                [sys.executable, "-m", "hardneg.training.refresh", str(path)],
+                [*PROGRAM, str(path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -88,7 +93,7 @@ class Process:
             with suppress(OSError):
                 self._running.stdin.close()
         try:
-            self._running.wait(10)
+            self._running.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._running.kill()
             self._running.wait()

@@ -1,0 +1,241 @@
+"""The process beside the trainer: what it mines from, what it survives, and what is told of its end."""
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from recipe.recipes import small_collection
+
+from hardneg.data.collection import write_collection
+from hardneg.datasets.beir import Beir
+from hardneg.errors import ArtifactError, TrainingError
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+from hardneg.training.checkpoint import Checkpoints, TrainState
+from hardneg.training.refresh import inferencer, process
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.process import LIVES, Process
+from hardneg.training.refresh.supply import Beside
+
+
+class Idle(Exception):
+    """There is nothing to do."""
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("collection")
+    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    return folder / "stored"
+
+
+@pytest.fixture
+def settings(collection: Path, tiny_model: Path, tmp_path: Path) -> Settings:
+    scratch = tmp_path / "checkpoints"
+    return Settings(
+        model=ModelSpec(str(tiny_model), query_length=16, document_length=24),
+        collection=str(collection),
+        split="train",
+        checkpoints=str(scratch),
+        refreshes=str(scratch / "refreshes"),
+        options=RefreshOptions("every", 10, depth=10, negatives=4),
+        seed=1,
+        first=0,
+        devices=["cpu"],
+        threads=1,
+    )
+
+
+def checkpoint(settings: Settings, step: int) -> None:
+    """The start model with larger weights, as after `step` updates."""
+    encoder = Encoder.load(settings.model, "cpu")
+    with torch.no_grad():
+        for weight in encoder.module.parameters():
+            weight *= 1 + step / 100
+    optimizer = torch.optim.SGD(encoder.module.parameters(), lr=1.0)
+    Checkpoints(Path(settings.checkpoints), "toy").save(encoder.module, optimizer, TrainState(step))
+
+
+def until_idle(settings: Settings) -> tuple[list[str], list[float | None]]:
+    """What it tells, and how long it waited, until it waits for the trainer."""
+    told, waits = list[str](), list[float | None]()
+
+    def wait(seconds: float | None) -> None:
+        waits.append(seconds)
+        if seconds is None:
+            raise Idle
+
+    with pytest.raises(Idle):
+        serve(settings, wait, told.append)
+    return told, waits
+
+
+def steps(settings: Settings) -> list[int]:
+    return [record["step"] for record in Refreshes(Path(settings.refreshes)).made()]
+
+
+def test_the_settings_come_back(settings: Settings, tmp_path: Path) -> None:
+    settings.write(tmp_path / "settings.json")
+    assert Settings.read(tmp_path / "settings.json") == settings
+
+
+def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(settings: Settings) -> None:
+    assert until_idle(settings) == ([], [None]) and steps(settings) == [0]
+    checkpoint(settings, 9)
+    until_idle(settings)
+    checkpoint(settings, 20)
+    until_idle(settings)
+    assert steps(settings) == [0, 20]
+    checkpoint(settings, 29)
+    until_idle(replace(settings, options=replace(settings.options, policy="continuous", every=None)))
+    assert steps(settings) == [0, 20, 29]
+
+
+def test_negatives_to_begin_with_stand_for_the_start(settings: Settings) -> None:
+    until_idle(replace(settings, first=10))
+    assert steps(settings) == []
+    checkpoint(settings, 10)
+    until_idle(replace(settings, first=10))
+    assert steps(settings) == [10]
+
+
+def test_a_truncated_refresh_is_made_again(settings: Settings) -> None:
+    until_idle(settings)
+    path = Refreshes(Path(settings.refreshes)).negatives(0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    told, _ = until_idle(settings)
+    assert len(told) == 1 and "has 100 bytes" in told[0] and told[0].endswith("it is made again")
+    assert path.read_bytes() == whole and steps(settings) == [0, 0]
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint(settings, 10)
+    load = Checkpoints.load_weights
+
+    def removed(self: Checkpoints, module: Any, step: int) -> None:
+        if step == 10:
+            checkpoint(settings, 12)
+            raise ArtifactError("gone")
+        load(self, module, step)
+
+    monkeypatch.setattr(Checkpoints, "load_weights", removed)
+    assert until_idle(settings)[0] == [] and steps(settings) == [12]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_an_error(settings: Settings) -> None:
+    checkpoint(settings, 10)
+    (Path(settings.checkpoints) / "step-000000010" / "model.safetensors").write_bytes(b"none")
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        until_idle(settings)
+
+
+def test_a_full_disk_is_one_line_and_tried_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, failures = inferencer.mine_refresh, [OSError(28, "No space left on device")]
+
+    def full_once(*rest: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return mine(*rest)
+
+    monkeypatch.setattr(inferencer, "mine_refresh", full_once)
+    told, waits = until_idle(settings)
+    assert told == ["negatives of step 0 cannot be written (No space left on device); trying again later"]
+    assert waits == [AGAIN, None] and steps(settings) == [0]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[Process, list[str]]:
+    Path(settings.refreshes).mkdir(parents=True)
+    monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", program))
+    told: list[str] = []
+    found = Process(settings, told.append)
+    found.start()
+    return found, told
+
+
+def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, told = running(settings, monkeypatch, "print('hello', flush=True); raise ValueError('no such thing')")
+
+    def given_up() -> bool:
+        process.check()
+        return process.given_up
+
+    wait_for(given_up)
+    wait_for(lambda: process.check() or told.count("inferencer: hello") == LIVES)
+    ends = [line for line in told if "hello" not in line]
+    assert ends[0] == "inferencer: ended with code 1 (ValueError: no such thing); it is started again"
+    assert ends[-1] == "inferencer: ended with code 1 (ValueError: no such thing); it is not started again"
+    assert len(ends) == LIVES
+
+
+def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
+    for _ in range(LIVES + 1):
+        process.alive_again()
+        assert process._running is not None
+        process._running.kill()
+        wait_for(lambda: process.check() or bool(told))
+        assert told.pop() == "inferencer: was killed by SIGKILL; it is started again"
+    process.stop()
+    assert process._running.returncode == 0
+
+
+def test_one_that_does_not_listen_is_killed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = running(settings, monkeypatch, "import time; time.sleep(600)")
+    monkeypatch.setattr(process, "PATIENCE", 0.1)
+    found.stop()
+    assert found._running is not None and found._running.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_training_goes_on_without_it_where_it_can(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, needed: bool
+) -> None:
+    found, told = running(settings, monkeypatch, "raise SystemExit(3)")
+    place = Refreshes(Path(settings.refreshes))
+    beside = Beside(found, place, needed, 10, told.append)
+    if needed:
+        with pytest.raises(TrainingError, match="died too often before its first refresh"):
+            beside.prepare(0)
+    wait_for(lambda: beside.newest(0) is None and found.given_up)
+    assert told[-1] == "inferencer: ended with code 3; it is not started again"
+    (place.partial(0) / NEGATIVES).write_text("")
+    place.publish(Refresh(0, 5, 0, 0))
+    beside.prepare(10)
+    used = beside.newest(10)
+    assert used is not None and used.step == 5
+    assert beside.newest(4) is None
+
+
+def test_what_was_mined_after_the_checkpoint_is_not_used(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training was at step 30 and more when it was killed; the checkpoint that is left is that of step 20."""
+    place = Refreshes(Path(settings.refreshes))
+    for number, step in enumerate((20, 30)):
+        (place.partial(number) / NEGATIVES).write_text("")
+        place.publish(Refresh(number, step, 0, 0))
+    monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", "import sys; sys.stdin.read()"))
+    beside = Beside(Process(settings, print), place, True, 10, print)
+    with beside.running():
+        beside.prepare(20)
+        assert place.numbers() == [0] and beside.newest(20) == Refresh(0, 20, 0, 0)
+        assert beside.newest(35) == Refresh(0, 20, 0, 0)
+    shutil.rmtree(place.folder)

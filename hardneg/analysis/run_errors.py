@@ -26,18 +26,17 @@ def errors_in_run(
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 6.
     """
-    top, waiting, at_least, unjudged = dict.fromkeys(positives, 0), set(positives), 0, 0
+    top, at_least, unjudged = dict[str, int](), 0, 0
     for query_id, doc_ids in lists:
-        if query_id not in waiting:
+        if query_id not in positives or query_id in top:
             unjudged += 1
             continue
-        waiting.remove(query_id)
         above, negatives = _above(doc_ids, set(positives[query_id]), set((copies or {}).get(query_id, ())))
         missing = len(positives[query_id]) - len(above)
         top[query_id] = sum(min(count, cut) for count in above) + missing * min(negatives, cut)
         at_least += missing if negatives < cut else 0
-    left_out = {"queries without positives": unjudged, "queries that the run lacks": len(waiting)}
-    asked = [query_id for query_id in positives if query_id not in waiting]
+    asked = [query_id for query_id in positives if query_id in top]
+    left_out = {"queries without positives": unjudged, "queries that the run lacks": len(positives) - len(asked)}
     return PairwiseErrors(
         asked,
         np.array([len(positives[query_id]) for query_id in asked], np.int64),

@@ -43,12 +43,18 @@ class Pq:
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
+    name: ClassVar[str] = "pq"
 
     def __post_init__(self) -> None:
         self._codebook().check()
 
     def _codebook(self) -> Codebook:
-        return Codebook("pq", self.subvectors, self.bits, self.sample, self.seed)
+        return Codebook(self.name, self.subvectors, self.bits, self.sample, self.seed)
+
+    @property
+    def _rotations(self) -> int:
+        """How often a rotation is fitted; 0 for none."""
+        return 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
@@ -57,7 +63,7 @@ class Pq:
             MissingDependency: without faiss.
             UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
         """
-        return _build(self._codebook(), source, path, progress)
+        return _build(self._codebook(), source, path, progress, self._rotations)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
@@ -65,7 +71,7 @@ class Pq:
 
 
 @dataclass(frozen=True)
-class OpqPq:
+class OpqPq(Pq):
     """Product quantisation after a rotation that makes the parts' errors small: as large as `pq`, and nearer.
 
     Args:
@@ -76,35 +82,19 @@ class OpqPq:
         iterations: how often the rotation is fitted to the codes and the codes to the rotation.
     """
 
-    subvectors: int = 48
-    bits: int = 8
-    sample: int = 65_536
-    seed: int = 42
     iterations: int = 50
 
     version: ClassVar[int] = 1
-    input: ClassVar[str] = "vectors"
+    name: ClassVar[str] = "opq-pq"
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise UsageError(f"opq-pq: iterations is {self.iterations}: it must be at least 1")
-        self._codebook().check()
+        super().__post_init__()
 
-    def _codebook(self) -> Codebook:
-        return Codebook("opq-pq", self.subvectors, self.bits, self.sample, self.seed)
-
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
-
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
-        """
-        return _build(self._codebook(), source, path, progress, self.iterations)
-
-    def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
-        return PqSearcher.open(path)
+    @property
+    def _rotations(self) -> int:
+        return self.iterations
 
 
 @dataclass(frozen=True)
@@ -177,7 +167,7 @@ class PqSearcher(CompressedSearcher):
         yield from (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
 
 
-def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotations: int = 0) -> int:
+def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotations: int) -> int:
     faiss, vectors = load_faiss(), FlatVectors.open(source)
     codebook.check_dimension(vectors.dimension)
     index = inner = _product(vectors.dimension, codebook)

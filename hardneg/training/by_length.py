@@ -20,7 +20,8 @@ def by_length(embed: Callable[[Features], Tensor], features: Features, size: int
     order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
     if len(order) <= size:
         return embed(features)
-    passes = [embed(_unpadded({name: value[rows] for name, value in features.items()})) for rows in order.split(size)]
+    parts = ({name: value[rows] for name, value in features.items()} for rows in torch.split(order, size))
+    passes = [embed(_unpadded(part)) for part in parts]
     back = order.argsort()
     return torch.cat(passes)[back.to(passes[0].device)]
 

@@ -133,7 +133,7 @@ def test_codes_centroids_and_rotation_make_up_the_vectors(source: Path, tmp_path
         joined = centroids[np.arange(4), codes].reshape(4, _D)
         vectors = joined if rotation is None else joined @ rotation
         np.testing.assert_allclose(vectors, searcher.vectors(rows), atol=1e-5)
-        assert (rotation is None) == isinstance(plugin, Pq)
+        assert (rotation is None) == (plugin.name == "pq")
 
 
 @pytest.mark.parametrize("plugin", KINDS[:3], ids=_name)

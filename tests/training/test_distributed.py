@@ -5,13 +5,14 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
 
+from hardneg.data.segments import Segments
 from hardneg.distributed import World, world
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
@@ -22,7 +23,7 @@ from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 
 HERE = Path(__file__).parent
-LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet()}
+LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet(), "segments": Star()}
 SIZES = {"even": (6, 1), "odd": (5, 2), "fewer": (2, 1)}
 CASES = [f"{loss}-{size}" for loss in LOSSES for size in SIZES]
 
@@ -81,7 +82,8 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
         clip_norm=None,
         precision="fp32",
     )
-    loop.train(encoder, toy_data(toy), LOSSES[loss], options, out / f"{number}-{case}", progress=Silent())
+    data = replace(toy_data(toy), segments=Segments(length=6, count=3) if loss == "segments" else None)
+    loop.train(encoder, data, LOSSES[loss], options, out / f"{number}-{case}", progress=Silent())
     found = {f"{step} {name}": tensor for step, tensors in enumerate(seen, 1) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     save_file(found, str(out / f"{number}-{world().rank}-{case}.safetensors"))

@@ -10,31 +10,16 @@ from numpy.typing import NDArray
 from hardneg.analysis.index_errors import Relevant, corpus_pass, errors_in_index
 from hardneg.analysis.pairwise_errors import PairwiseErrors
 from hardneg.analysis.projection import Neighbourhood
-from hardneg.data.parts import records
-from hardneg.data.topics import topics_part
-from hardneg.errors import DataError, UsageError
+from hardneg.errors import UsageError
 from hardneg.indexes.dense import DenseIndex
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.save import SPEC_FILE
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress
-from hardneg.types import Query
 
 _LINES = 65_536
 
 Rows = Callable[[Sequence[str]], NDArray[np.int64]]
-
-
-def read_topics(path: Path) -> dict[str, str]:
-    """Texts by query id: BEIR's queries.jsonl, an id and a text between tabs, or TREC's topics; plain or gzip.
-
-    Raises:
-        DataError: the first mistake of the file, or there is no query in it.
-    """
-    found = {record.query_id: record.text for _, record in records(topics_part(path)) if isinstance(record, Query)}
-    if not found:
-        raise DataError(f"{path}: holds no queries")
-    return found
 
 
 def open_model(name: str, device: str | None) -> Encoder:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
 
 from hardneg.types import Negatives
 
@@ -22,6 +24,10 @@ class Overlap:
         """Over the queries; None where there are none."""
         return math.fsum(self.shares.values()) / len(self.shares) if self.shares else None
 
+    def to_json(self) -> dict[str, Any]:
+        """The mean as `overlap`, and over how many queries."""
+        return {"overlap": self.mean, "queries": len(self.shares), "left_out": dict(self.left_out)}
+
 
 def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> Overlap:
     """The share of each query's first `depth` documents that is among the first `depth` of the other run.
@@ -37,6 +43,15 @@ def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> Overlap:
     }
     queries = {query_id for each in (lists, others) for query_id, doc_ids in each.items() if doc_ids}
     return Overlap(found, _counted({"queries that one run lacks": len(queries) - len(found)}))
+
+
+def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | None = None) -> list[dict[str, Any]]:
+    """The overlap of each labelled run with the one labelled `against`, or of each pair where there is none."""
+    pairs = [(label, against) for label in runs if label != against] if against else list(combinations(runs, 2))
+    return [
+        {"run": label, "against": other, **run_overlap(runs[label], runs[other], depth).to_json()}
+        for label, other in pairs
+    ]
 
 
 def negatives_overlap(

@@ -7,6 +7,7 @@ from typing import Any
 
 from hardneg.analysis.overlaps import Lists
 from hardneg.data.qrels import Qrels
+from hardneg.data.runs import Run
 
 Texts = Callable[[Sequence[str]], Mapping[str, str]]
 """The texts of documents, by id; those that are not known are left out."""
@@ -44,6 +45,15 @@ class Case:
         return difference if abs(difference) > _ROUNDING else 0.0
 
 
+def wins_of(runs: tuple[Run, Run], qrels: Qrels, metric: str, relevance_level: int = 1) -> list[Case]:
+    """The cases of ours and theirs by a metric's name. Raises UsageError where there is no such metric."""
+    from hardneg.evaluation.metrics import evaluate
+
+    ours, theirs = (next(iter(evaluate(run, qrels, [metric], relevance_level).values())) for run in runs)
+    first, second = (dict(zip(run.query_ids, run.doc_ids, strict=True)) for run in runs)
+    return cases((first, second), (ours, theirs), qrels)
+
+
 def cases(
     lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Qrels
 ) -> list[Case]:
@@ -59,7 +69,7 @@ def cases(
     found = []
     for query_id, judged in qrels.items():
         ours, theirs = (each[query_id] for each in values)
-        pairs = list(zip_longest(*(each.get(query_id, ()) for each in lists)))
+        pairs = list(zip_longest(lists[0].get(query_id, ()), lists[1].get(query_id, ())))
         rank = _parting(pairs, judged, ours - theirs)
         shown = pairs[rank - 1] if rank else (None, None)
         documents = [None if doc_id is None else Shown(doc_id, judged.get(doc_id)) for doc_id in shown]

@@ -7,7 +7,21 @@ from typing import Any
 
 from hardneg.analysis.costs import time_unit
 from hardneg.evaluation.report import Section
-from hardneg.stages.analyze import ABLATION, COSTS, DRIFT, ERRORS, GRADIENTS, MATRIX, PROJECTION, SIZES
+from hardneg.stages.analyze import (
+    ABLATION,
+    COSTS,
+    DRIFT,
+    ERRORS,
+    GRADIENTS,
+    HOLES,
+    MATRIX,
+    OVERLAP,
+    PROJECTION,
+    SCORES,
+    SIZES,
+    WINS,
+)
+from hardneg.stages.run_sections import hole_section, overlap_section, score_section, win_section
 from hardneg.stages.training_sections import gradient_section
 
 
@@ -126,6 +140,10 @@ _TABLES: dict[str, Callable[[Any], _Table]] = {
     ERRORS: _errors,
     DRIFT: _drift,
     GRADIENTS: gradient_section,
+    SCORES: score_section,
+    OVERLAP: overlap_section,
+    HOLES: hole_section,
+    WINS: win_section,
     ABLATION: _ablation,
     MATRIX: _matrix,
     SIZES: _sizes,

@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from hardneg.stages.analysis_parts import Holes, Overlap, Runs, Wins, part_references, parts_of
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
-_LABELS = ("gradients", "sizes")
-_ANALYSES = ("indexes", "runs", "training", *_LABELS, "costs", "evaluation", "matrix")
+_LABELS = ("gradients", "scores", "sizes")
+_PARTS = ("overlap", "holes", "wins")
+_ANALYSES = ("indexes", "runs", "training", *_LABELS, *_PARTS, "costs", "evaluation", "matrix")
 
 
 class Projection(BaseModel):
@@ -46,9 +48,9 @@ class AnalyzeSpec(StageSpec):
 
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
     same label; by default the model that encoded it. training: drift of fixed negatives. gradients: norms while
-    training. evaluation, metric: bars of an ablation (metric: the first one by default). matrix: systems of an
-    evaluation by two axes. projection: a query among its documents. costs: of methods, each a stage or a list of them,
-    summed. sizes: of indexes on disk, by label.
+    training. scores: their tails. overlap, holes, wins: of runs. evaluation, metric: bars of an ablation (metric: the
+    first one by default). matrix: systems of an evaluation by two axes. projection: a query among its documents.
+    costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
     """
 
     version = 1
@@ -60,6 +62,10 @@ class AnalyzeSpec(StageSpec):
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     gradients: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    scores: Runs = Field(default_factory=dict)
+    overlap: Overlap | None = None
+    holes: Holes | None = None
+    wins: Wins | None = None
     costs: dict[str, Annotated[tuple[Name, ...], BeforeValidator(parse_names)]] = Field(default_factory=dict)
     evaluation: Annotated[Name | None, Reference(("metrics",))] = None
     metric: Name | None = None
@@ -87,8 +93,9 @@ class AnalyzeSpec(StageSpec):
         return self
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the costs too, `costs.LABEL.NUMBER`, and `matrix.evaluation`."""
+        """Those of the costs too, `costs.LABEL.NUMBER`, and those of parts such as `matrix.evaluation`."""
         yield from super().references()
+        yield from part_references(parts_of(self))
         for label, names in self.costs.items():
             yield from ((f"costs.{label}.{i}", name, _COSTED) for i, name in enumerate(names))
         if self.matrix:
@@ -98,8 +105,10 @@ class AnalyzeSpec(StageSpec):
         """The order and the names of the rows count too; stages count by their keys."""
         rows = (self.indexes, self.runs, self.training, self.costs)
         identity = {**super().identity(), "costs": None, "labels": [list(labels) for labels in rows]}
-        del identity["matrix"]
+        for name in ("matrix", *_PARTS):
+            del identity[name]
         if self.matrix:
             cells = [[row, list(columns.items())] for row, columns in self.matrix.rows.items()]
             identity["matrix"] = {**self.matrix.model_dump(mode="json", exclude={"evaluation"}), "rows": cells}
-        return identity | {name: list(getattr(self, name)) for name in _LABELS if getattr(self, name)}
+        labels = {name: list(getattr(self, name)) for name in _LABELS if getattr(self, name)}
+        return identity | labels | {name: part.identity() for name, part in parts_of(self).items()}

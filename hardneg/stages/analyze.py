@@ -11,12 +11,14 @@ from hardneg.stages.analyze_errors import pairwise_errors
 from hardneg.stages.analyze_histories import drift_found, gradients_found
 from hardneg.stages.analyze_projection import projection
 from hardneg.stages.analyze_quality import ablation, systems_matrix
+from hardneg.stages.analyze_runs import holes_found, overlap_found, scores_found, wins_found
 from hardneg.stages.analyze_sizes import index_sizes
 from hardneg.stages.work import Work
 
 ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
 MATRIX, SIZES = "matrix", "sizes"
 GRADIENTS = "gradients"
+SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -26,6 +28,10 @@ def run(work: Work) -> dict[str, Any]:
         ERRORS: (bool(spec.indexes or spec.runs), _errors),
         DRIFT: (bool(spec.training), _drift),
         GRADIENTS: (bool(spec.gradients), _gradients),
+        SCORES: (bool(spec.scores), _scores),
+        OVERLAP: (spec.overlap is not None, _overlap),
+        HOLES: (spec.holes is not None, _holes),
+        WINS: (spec.wins is not None, _wins),
         ABLATION: (spec.evaluation is not None, _ablation),
         MATRIX: (spec.matrix is not None, _matrix),
         PROJECTION: (spec.projection is not None, _projection),
@@ -66,6 +72,38 @@ def _gradients(work: Work) -> dict[str, Any]:
 
     found = gradients_found(work)
     draw_gradients(found, _figures(work, GRADIENTS))
+    return found
+
+
+def _scores(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.runs import draw_scores
+
+    found = scores_found(work)
+    draw_scores(found, _figures(work, SCORES))
+    return found
+
+
+def _overlap(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.runs import draw_overlap
+
+    found = overlap_found(work)
+    draw_overlap(found, _figures(work, OVERLAP))
+    return found
+
+
+def _holes(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.runs import draw_holes
+
+    found = holes_found(work)
+    draw_holes(found, _figures(work, HOLES))
+    return found
+
+
+def _wins(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.runs import draw_wins
+
+    found = wins_found(work)
+    draw_wins(found, _figures(work, WINS))
     return found
 
 

@@ -100,6 +100,19 @@ def has_answers(collection: Mapping[str, Any], split: str) -> bool:
     return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
+def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
+    """The references in a model's marked fields: path, the stage that is named, and what is needed of it."""
+    for field, info in type(model).model_fields.items():
+        marks = [mark for mark in info.metadata if isinstance(mark, Reference)]
+        value = getattr(model, field)
+        if not marks or value is None:
+            continue
+        if isinstance(value, Mapping):
+            yield from ((f"{field}.{label}", name, marks[0]) for label, name in value.items())
+        else:
+            yield field, value, marks[0]
+
+
 class StageSpec(BaseModel):
     """What every stage has.
 
@@ -121,15 +134,7 @@ class StageSpec(BaseModel):
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path in this spec, the stage it names, and what it needs."""
-        for field, info in type(self).model_fields.items():
-            marks = [mark for mark in info.metadata if isinstance(mark, Reference)]
-            value = getattr(self, field)
-            if not marks or value is None:
-                continue
-            if isinstance(value, Mapping):
-                yield from ((f"{field}.{label}", name, marks[0]) for label, name in value.items())
-            else:
-                yield field, value, marks[0]
+        return marked_references(self)
 
     def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
         """Every plugin setting: its field, its kind, its value."""

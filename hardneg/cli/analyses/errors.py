@@ -55,7 +55,8 @@ def errors(
 def _of_index(
     index: Path, queries: Path, model: str, wanted: tuple[Mapping[str, Sequence[str]], int], device: str | None
 ) -> "PairwiseErrors":
-    from hardneg.analysis.files import System, read_topics, system_errors
+    from hardneg.analysis.files import System, system_errors
+    from hardneg.analysis.texts import read_topics
     from hardneg.cli.console import Bars, stderr_console
 
     topics, (known, cut) = read_topics(queries), wanted

@@ -30,8 +30,9 @@ def projection(
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """
     from hardneg.analysis.figures.projection import draw_projection
-    from hardneg.analysis.files import System, neighbourhoods, read_topics
+    from hardneg.analysis.files import System, neighbourhoods
     from hardneg.analysis.projection import project
+    from hardneg.analysis.texts import read_topics
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.qrels import positives, read_qrels
 

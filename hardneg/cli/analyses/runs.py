@@ -1,0 +1,176 @@
+"""`hardneg analyze scores`, `overlap`, `holes` and `wins`: of TREC runs, whatever made them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.evaluate import Level, QrelsFile, RunFiles, baseline_labels, run_labels
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.data.runs import Run
+
+Depth = Annotated[int, typer.Option(min=1, help="How far down the lists are looked at.")]
+Against = Annotated[str | None, typer.Option("--against", help="One of the runs, to overlap with.")]
+
+
+def scores(
+    run: RunFiles,
+    depth: Annotated[
+        list[int] | None, typer.Option(min=2, help="Where lists are cut; by default 10, 100 and 1000.")
+    ] = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Show how scores fall with the rank: as shares of the way from the last one of the list to the best.
+
+    Example: hardneg analyze scores --run bm25.trec.gz --run dense.trec.gz --plot scores.svg
+    """
+    from hardneg.analysis.figures.runs import draw_scores
+    from hardneg.analysis.run_tables import score_table
+    from hardneg.analysis.score_tails import DEPTHS, score_tails
+
+    check_plot(plot)
+    depths = sorted(set(depth or DEPTHS))
+    found = {label: score_tails(each.scores, depths) for label, each in _read(run).items()}
+    for label, tails in found.items():
+        if not tails:
+            raise UsageError(f"{label}: no query has {depths[0]} documents with different scores; give a lower --depth")
+    if plot:
+        draw_scores(found, [plot])
+    show(found, as_json, *score_table(found))
+
+
+def overlap(
+    run: RunFiles,
+    against: Against = None,
+    negatives: Annotated[
+        list[Path] | None,
+        typer.Option("--negatives", help="A negatives.arrow that was trained on; of the run in the same place."),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="With --negatives: what else is relevant, and no negative.")
+    ] = None,
+    depth: Depth = 100,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
+
+    Runs are compared each with each, or with --against. With --negatives nothing else is compared: the first file is of
+    the first run, and so on; one run alone is that of all files.
+
+    Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --against bm25.trec.gz
+    """
+    from hardneg.analysis.figures.runs import draw_overlap
+    from hardneg.analysis.overlaps import run_overlaps
+    from hardneg.analysis.run_tables import overlap_table
+
+    check_plot(plot)
+    lists = {label: dict(zip(each.query_ids, each.doc_ids, strict=True)) for label, each in _read(run).items()}
+    if negatives:
+        found: dict[str, Any] = {"depth": depth, "runs": [], "negatives": _met(negatives, lists, qrels, depth)}
+    elif len(lists) < 2:
+        raise UsageError("analyze overlap: give --run twice, or --negatives")
+    else:
+        pairs = run_overlaps(lists, depth, _label(against, run))
+        found = {"depth": depth, "runs": pairs, "negatives": []}
+    if plot:
+        draw_overlap(found, [plot])
+    show(found, as_json, *overlap_table(found))
+
+
+def _met(
+    negatives: Sequence[Path], lists: Mapping[str, Mapping[str, Sequence[str]]], qrels: Path | None, depth: int
+) -> list[dict[str, Any]]:
+    from hardneg.analysis.overlaps import negatives_overlap
+    from hardneg.data.negatives import read_negatives
+    from hardneg.data.qrels import positives, read_qrels
+
+    runs = list(lists.values()) * (len(negatives) if len(lists) == 1 else 1)
+    if len(runs) != len(negatives):
+        raise UsageError(f"analyze overlap: {len(negatives)} --negatives for {len(runs)} --run: give one of each")
+    relevant = positives(read_qrels(qrels)) if qrels else {}
+    found = []
+    for (path, label), met in zip(run_labels(negatives).items(), runs, strict=True):
+        shared = negatives_overlap(read_negatives(path), met, relevant, depth)
+        found.append({"training": label, **shared.to_json()})
+    return found
+
+
+def holes(
+    qrels: QrelsFile,
+    run: RunFiles,
+    against: Against = None,
+    metric: Annotated[list[str] | None, typer.Option("--metric", help="Shown beside; by default ndcg@10.")] = None,
+    depth: Annotated[int, typer.Option(min=1, help="How far down holes are counted.")] = 10,
+    overlap_depth: Annotated[int, typer.Option(min=1, help="How far down the overlap is counted.")] = 100,
+    relevance_level: Level = 1,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Show how much of what runs rank highest nobody judged, beside metrics and the overlap with one of the runs.
+
+    Example: hardneg analyze holes --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --against bm25.trec.gz
+    """
+    from hardneg.analysis.figures.runs import draw_holes
+    from hardneg.analysis.holes import HoleOptions
+    from hardneg.analysis.holes import holes as holes_of
+    from hardneg.analysis.run_tables import hole_table
+    from hardneg.data.qrels import read_qrels
+
+    check_plot(plot)
+    options = HoleOptions(depth, _label(against, run), overlap_depth, metric or ["ndcg@10"], relevance_level)
+    found = holes_of(_read(run), read_qrels(qrels), options)
+    if plot:
+        draw_holes(found, [plot])
+    show(found, as_json, *hole_table(found))
+
+
+def wins(
+    qrels: QrelsFile,
+    run: Annotated[Path, typer.Option("--run", help="A TREC run.")],
+    against: Annotated[Path, typer.Option("--against", help="The run to compare it with.")],
+    metric: Annotated[str, typer.Option("--metric", help="What decides.")] = "ndcg@10",
+    queries: Topics = None,
+    corpus: Annotated[Path | None, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")] = None,
+    examples: Annotated[int, typer.Option(min=1, help="How many wins and losses to print.")] = 5,
+    relevance_level: Level = 1,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Show which queries one run wins and loses against another, and the documents on which the two part.
+
+    Example: hardneg analyze wins --qrels qrels.txt --run dense.trec.gz --against bm25.trec.gz --corpus corpus.jsonl
+    """
+    from hardneg.analysis.figures.runs import draw_wins
+    from hardneg.analysis.run_tables import win_table
+    from hardneg.analysis.texts import read_texts, read_topics
+    from hardneg.analysis.wins import to_json, wins_of
+    from hardneg.data.qrels import read_qrels
+
+    check_plot(plot)
+    runs = _read([run, against])
+    labels, (ours, theirs) = list(runs), list(runs.values())
+    decided = wins_of((ours, theirs), read_qrels(qrels), metric, relevance_level)
+    topics = read_topics(queries) if queries else {}
+    told = to_json(decided, topics, (lambda doc_ids: read_texts(corpus, doc_ids)) if corpus else None)
+    found = {"run": labels[0], "against": labels[1], "metric": metric, "examples": examples, **told}
+    if plot:
+        draw_wins(found, [plot])
+    show(found, as_json, *win_table(found, examples))
+    if not as_json:
+        typer.echo(f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {metric}")
+
+
+def _read(paths: Sequence[Path]) -> "dict[str, Run]":
+    from hardneg.data.runs import read_run
+
+    return {label: read_run(path) for path, label in run_labels(paths).items()}
+
+
+def _label(against: str | None, runs: Sequence[Path]) -> str | None:
+    return baseline_labels([against], run_labels(runs))[0] if against else None

@@ -1,0 +1,74 @@
+"""What a recipe's runs say: tails of scores, overlaps, holes, wins against another run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hardneg.analysis.holes import HoleOptions, holes
+from hardneg.analysis.overlaps import Lists, negatives_overlap, run_overlaps
+from hardneg.analysis.score_tails import score_tails
+from hardneg.analysis.wins import to_json, wins_of
+from hardneg.data.corpus import Corpus
+from hardneg.data.negatives import read_negatives
+from hardneg.data.qrels import positives
+from hardneg.data.runs import Run, read_run
+from hardneg.errors import DataError
+from hardneg.stages.mine import NEGATIVES
+from hardneg.stages.opening import open_collection
+from hardneg.stages.search import RUN
+from hardneg.stages.work import Work
+
+
+def scores_found(work: Work) -> dict[str, list[dict[str, Any]]]:
+    """The tails of each run that `scores` names."""
+    found = {label: score_tails(run.scores) for label, run in _runs(work, "scores").items()}
+    for label, tails in found.items():
+        if not tails:
+            raise DataError(f"{work.name}.scores.{label}: no query has 10 documents with different scores")
+    return found
+
+
+def overlap_found(work: Work) -> dict[str, Any]:
+    """Those of runs, and those of trainings."""
+    part = work.spec.overlap
+    lists = {label: _lists(run) for label, run in _runs(work, "overlap.runs").items()}
+    met = {label: _lists(run) for label, run in _runs(work, "overlap.met").items()}
+    relevant = positives(open_collection(work.inputs["dataset"]).all_qrels()) if met else {}
+    trained = []
+    for label, source in work.inputs_of("overlap.negatives").items():
+        negatives = read_negatives(source.folder / NEGATIVES)
+        shared = negatives_overlap(negatives, met[label], relevant, part.depth)
+        trained.append({"training": label, **shared.to_json()})
+    return {"depth": part.depth, "runs": run_overlaps(lists, part.depth, part.against), "negatives": trained}
+
+
+def holes_found(work: Work) -> dict[str, Any]:
+    """The holes of each run, by the judgements of the split."""
+    spec, part = work.spec, work.spec.holes
+    options = HoleOptions(part.depth, part.against, part.overlap_depth, part.metrics, spec.relevance_level)
+    return holes(_runs(work, "holes.runs"), open_collection(work.inputs["dataset"]).qrels(spec.split), options)
+
+
+def wins_found(work: Work) -> dict[str, Any]:
+    """Query by query, with texts."""
+    spec, part = work.spec, work.spec.wins
+    collection = open_collection(work.inputs["dataset"])
+    queries = collection.queries(spec.split)
+    ours, theirs = (read_run(work.inputs[f"wins.{side}"].folder / RUN) for side in ("run", "against"))
+    found = wins_of((ours, theirs), collection.qrels(spec.split), part.metric, spec.relevance_level)
+    texts = dict(zip(queries.query_ids, queries.texts, strict=True))
+    told = to_json(found, texts, lambda doc_ids: _texts(collection.corpus, doc_ids))
+    return {**part.model_dump(mode="json"), **told}
+
+
+def _texts(corpus: Corpus, doc_ids: Sequence[str]) -> Mapping[str, str]:
+    rows = corpus.rows(doc_ids)
+    found = corpus.documents_at(rows[rows >= 0])
+    return {document.doc_id: document.contents for document in found}
+
+
+def _runs(work: Work, field: str) -> dict[str, Run]:
+    return {label: read_run(source.folder / RUN) for label, source in work.inputs_of(field).items()}
+
+
+def _lists(run: Run) -> Lists:
+    return dict(zip(run.query_ids, run.doc_ids, strict=True))

@@ -1,0 +1,128 @@
+import json
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.data.collection import write_collection
+from hardneg.data.negatives import write_negatives
+from hardneg.data.runs import write_run
+from hardneg.datasets.beir import Beir
+from hardneg.errors import DataError, RecipeError
+from hardneg.progress import Silent
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.stages import analyze
+from hardneg.stages.analysis_sections import sections
+from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.work import Input, Work
+from hardneg.types import Negatives
+
+SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
+DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored")
+    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    for name, lists in (("sparse", SPARSE), ("dense", DENSE)):
+        (folder / name).mkdir()
+        entries = [(query_id, ids, np.arange(len(ids), 0, -1, np.float32)) for query_id, ids in lists.items()]
+        write_run(folder / name / "run.trec.gz", entries)
+    (folder / "mined").mkdir()
+    mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
+    write_negatives(folder / "mined" / "negatives.arrow", [mined])
+    return folder
+
+
+def content(stored, folder, spec, **inputs):
+    """What the only analysis of a spec says, and its section of the report."""
+    folder.mkdir(exist_ok=True)
+    parsed = AnalyzeSpec.model_validate({"stage": "analyze", **spec})
+    given = {path.replace("__", "."): Input(name, "", stored / name) for path, name in inputs.items()}
+    asked = Work("behind", parsed, folder, {"dataset": Input("d", "", stored / "stored"), **given}, {}, Silent())
+    (name,) = analyze.run(asked)["analyses"]
+    (section,) = sections("Behind", folder, [name])
+    assert section.svg.count("<svg") == 1
+    return json.loads((folder / f"{name}.json").read_text()), section
+
+
+def test_holes_are_counted_by_the_judgements_of_the_split(stored, tmp_path):
+    spec = {"holes": {"runs": {"BM25": "a", "dense": "b"}, "against": "BM25", "depth": 1, "overlap_depth": 2}}
+    found, section = content(stored, tmp_path, spec, holes__runs__BM25="sparse", holes__runs__dense="dense")
+    sparse, dense = found["runs"]["BM25"], found["runs"]["dense"]
+    assert sparse["per_query"] == {"q46": 0.0, "q47": 1.0, "q48": 1.0}
+    assert dense["overlap"] == pytest.approx((1 + 0.5 + 1) / 3) and found["judged_zero"] == 0
+    assert section.columns == ("run", "ndcg@10", "holes at 1", "overlap with BM25 at 2", "queries")
+    assert section.rows[1][2:] == ["66.7%", "83.3%", "3"] and "may be a miss" in section.explained
+
+
+def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_path):
+    spec = {"overlap": {"runs": {"a": "x", "b": "y"}, "negatives": {"t": "m"}, "met": {"t": "y"}, "depth": 1}}
+    inputs = {"overlap__runs__a": "sparse", "overlap__runs__b": "dense"}
+    found, section = content(stored, tmp_path, spec, **inputs, overlap__negatives__t="mined", overlap__met__t="dense")
+    assert found["runs"][0] == {
+        "run": "a",
+        "against": "b",
+        "overlap": pytest.approx(1 / 3),
+        "queries": 3,
+        "left_out": {},
+    }
+    assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
+    assert section.rows == [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
+
+
+def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
+    spec = {"wins": {"run": "dense", "against": "bm25", "metric": "mrr@10", "examples": 1}}
+    found, section = content(stored, tmp_path, spec, wins__run="dense", wins__against="sparse")
+    assert (found["wins"], found["losses"], found["ties"]) == (1, 1, 12)
+    best = found["queries"][0]
+    assert (best["query_id"], best["ours"], best["theirs"], best["rank"]) == ("q47", 1.0, 0.5, 1)
+    assert best["text"] == "bright copper"
+    assert best["documents"][0]["doc_id"] == "d47" and "was seen again" in best["documents"][0]["text"]
+    assert [row[0].split()[0] for row in section.rows] == ["q47", "q46"]
+
+
+def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
+    (stored / "long").mkdir(exist_ok=True)
+    entry = ("q46", [f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32))
+    write_run(stored / "long" / "run.trec.gz", [entry])
+    found, section = content(stored, tmp_path / "long", {"scores": {"long": "x"}}, scores__long="long")
+    assert found["long"][0]["ranks"] == list(range(1, 11)) and section.rows[0][:3] == ["long", "10", "6"]
+    with pytest.raises(DataError, match=r"behind\.scores\.short: no query has 10 documents"):
+        content(stored, tmp_path / "short", {"scores": {"short": "x"}}, scores__short="dense")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"holes": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
+        ({"holes": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
+        ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
+        ({"wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["behind"] = {"stage": "analyze", **spec}
+    with pytest.raises(RecipeError, match=told):
+        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+
+
+def test_stages_of_parts_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_model):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    wins = {"run": "star-test", "against": "start-test"}
+    part = {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}}
+    tree["stages"]["behind"] = {"stage": "analyze", "wins": wins, "overlap": part}
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree)))
+    inputs = plan.steps["behind"].inputs
+    assert {path: inputs[path] for path in ("wins.run", "overlap.negatives.STAR", "overlap.met.STAR")} == {
+        "wins.run": "star-test", "overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train",
+    }  # fmt: skip
+    spec = AnalyzeSpec.model_validate({"stage": "analyze", "wins": wins, "overlap": part})
+    assert spec.identity()["wins"] == {"metric": "ndcg@10", "examples": 5}
+    assert spec.identity()["overlap"]["negatives"] == ["STAR"]
+    plain = AnalyzeSpec.model_validate({"stage": "analyze", "runs": {"r": "start-test"}}).identity()
+    assert not {"wins", "overlap", "holes", "scores"} & plain.keys()

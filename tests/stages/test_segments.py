@@ -9,18 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from recipe.recipes import large_collection, long_collection, small_tree, write_recipe
+from typer.testing import CliRunner
 
 from hardneg.artifacts import Artifact, Store
+from hardneg.cli.main import app
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.data.runs import read_run
 from hardneg.data.segments import Segments
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages.positive_scores import fill_from_model
+from hardneg.types import Negatives
 
 CUT = {"length": 12, "count": 5}
 
@@ -60,14 +66,25 @@ def test_the_index_holds_each_segment_under_its_documents_id(made: dict[str, Art
     assert ids[0] == "d0#0" and ids[-5:] == [f"d59#{number}" for number in range(5)]
 
 
-def test_a_run_ranks_documents_by_their_best_segment(made: dict[str, Artifact], tiny_model: Path) -> None:
-    collection = StoredCollection.open(made["dataset"].path)
-    encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+def best_scores(collection: StoredCollection, encoder: Encoder) -> NDArray[np.float32]:
+    """float32 [test queries, 60], by the definition."""
     fp32 = EncodeOptions(precision="fp32")
     vectors, counts = encoder.encode_segments(collection.corpus.contents(np.arange(60)), Segments(**CUT), fp32)
-    queries = collection.queries("test")
-    products = encoder.encode(queries.texts, "query", fp32) @ vectors.T
-    best = np.maximum.reduceat(products, np.cumsum(counts) - counts, axis=1)
+    products = encoder.encode(collection.queries("test").texts, "query", fp32) @ vectors.T
+    return np.maximum.reduceat(products, np.cumsum(counts) - counts, axis=1)
+
+
+@pytest.fixture(scope="module")
+def opened(made: dict[str, Artifact], tiny_model: Path) -> tuple[StoredCollection, Encoder]:
+    encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return StoredCollection.open(made["dataset"].path), encoder
+
+
+def test_a_run_ranks_documents_by_their_best_segment(
+    made: dict[str, Artifact], opened: tuple[StoredCollection, Encoder]
+) -> None:
+    collection = opened[0]
+    queries, best = collection.queries("test"), best_scores(*opened)
     for name, tolerance in {"start-test": 1e-5, "half-test": 2e-3}.items():
         run = read_run(made[name].path / "run.trec.gz")
         assert list(run.query_ids) == list(queries.query_ids)
@@ -75,6 +92,35 @@ def test_a_run_ranks_documents_by_their_best_segment(made: dict[str, Artifact], 
             assert len(set(doc_ids)) == 20
             np.testing.assert_allclose(scores, -np.sort(-expected)[:20], atol=tolerance)
             np.testing.assert_allclose(expected[collection.corpus.rows(doc_ids)], scores, atol=tolerance)
+
+
+def test_scores_of_positives_are_those_of_their_best_segment(
+    made: dict[str, Artifact], opened: tuple[StoredCollection, Encoder]
+) -> None:
+    """Queries 46 and 59 are the first and the last of the split; two documents of the second."""
+    collection, encoder = opened
+    positives = {"q46": ["d46"], "q59": ["d59", "d3"]}
+    scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
+    lists = [Negatives(query_id, doc_ids, [], np.empty(0, np.float32)) for query_id, doc_ids in positives.items()]
+    dense = encoder, FlatVectors.open(made["start-index"].path)
+    fill_from_model(scores, lists, collection.queries("test"), collection, dense, Silent())
+    best = best_scores(*opened)
+    np.testing.assert_allclose(scores["q46"], best[0, [46]], atol=1e-5)
+    np.testing.assert_allclose(scores["q59"], best[13, [59, 3]], atol=1e-5)
+
+
+def test_commands_take_segments_by_set(recipe: Path, tiny_model: Path) -> None:
+    folder = recipe.parent
+    common = ["--dataset", f"beir:{folder / 'data'}", "--model", str(tiny_model), "--device", "cpu"]
+    cut = ["--set", "segments.length=12", "--set", "segments.count=3", "--store", str(folder / "commands")]
+    done = CliRunner().invoke(app, ["encode", *common, *cut, "--output", str(folder / "index")])
+    assert done.exit_code == 0, done.output
+    assert (folder / "index" / "docid").read_text().startswith("d0#0\n")
+    done = CliRunner().invoke(app, ["search", *common, *cut, "--output", str(folder / "run.trec.gz")])
+    assert done.exit_code == 0, done.output
+    assert {doc_id for doc_ids in read_run(folder / "run.trec.gz").doc_ids for doc_id in doc_ids} <= {
+        f"d{i}" for i in range(60)
+    }
 
 
 def test_without_segments_nothing_has_another_key(recipe: Path) -> None:

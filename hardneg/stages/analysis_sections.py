@@ -17,12 +17,13 @@ from hardneg.stages.analyze import (
     MATRIX,
     OVERLAP,
     PROJECTION,
+    REFRESHES,
     SCORES,
     SIZES,
     WINS,
 )
 from hardneg.stages.run_sections import hole_section, overlap_section, score_section, win_section
-from hardneg.stages.training_sections import gradient_section
+from hardneg.stages.training_sections import gradient_section, refresh_section
 
 
 def sections(label: str, folder: Path, names: Sequence[str]) -> list[Section]:
@@ -140,6 +141,7 @@ _TABLES: dict[str, Callable[[Any], _Table]] = {
     ERRORS: _errors,
     DRIFT: _drift,
     GRADIENTS: gradient_section,
+    REFRESHES: refresh_section,
     SCORES: score_section,
     OVERLAP: overlap_section,
     HOLES: hole_section,

@@ -9,7 +9,7 @@ from hardneg.stages.analysis_parts import Holes, Overlap, Runs, Wins, part_refer
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
-_LABELS = ("gradients", "scores", "sizes")
+_LABELS = ("gradients", "refreshes", "scores", "sizes")
 _PARTS = ("overlap", "holes", "wins")
 _ANALYSES = ("indexes", "runs", "training", *_LABELS, *_PARTS, "costs", "evaluation", "matrix")
 
@@ -47,8 +47,8 @@ class AnalyzeSpec(StageSpec):
     """Numbers and figures of what lies behind the metrics; makes those analyses whose inputs are given.
 
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
-    same label; by default the model that encoded it. training: drift of fixed negatives. gradients: norms while
-    training. scores: their tails. overlap, holes, wins: of runs. evaluation, metric: bars of an ablation (metric: the
+    same label; by default the model that encoded it. training: drift of fixed negatives. gradients, refreshes: of
+    trainings. scores: their tails. overlap, holes, wins: of runs. evaluation, metric: bars of an ablation (metric: the
     first one by default). matrix: systems of an evaluation by two axes. projection: a query among its documents.
     costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
     """
@@ -62,6 +62,7 @@ class AnalyzeSpec(StageSpec):
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     gradients: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    refreshes: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     scores: Runs = Field(default_factory=dict)
     overlap: Overlap | None = None
     holes: Holes | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from hardneg.replacing import replace_text
 from hardneg.stages.analyze_errors import pairwise_errors
-from hardneg.stages.analyze_histories import drift_found, gradients_found
+from hardneg.stages.analyze_histories import drift_found, gradients_found, refreshes_found
 from hardneg.stages.analyze_projection import projection
 from hardneg.stages.analyze_quality import ablation, systems_matrix
 from hardneg.stages.analyze_runs import holes_found, overlap_found, scores_found, wins_found
@@ -17,7 +17,7 @@ from hardneg.stages.work import Work
 
 ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
 MATRIX, SIZES = "matrix", "sizes"
-GRADIENTS = "gradients"
+GRADIENTS, REFRESHES = "gradients", "refreshes"
 SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
 
 
@@ -28,6 +28,7 @@ def run(work: Work) -> dict[str, Any]:
         ERRORS: (bool(spec.indexes or spec.runs), _errors),
         DRIFT: (bool(spec.training), _drift),
         GRADIENTS: (bool(spec.gradients), _gradients),
+        REFRESHES: (bool(spec.refreshes), _refreshes),
         SCORES: (bool(spec.scores), _scores),
         OVERLAP: (spec.overlap is not None, _overlap),
         HOLES: (spec.holes is not None, _holes),
@@ -72,6 +73,14 @@ def _gradients(work: Work) -> dict[str, Any]:
 
     found = gradients_found(work)
     draw_gradients(found, _figures(work, GRADIENTS))
+    return found
+
+
+def _refreshes(work: Work) -> dict[str, Any]:
+    from hardneg.analysis.figures.refreshes import draw_refreshes
+
+    found = refreshes_found(work)
+    draw_refreshes(found, _figures(work, REFRESHES))
     return found
 
 

@@ -1,10 +1,11 @@
-"""What the histories of a recipe's trainings say: drift of fixed negatives, gradients."""
+"""What the histories of a recipe's trainings say: drift of fixed negatives, gradients, refreshes."""
 
 from collections.abc import Callable
 from typing import Any
 
 from hardneg.analysis.gradients import gradients
 from hardneg.analysis.history_curves import Curve, drift_curves
+from hardneg.analysis.refreshes import refreshes
 from hardneg.errors import DataError
 from hardneg.stages.work import Work
 from hardneg.training.history import HISTORY, History, Record
@@ -18,6 +19,11 @@ def drift_found(work: Work) -> dict[str, dict[str, Curve]]:
 def gradients_found(work: Work) -> dict[str, dict[str, Any]]:
     """The norms of each training that `gradients` names."""
     return _of_each(work, "gradients", gradients, "noted no norms of its gradients; train it again")
+
+
+def refreshes_found(work: Work) -> dict[str, dict[str, Any]]:
+    """Loss, dev metrics and refreshes of each training that `refreshes` names."""
+    return _of_each(work, "refreshes", refreshes, "noted no loss; train it again")
 
 
 def _of_each(

@@ -28,7 +28,17 @@ def test_gradients_of_histories(tmp_path):
     assert "holds no `gradient_norms`" in str(call("gradients", path, other).exception)
 
 
-@pytest.mark.parametrize("name", ["gradients"])
+def test_refreshes_of_histories(tmp_path):
+    records = [{"step": i, "loss": 4.0 / i, "refresh": i // 2, "lag": i % 2} for i in (1, 2, 3, 4)]
+    path = write(tmp_path / "a" / "history.jsonl", [*records, {"step": 4, "dev": {"mrr@10": 0.25}}])
+    found = json.loads(call("refreshes", path, "--json", "--plot", tmp_path / "r.png").stdout)["history.jsonl"]
+    assert found["refreshes"] == [[2, 1], [4, 2]] and found["lag"] == {"mean": 0.5, "largest": 1}
+    assert "best mrr@10" in call("refreshes", path).stdout
+    other = write(tmp_path / "b" / "history.jsonl", [{"step": 1, "dev": {}}])
+    assert "holds no `loss`" in str(call("refreshes", other).exception)
+
+
+@pytest.mark.parametrize("name", ["gradients", "refreshes"])
 def test_each_help_has_an_example(name):
     result = call(name, "--help")
     assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -35,6 +35,16 @@ def test_gradients_are_read_from_training_histories_and_shown_in_the_report(tmp_
     assert section.rows[1] == ["a", "bottom", "1", "1.5", "3"]
 
 
+def test_refreshes_are_read_from_training_histories_and_shown_in_the_report(tmp_path):
+    refreshed = [{"step": i, "loss": 1.0} for i in (1, 2)] + [{"step": 2, "refresh": 0, "lag": 2}]
+    asked = work(tmp_path, {"refreshes": {"a": "x", "b": "y"}}, {"refreshes.a": refreshed, "refreshes.b": NORMS})
+    assert analyze.run(asked) == {"analyses": ["refreshes"]}
+    found = json.loads((tmp_path / "out" / "refreshes.json").read_text())
+    assert found["a"]["refreshes"] == [[2, 0]] and found["b"]["refreshes"] == []
+    (section,) = sections("Behind", tmp_path / "out", ["refreshes"])
+    assert section.rows == [["a", "2", "1", "2.0", "2.0", "1.0000"], ["b", "3", "0", "–", "–", "1.0000"]]
+
+
 def test_a_training_without_norms_is_told(tmp_path):
     asked = work(tmp_path, {"gradients": {"a": "x"}}, {"gradients.a": [{"step": 1, "loss": 1.0}]})
     with pytest.raises(DataError, match=r"behind\.gradients\.a: x noted no norms"):

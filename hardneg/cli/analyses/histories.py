@@ -1,6 +1,6 @@
-"""`hardneg analyze drift` and `gradients`: of the histories of trainings."""
+"""`hardneg analyze drift`, `gradients` and `refreshes`: of the histories of trainings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,8 +49,24 @@ def gradients(histories: Histories, as_json: AsJson = False, plot: Plot = None) 
     show(found, as_json, *gradient_table(found))
 
 
+def refreshes(histories: Histories, as_json: AsJson = False, plot: Plot = None) -> None:
+    """Show loss and dev metric by step for several trainings, and where their negatives were refreshed.
+
+    Example: hardneg analyze refreshes every-100/history.jsonl every-500/history.jsonl --plot refreshes.svg
+    """
+    from hardneg.analysis.figures.refreshes import draw_refreshes
+    from hardneg.analysis.history_tables import refresh_table
+    from hardneg.analysis.refreshes import refreshes as refreshes_of
+
+    check_plot(plot)
+    found = _of_each(histories, refreshes_of, "holds no `loss`; give the history of a training")
+    if plot:
+        draw_refreshes(found, [plot])
+    show(found, as_json, *refresh_table(found))
+
+
 def _of_each(
-    histories: Sequence[Path], measure: Callable[[Iterable[Mapping[str, Any]]], dict[str, Any]], lacking: str
+    histories: Sequence[Path], measure: Callable[[list[Mapping[str, Any]]], dict[str, Any]], lacking: str
 ) -> dict[str, dict[str, Any]]:
     """What `measure` finds in each history, by label. Raises UsageError where it is empty."""
     from hardneg.data.json_rows import json_row
@@ -58,7 +74,7 @@ def _of_each(
 
     found = {}
     for path, label in run_labels(histories).items():
-        found[label] = measure(json_row(path, number, line) for number, line in read_lines(path))
+        found[label] = measure([json_row(path, number, line) for number, line in read_lines(path)])
         if not found[label]:
             raise UsageError(f"{path}: {lacking}")
     return found

@@ -1,7 +1,9 @@
 from xml.etree import ElementTree
 
 from hardneg.analysis.figures.gradients import draw_gradients
+from hardneg.analysis.figures.refreshes import draw_refreshes
 from hardneg.analysis.gradients import gradients
+from hardneg.analysis.refreshes import refreshes
 
 HISTORY = [
     {"step": step, "loss": 1 / step, "gradient_norms": {"bottom": 0.01 * step, "middle": 1.0, "top": 30.0 / step}}
@@ -21,3 +23,11 @@ def test_gradients_have_a_panel_a_group_with_the_loss_first(tmp_path):
     groups = ("bottom", "middle", "top", "head")
     assert titles == ["training loss", *(f"gradients of the {name} layers" for name in groups)]
     assert (tmp_path / "g.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+def test_refreshes_have_a_panel_for_the_loss_and_one_for_a_dev_metric(tmp_path):
+    dev = [{"step": step, "dev": {"mrr@10": step / 40, "ndcg@10": 0.1}} for step in (10, 20, 30)]
+    marked = [{**record, "refresh": record["step"] // 8, "lag": 3} for record in HISTORY]
+    draw_refreshes({"every 8": refreshes(marked + dev), "never": refreshes(HISTORY)}, [tmp_path / "r.svg"])
+    titles = [word for word in words(tmp_path / "r.svg") if word.endswith("refreshes")]
+    assert titles == ["training loss; bars: refreshes", "mrr@10 on the dev set; bars: refreshes"]

@@ -1,0 +1,183 @@
+"""Stage `train-refreshed` in recipes: reproducible where it waits, beside a second process where it does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.errors import RecipeError
+from hardneg.progress import Silent
+from hardneg.recipe.estimate import estimate
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+
+ANCE = {
+    "stage": "train-refreshed",
+    "loss": "infonce",
+    "refresh": {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4},
+    "options": {"batch_size": 8, "max_steps": 12, "learning_rate": 0.001, "precision": "fp32", "checkpoint_every": 3},
+}
+
+
+class Notes(Silent):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("refreshed")
+    tree = small_tree(small_collection(folder / "data"), tiny_model)
+    kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static")}
+    parts = {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4, "query_chunks": 2}
+    kept["ance"] = ANCE
+    kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
+    kept["never"] = {**ANCE, "refresh": {"policy": "never", "depth": 10, "negatives": 4}}
+    kept["fixed"] = {**kept["never"], "negatives": "static"}
+    kept["plain"] = {**ANCE, "stage": "train", "negatives": "static"}
+    del kept["plain"]["refresh"]
+    kept["beside"] = {**ANCE, "refresh": {"policy": "continuous", "depth": 10, "negatives": 4}}
+    return write_recipe(folder / "refreshed.yaml", {**tree, "stages": kept, "presets": {}})
+
+
+def make(recipe: Path, store: Store, name: str, *settings: str) -> tuple[Artifact, list[str]]:
+    notes = Notes()
+    plan = make_plan(load_recipe(recipe, settings=settings))
+    made = execute(plan, store, Options(device="cpu", until=name), Watcher(progress=notes))
+    return made.artifacts[name], notes.lines
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+def uses(artifact: Artifact) -> list[tuple[Any, Any]]:
+    lines = (artifact.path / "history.jsonl").read_text().splitlines()
+    return [(record.get("refresh"), record.get("lag")) for record in map(json.loads, lines)]
+
+
+def weights(artifact: Artifact) -> bytes:
+    return (artifact.path / "model" / "model.safetensors").read_bytes()
+
+
+def test_a_synchronous_run_mines_at_every_multiple(recipe: Path, store: Store) -> None:
+    artifact, notes = make(recipe, store, "ance")
+    assert uses(artifact) == [(step // 4, step % 4) for step in range(12)]
+    assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
+    facts = artifact.facts
+    assert [facts[name] for name in ("steps", "refreshes made", "refreshes used", "mean lag", "largest lag")] == [
+        12,
+        3,
+        3,
+        1.5,
+        3,
+    ]
+    assert 0 < facts["waiting's part of the time"] < 1 and facts["seconds of inference: encode"] > 0
+    assert notes[-1].startswith("ance: refreshes made 3, refreshes used 3, mean lag 1.5")
+    card = (artifact.path / "model" / "README.md").read_text()
+    assert "4 a query of the model's own top 10, refreshed, synchronous 4 steps" in card
+
+
+def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
+    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the third step, in the second refresh before and after its corpus is encoded, and later on."""
+    whole, _ = make(recipe, store, "ance")
+    places = [
+        ("hardneg.training.loop.update", 3),
+        ("hardneg.training.refresh.mining.encode_blocks", 1),
+        ("hardneg.training.refresh.mining.write_negatives", 1),
+        ("hardneg.training.loop.update", 6),
+    ]
+    broken = Store(tmp_path)
+    for place, calls in places:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            _stop_at(patch, place, calls)
+            make(recipe, broken, "ance")
+    artifact, _ = make(recipe, broken, "ance")
+    assert artifact.key == whole.key and uses(artifact) == uses(whole)
+    assert weights(artifact) == weights(whole)
+
+
+def _stop_at(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
+    import importlib
+
+    module, name = place.rsplit(".", 1)
+    call, left = getattr(importlib.import_module(module), name), [calls]
+
+    def stopping(*rest: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return call(*rest, **named)
+
+    patch.setattr(place, stopping)
+
+
+def test_negatives_to_begin_with_and_parts_of_the_queries(recipe: Path, store: Store) -> None:
+    artifact, _ = make(recipe, store, "parts")
+    assert uses(artifact) == [(None, None)] * 4 + [(1, lag) for lag in range(4)] + [(2, lag) for lag in range(4)]
+
+
+def test_never_keeps_the_first_lists(recipe: Path, store: Store) -> None:
+    assert uses(make(recipe, store, "never")[0]) == [(0, step) for step in range(12)]
+    artifact, _ = make(recipe, store, "fixed")
+    assert uses(artifact) == [(None, None)] * 12
+    assert artifact.facts["refreshes made"] == 0 and "mean lag" not in artifact.facts
+    assert weights(artifact) == weights(make(recipe, store, "plain")[0])
+
+
+@pytest.mark.slow
+def test_beside_the_training(recipe: Path, store: Store) -> None:
+    longer = ["stages.beside.options.max_steps=60", "stages.beside.options.checkpoint_every=10"]
+    artifact, notes = make(recipe, store, "beside", *longer)
+    used = uses(artifact)
+    assert len(used) == 60 and used[0] == (0, 0) and all(lag >= 0 for _, lag in used)
+    numbers = [number for number, _ in used]
+    assert numbers == sorted(numbers)
+    assert artifact.facts["refreshes made"] >= artifact.facts["refreshes used"] == len(set(numbers))
+    assert not [line for line in notes if line.startswith("inferencer")]
+
+
+def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe: Path, store: Store) -> None:
+    make(recipe, store, "ance")
+    plan = make_plan(load_recipe(recipe))
+    assert execute(plan, store, Options(device="cpu", until="ance"), Watcher()).ran == ()
+    rows = {row.step.name: row for row in estimate(plan, Store(store.root / "none"))}
+    assert rows["ance"].items == 12 and rows["ance"].seconds > rows["never"].seconds > 0
+
+
+def test_devices_do_not_change_the_key(recipe: Path) -> None:
+    keys = [make_plan(load_recipe(recipe)).steps["ance"].key]
+    for setting in ("devices.trainer=3", "devices.inferencer=[cpu, cpu]", "options.checkpoint_every=7"):
+        keys.append(make_plan(load_recipe(recipe, settings=[f"stages.ance.{setting}"])).steps["ance"].key)
+    assert len(set(keys)) == 1
+    other = make_plan(load_recipe(recipe, settings=["stages.ance.refresh.depth=20"])).steps["ance"].key
+    assert other != keys[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
+        ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
+        ("refresh.policy=sometimes", "stages.ance.refresh.policy: Input should be 'every', 'continuous'"),
+        ("refresh=null", "stages.ance.refresh: Input should be a dictionary"),
+        ("devices.trainer=0", "stages.ance.devices: trainer must be a share of 1 or above"),
+        ("negatives=start-train", "stages.ance.negatives: 'start-train' makes run, but negatives is needed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(recipe: Path, setting: str, told: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(recipe, settings=[f"stages.ance.{setting}"])
+    assert told in str(caught.value)

@@ -20,6 +20,7 @@ def made(tmp_path_factory, tiny_model):
     tree = small_tree(small_collection(folder / "data"), tiny_model)
     stages = tree["stages"]
     stages["whole"] = {"stage": "search", "index": "star-index", "split": "test", "depth": 60}
+    stages["cells"] = {"stage": "evaluate", "runs": stages["scores"]["runs"], "metrics": ["mrr@10", "recall@10"]}
     stages["small"] = {"stage": "index", "vectors": "star-index", "backend": "sq8"}
     stages["behind"] = {
         "stage": "analyze",
@@ -28,7 +29,7 @@ def made(tmp_path_factory, tiny_model):
         "costs": {"STAR": "star", "v. twice": ["star", "star"]},
         "sizes": {"start": "start-index", "STAR": "star-index", "sq8": "small"},
         "matrix": {
-            "evaluation": "scores",
+            "evaluation": "cells",
             "metric": "recall@10",
             "rows": {"STAR": {"before": "start", "after": "STAR"}, "sq8": {"before": "start"}},
             "axes": ["index", "trained"],
@@ -99,6 +100,12 @@ def test_sizes_are_those_of_the_files_and_the_report_has_quality_and_costs_besid
     assert "| index | MB | bytes a vector | of the first | before | after | minutes | peak GB |" in text
     assert f"| STAR | 0.01 | 128.8 | 100.0% | {before:.4f} | {after:.4f} |" in text
     assert "| sq8 | 0.00 |" in text and f"| {before:.4f} | – | – | – |" in text
+
+
+def test_of_several_evaluations_the_one_that_the_report_shows_gives_the_metrics(made):
+    files = {name: (made[0] / "out" / name).read_bytes() for name in ("metrics.json", "metrics-cells.json")}
+    assert files["metrics.json"] == (made[2]["scores"].path / "metrics.json").read_bytes()
+    assert files["metrics-cells.json"] == (made[2]["cells"].path / "metrics.json").read_bytes()
 
 
 def test_the_model_of_the_queries_is_part_of_the_identity(made):

@@ -2,7 +2,7 @@
 
 import typer
 
-from hardneg.cli.analyses.costs import costs
+from hardneg.cli.analyses.costs import costs, operations
 from hardneg.cli.analyses.errors import errors
 from hardneg.cli.analyses.histories import drift, gradients, refreshes
 from hardneg.cli.analyses.projection import projection
@@ -12,5 +12,5 @@ app = typer.Typer(
     help="What lies behind the metrics: errors, drift of negatives, gradients, overlaps, holes, wins, costs.",
     no_args_is_help=True,
 )
-for _command in (errors, drift, gradients, refreshes, scores, overlap, holes, wins, projection, costs):
+for _command in (errors, drift, gradients, refreshes, scores, overlap, holes, wins, projection, costs, operations):
     app.command()(_command)

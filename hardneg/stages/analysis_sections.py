@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.analysis.costs import time_unit
+from hardneg.analysis.operations import operation_table
 from hardneg.evaluation.report import Section
 from hardneg.stages.analyze import (
     ABLATION,
@@ -15,6 +16,7 @@ from hardneg.stages.analyze import (
     GRADIENTS,
     HOLES,
     MATRIX,
+    OPERATIONS,
     OVERLAP,
     PROJECTION,
     REFRESHES,
@@ -133,6 +135,14 @@ def _costs(content: Any) -> _Table:
     return "training costs", ("method", unit, "peak GB", "speed", "steps", "device"), rows, explained
 
 
+def _operations(content: Any) -> _Table:
+    explained = (
+        "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
+        "training measures its dev metrics and writes its checkpoints."
+    )
+    return "time of operations", *operation_table(content), explained
+
+
 _COSTS_BESIDE = slice(1, 3)
 """Of the costs: time and peak memory."""
 
@@ -151,4 +161,5 @@ _TABLES: dict[str, Callable[[Any], _Table]] = {
     SIZES: _sizes,
     PROJECTION: _projection,
     COSTS: _costs,
+    OPERATIONS: _operations,
 }

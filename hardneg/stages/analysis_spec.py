@@ -9,7 +9,7 @@ from hardneg.stages.analysis_parts import Holes, Overlap, Runs, Wins, part_refer
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
-_LABELS = ("gradients", "refreshes", "scores", "sizes")
+_LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")
 _PARTS = ("overlap", "holes", "wins")
 _ANALYSES = ("indexes", "runs", "training", *_LABELS, *_PARTS, "costs", "evaluation", "matrix")
 
@@ -51,6 +51,7 @@ class AnalyzeSpec(StageSpec):
     trainings. scores: their tails. overlap, holes, wins: of runs. evaluation, metric: bars of an ablation (metric: the
     first one by default). matrix: systems of an evaluation by two axes. projection: a query among its documents.
     costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
+    operations: the time of one document, query or step of stages, by label.
     """
 
     version = 1
@@ -72,6 +73,7 @@ class AnalyzeSpec(StageSpec):
     metric: Name | None = None
     matrix: Matrix | None = None
     projection: Projection | None = None
+    operations: Annotated[dict[str, Name], _COSTED] = Field(default_factory=dict)
     sizes: Annotated[dict[str, Name], Reference(("index",))] = Field(default_factory=dict)
     split: Name = "test"
     cut: int = Field(200, gt=0)

@@ -9,6 +9,7 @@ from typing import Any
 from hardneg.replacing import replace_text
 from hardneg.stages.analyze_errors import pairwise_errors
 from hardneg.stages.analyze_histories import drift_found, gradients_found, refreshes_found
+from hardneg.stages.analyze_operations import operations_found
 from hardneg.stages.analyze_projection import projection
 from hardneg.stages.analyze_quality import ablation, systems_matrix
 from hardneg.stages.analyze_runs import holes_found, overlap_found, scores_found, wins_found
@@ -16,7 +17,7 @@ from hardneg.stages.analyze_sizes import index_sizes
 from hardneg.stages.work import Work
 
 ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
-MATRIX, SIZES = "matrix", "sizes"
+MATRIX, SIZES, OPERATIONS = "matrix", "sizes", "operations"
 GRADIENTS, REFRESHES = "gradients", "refreshes"
 SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
 
@@ -38,6 +39,7 @@ def run(work: Work) -> dict[str, Any]:
         PROJECTION: (spec.projection is not None, _projection),
         SIZES: (bool(spec.sizes), _sizes),
         COSTS: (bool(spec.costs), _costs),
+        OPERATIONS: (bool(spec.operations), _operations),
     }
     made = [name for name, (asked, _) in wanted.items() if asked]
     for name in made:
@@ -158,3 +160,11 @@ def _costs(work: Work) -> list[dict[str, Any]]:
     rows = costs(methods)
     draw_costs(rows, _figures(work, COSTS))
     return [asdict(row) for row in rows]
+
+
+def _operations(work: Work) -> list[dict[str, Any]]:
+    from hardneg.analysis.figures.operations import draw_operations
+
+    found = operations_found(work)
+    draw_operations(found, _figures(work, OPERATIONS))
+    return found

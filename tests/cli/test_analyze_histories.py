@@ -3,6 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from hardneg.artifacts import Store
 from hardneg.cli.main import app
 
 
@@ -38,7 +39,22 @@ def test_refreshes_of_histories(tmp_path):
     assert "holds no `loss`" in str(call("refreshes", other).exception)
 
 
-@pytest.mark.parametrize("name", ["gradients", "refreshes"])
+def test_operations_of_a_run_folder(tmp_path):
+    store, out = Store(tmp_path / "store"), tmp_path / "out"
+    made = {"encoded": ("index", {"passages": 10, "seconds": 2.0}), "trained": ("model", {"steps": 4, "seconds": 2.0})}
+    for key, (kind, facts) in {**made, "page": ("report", {"seconds": 1.0})}.items():
+        store.workspace(key)
+        store.commit(key, kind, facts, {})
+    out.mkdir()
+    (out / "recipe.lock.yaml").write_text("keys: {vectors: encoded, star: trained, report: page}")
+    asked = ["operations", out, "--store", tmp_path / "store"]
+    found = json.loads(call(*asked, "--json", "--plot", tmp_path / "o.png").stdout)
+    assert [(row["operation"], row["milliseconds"]) for row in found] == [("vectors", 200.0), ("star", 500.0)]
+    assert "200 ms a document" in call(*asked, "--stage", "vectors").stdout
+    assert "no stage 'stars'; did you mean 'star'" in str(call(*asked, "--stage", "stars").exception)
+
+
+@pytest.mark.parametrize("name", ["gradients", "refreshes", "operations"])
 def test_each_help_has_an_example(name):
     result = call(name, "--help")
     assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -57,3 +57,14 @@ def test_the_labels_of_gradients_count_in_the_identity_and_their_absence_does_no
 
     assert "gradients" not in identity()
     assert identity(gradients={"a": "x"}) == identity(gradients={"a": "y"}) != identity(gradients={"b": "x"})
+
+
+def test_operations_are_told_by_the_manifests_of_stages(tmp_path):
+    from hardneg.stages.specs import SearchSpec
+
+    search = SearchSpec.model_validate({"stage": "search", "index": "i", "split": "test", "depth": 3})
+    spec = AnalyzeSpec.model_validate({"stage": "analyze", "operations": {"Search": "s"}})
+    inputs = {"operations.Search": Input("s", "", tmp_path, search, facts={"queries": 4, "seconds": 2.0})}
+    assert analyze.run(Work("b", spec, tmp_path, inputs, {}, Silent())) == {"analyses": ["operations"]}
+    (section,) = sections("Behind", tmp_path, ["operations"])
+    assert section.rows == [["Search", "online", "2.0", "4", "500 ms a query"]]

@@ -1,4 +1,4 @@
-"""`hardneg analyze costs`: of the stages of a finished recipe."""
+"""`hardneg analyze costs` and `operations`: of the stages of a finished recipe."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +13,11 @@ from hardneg.errors import UsageError
 if TYPE_CHECKING:
     from hardneg.artifacts import Artifact
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")]
+
 
 def costs(
-    folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")],
+    folder: RunFolder,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", metavar="NAME=STAGE[,STAGE]", help="Stages summed; default: each that trains."),
@@ -55,7 +57,6 @@ def costs(
 
 def _methods(given: Sequence[str], artifacts: "Mapping[str, Artifact]") -> dict[str, dict[str, dict[str, Any]]]:
     from hardneg.analysis.costs import facts_of
-    from hardneg.registry import suggestion
 
     trained = [name for name, artifact in artifacts.items() if artifact.kind == "model"]
     methods: dict[str, dict[str, dict[str, Any]]] = {}
@@ -64,8 +65,41 @@ def _methods(given: Sequence[str], artifacts: "Mapping[str, Artifact]") -> dict[
         if not (label and equals and stages):
             raise UsageError(f"--method {text}: must be of the form NAME=STAGE or NAME=STAGE,STAGE")
         for name in stages.split(","):
-            if name not in artifacts:
-                hint = suggestion(name, artifacts)
-                raise UsageError(f"--method {text}: no stage {name!r}{hint}; there are: {', '.join(artifacts)}")
-            methods.setdefault(label, {})[name] = facts_of(artifacts[name].facts)
+            methods.setdefault(label, {})[name] = facts_of(_stage(name, artifacts, f"--method {text}").facts)
     return methods
+
+
+def operations(
+    folder: RunFolder,
+    stage: Annotated[
+        list[str] | None, typer.Option("--stage", help="One to show; by default all but those that evaluate.")
+    ] = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+    store: Path | None = STORE,
+) -> None:
+    """Show what one document, query, training step or refresh took, of each stage of a finished recipe.
+
+    Example: hardneg analyze operations runs/star-passage --stage star-index --stage star-test
+    """
+    from hardneg.analysis.figures.operations import draw_operations
+    from hardneg.analysis.operations import UNITS, operation_table
+    from hardneg.analysis.operations import operations as operations_of
+    from hardneg.recipe.run_folder import artifacts_of
+
+    check_plot(plot)
+    artifacts = {name: one for name, one in artifacts_of(folder, open_store(store)).items() if one.kind in UNITS}
+    chosen = {name: _stage(name, artifacts, "--stage") for name in stage or artifacts}
+    found = [each.to_json() for each in operations_of({name: (one.kind, one.facts) for name, one in chosen.items()})]
+    if plot:
+        draw_operations(found, [plot])
+    show(found, as_json, *operation_table(found))
+
+
+def _stage(name: str, artifacts: "Mapping[str, Artifact]", place: str) -> "Artifact":
+    from hardneg.registry import suggestion
+
+    if name not in artifacts:
+        hint = suggestion(name, artifacts)
+        raise UsageError(f"{place}: no stage {name!r}{hint}; there are: {', '.join(artifacts)}")
+    return artifacts[name]

@@ -1,0 +1,19 @@
+"""Table 3 of ANCE as bars: the time of one document, query, step or refresh."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hardneg.analysis.figures.canvas import bar_width, bars, figure, plain_axes
+from hardneg.analysis.operations import words
+
+
+def draw_operations(rows: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:
+    """One bar an operation on a logarithmic axis; `rows` as JSON has them."""
+    known = {row["operation"]: row for row in rows}
+    with figure(paths, 1, width=bar_width(2 * len(known))) as (axes,):
+        values = {name: row["milliseconds"] or 0.0 for name, row in known.items()}
+        bars(axes, values, {name: words(row) for name, row in known.items()})
+        if any(values.values()):
+            axes.set_yscale("log")
+        plain_axes(axes, "time of one unit", "", "milliseconds")

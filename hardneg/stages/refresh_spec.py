@@ -1,11 +1,12 @@
 """What a recipe may say of training on refreshed negatives."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 
 from hardneg.stages.learning_spec import LearningSpec
-from hardneg.stages.spec_parts import FREE, Name, Reference, without_problems
+from hardneg.stages.spec_parts import FREE, Name, Reference, has_answers, without_problems
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.shares import Devices
 
@@ -27,3 +28,8 @@ class TrainRefreshedSpec(LearningSpec):
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
     devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where negatives are told by them."""
+        if self.refresh.without_answers and not has_answers(collection, self.split):
+            yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"

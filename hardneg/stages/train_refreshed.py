@@ -20,7 +20,7 @@ from hardneg.training.refresh.approach import Refreshed
 from hardneg.training.refresh.facts import refresh_facts
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.inferencer import Settings
-from hardneg.training.refresh.mining import Mining, known_to_be_relevant
+from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant
 from hardneg.training.refresh.process import Process
 from hardneg.training.refresh.shares import inferencer_devices, threads, trainer_device
 from hardneg.training.refresh.supply import Beside, Supply, Waiting
@@ -58,7 +58,8 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
     spec, note = work.spec, work.progress.note
     options, first = spec.refresh, 0 if data.negatives is None else spec.refresh.every or 1
     if options.waits:
-        mining = Mining(replace(data, negatives=None), options, spec.options.seed)
+        answers = asked_answers(open_collection(work.inputs["dataset"]), spec.split, options)
+        mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
         yield Waiting(encoder, mining, place, first, options.every, note)
         return
     had = torch.get_num_threads()

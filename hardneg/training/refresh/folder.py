@@ -30,7 +30,7 @@ class Refresh:
     """One refresh.
 
     number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
-    are. seconds: by operation: `encode`, `search`, `write`.
+    are. seconds: by operation: `encode`, `search`, `write`. answering: documents left out because they have an answer.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Refresh:
     queries: int
     negatives: int
     seconds: Mapping[str, float] = field(default_factory=dict)
+    answering: int = 0
 
 
 @dataclass(frozen=True)

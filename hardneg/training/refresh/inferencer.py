@@ -25,7 +25,7 @@ from hardneg.replacing import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, Refreshes
-from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh
+from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
 
 AGAIN = 30.0
@@ -126,7 +126,8 @@ def _mining(settings: Settings) -> Mining:
     queries = collection.queries(settings.split)
     known = known_to_be_relevant(positives(collection.all_qrels()), settings.options)
     data = TrainingData(collection.corpus, queries.query_ids, queries.texts, known, segments=settings.segments)
-    return Mining(data, settings.options, settings.seed)
+    answers = asked_answers(collection, settings.split, settings.options)
+    return Mining(data, settings.options, settings.seed, answers)
 
 
 def main(path: str) -> None:

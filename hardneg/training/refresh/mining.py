@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.candidates import candidates
+from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.negatives import write_negatives
+from hardneg.data.passage_answers import PassageAnswers
+from hardneg.data.without_answers import REASON, without_answers
 from hardneg.distributed import World
 from hardneg.errors import ArtifactError
 from hardneg.indexes.exact import ExactOptions
@@ -38,11 +42,16 @@ _QUERIES = 65_536  # searched at a time: their lists are in memory
 
 @dataclass(frozen=True)
 class Mining:
-    """What is mined, and how. seed: draws depend on it, the refresh and the query alone."""
+    """What is mined, and how.
+
+    seed: draws depend on it, the refresh and the query alone. answers: what tells the documents that have an answer;
+    None where the options do not ask for it.
+    """
 
     data: TrainingData
     options: RefreshOptions
     seed: int
+    answers: PassageAnswers | None = None
 
     def queries(self, number: int) -> range:
         """The queries of refresh `number`, by place: all, or one part of them; the last part takes the remainder."""
@@ -71,6 +80,13 @@ def chunk(count: int, number: int, chunks: int) -> range:
     """Part `number` modulo `chunks` of `count` things in a row, all of one size but the last."""
     size, place = count // chunks, number % chunks
     return range(place * size, count if place == chunks - 1 else (place + 1) * size)
+
+
+def asked_answers(collection: StoredCollection, split: str, options: RefreshOptions) -> PassageAnswers | None:
+    """What finds the answers to the queries of a split, where the options ask for it."""
+    if not options.without_answers:
+        return None
+    return PassageAnswers(collection.corpus, collection.answers(split), options.answer_match)
 
 
 def known_to_be_relevant(
@@ -104,11 +120,12 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
         with seconds.of("encode"):
             encode_corpus(encoders, mining, vectors)
         folder = place.partial(number)
-        count = _Count()
+        count, dropped = _Count(), Counter[str]()
         with seconds.of("write"):
-            write_negatives(folder / NEGATIVES, count.those(_mined(encoders[0], mining, vectors, number, seconds)))
+            found = _found(encoders[0], mining, vectors, number, seconds)
+            write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
         seconds["write"] -= seconds["search"]
-        refresh = Refresh(number, step, count.queries, count.negatives, seconds)
+        refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
         place.publish(refresh)
     except OSError:
         place.tidy()
@@ -162,8 +179,9 @@ class _Count:
             yield item
 
 
-def _mined(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Negatives]:
-    found = _found(encoder, mining, vectors, number, seconds)
+def _mined(found: Iterator[Candidates], mining: Mining, number: int, dropped: Counter[str]) -> Iterator[Negatives]:
+    if mining.answers is not None:
+        found = without_answers(found, mining.answers, dropped)
     return mining.miner().mine(found, seed=derive_seed(mining.seed, "refresh", number))
 
 

@@ -25,6 +25,9 @@ class RefreshOptions:
         excluded: what is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last
             of its positives, as in the published program, which trains on no other and so may draw those as negatives.
         precision: what the corpus and the queries are encoded in; `auto` is bfloat16 where the device is good at it.
+        without_answers: documents that have a short answer to the query are no negatives of it; as many as before are
+            kept, of the others among the top.
+        answer_match: how answers are looked for: as words, or as regular expressions.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), sections 4 and 5.
@@ -38,6 +41,8 @@ class RefreshOptions:
     query_chunks: int = 1
     excluded: Literal["known", "last"] = "known"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    without_answers: bool = False
+    answer_match: Literal["string", "regex"] = "string"
 
     @property
     def waits(self) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from toy import toy_data
 
 from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.data.passage_answers import PassageAnswers
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.training.refresh import mining as mining_module
@@ -54,6 +55,19 @@ def test_the_top_is_kept_in_order_without_positives_and_copies(
         best = [doc_id for doc_id in top(encoder, toy_folder, query, 40) if doc_id not in known][:5]
         assert list(found[query].negatives) == best
     assert not list(tmp_path.glob("vectors-*")) and not list(tmp_path.glob("*.partial"))
+
+
+def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+    data = replace(toy_data(toy_folder), negatives=None)
+    options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32", without_answers=True)
+    best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
+    bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
+    answers = PassageAnswers(data.corpus, {"q3": (bad,)})
+    place = Refreshes(tmp_path)
+    made = mine_refresh([encoder], Mining(data, options, 1, answers), place, 0, 0)
+    assert made.answering >= 1 and place.newest() == made
+    texts = data.corpus.contents(data.corpus.rows(list(read_negatives(place.negatives(0))[3].negatives)))
+    assert len(texts) == 5 and bad not in texts
 
 
 def test_draws_are_of_the_top_and_depend_on_seed_refresh_and_query(

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
     from hardneg.stages.positive_scores import Scores
 
-FORM = typer.Option(
-    "n-tuple", help="triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
-)
+_FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
+_ANCE = "ance"
+FORM = typer.Option("n-tuple", help=_FORMS)
 SPLIT = typer.Option("train", help="The queries' split.")
 CORPUS = typer.Option(None, "--corpus", help="For tevatron-v2: write the corpus here too.")
 
@@ -110,18 +110,27 @@ def mine(
 
 
 def export(
-    dataset: str = lines.DATASET,
-    negatives: Path = typer.Option(..., "--negatives", help="The file to read."),
+    dataset: str | None = typer.Option(None, "--dataset", help="What the negatives are of."),
+    negatives: Path | None = typer.Option(None, "--negatives", help="The file to read."),
     source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes."),
+    model: Path | None = typer.Option(None, "--model", help="A model's folder instead; goes with --form ance."),
     split: str = SPLIT,
-    form: str = FORM,
+    form: str = typer.Option("n-tuple", help=f"{_FORMS} Of a model: {_ANCE}."),
     count: int | None = typer.Option(None, "--count", min=1, help="How many to write for each query; default all."),
     output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
     corpus: Path | None = CORPUS,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
 ) -> None:
-    """Read negatives in one form and write them in another; texts are found in the corpus by their contents."""
+    """Read negatives in one form and write them in another; texts are found in the corpus by their contents.
+
+    Or write a model for Pyserini's AnceQueryEncoder: hardneg export --model trained --form ance --output encoder
+    """
+    if model is not None and form == _ANCE and dataset is None and negatives is None:
+        _export_model(model, output)
+        return
+    if model is not None or dataset is None or negatives is None:
+        raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     from hardneg.data.forms.catalogue import check_form, read_form
     from hardneg.data.forms.rows import Lookup
     from hardneg.data.negatives import write_negatives
@@ -136,6 +145,19 @@ def export(
         typer.echo(f"{negatives}: {queries} queries")
         _tell_left_out(lookup.counts)
         _write(_Mined(Path(folder), {}, collection, None), split, target)
+
+
+def _export_model(model: Path, output: Path) -> None:
+    from hardneg.models.ance import QUERY_LENGTH, export_ance
+    from hardneg.models.encoder import Encoder
+
+    if output.exists():
+        raise UsageError(f"{output} is there already; give another --output, or remove it")
+    encoder = Encoder.open(model, "cpu")
+    export_ance(encoder, output)
+    typer.echo(f"{output}: opens in Pyserini's AnceQueryEncoder")
+    if (length := encoder.spec.query_length) != QUERY_LENGTH:
+        typer.echo(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardneg.errors import ModelError
 from hardneg.models.files import read_json
@@ -30,14 +30,26 @@ def save_module(module: "SentenceTransformer", spec: ModelSpec, folder: Path, ca
     Raises:
         ModelError: the folder cannot be written.
     """
+    with written_whole(folder) as place:
+        for transformer in transformers(module):
+            forget_last_call(transformer.tokenizer)
+        module.save(str(place), create_model_card=False, safe_serialization=True)
+        options = {name: getattr(spec, name) for name in _FIELDS}
+        (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+        if card is not None:
+            (place / "README.md").write_text(card, encoding="utf-8")
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A place to write a model's files in, which replaces `folder` at the end of the block, whole and on disk.
+
+    Raises:
+        ModelError: the folder cannot be written.
+    """
     try:
         with _aside(folder) as place, without_bars(), system_errors():
-            _forget_last_call(module)
-            module.save(str(place), create_model_card=False, safe_serialization=True)
-            options = {name: getattr(spec, name) for name in _FIELDS}
-            (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
-            if card is not None:
-                (place / "README.md").write_text(card, encoding="utf-8")
+            yield place
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
 
@@ -57,13 +69,12 @@ def read_spec(folder: Path) -> ModelSpec:
     return ModelSpec(str(folder), **{name: content[name] for name in _FIELDS})
 
 
-def _forget_last_call(module: "SentenceTransformer") -> None:
-    """Takes the last call's truncation and padding out of the tokenizer, which would save them with it."""
-    for transformer in transformers(module):
-        backend = getattr(transformer.tokenizer, "backend_tokenizer", None)
-        if backend is not None:
-            backend.no_truncation()
-            backend.no_padding()
+def forget_last_call(tokenizer: Any) -> None:
+    """Takes the last call's truncation and padding out of a tokenizer, which would save them with it."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
 
 
 @contextmanager

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.segments import document_rows
-from hardneg.indexes.asked import check_depth
+from hardneg.indexes.asked import check_depth, check_vectors
 from hardneg.protocols import Searcher
 from hardneg.types import Hits
 
+_EACH = 8  # vectors of a document, at most, among the best in most lists
 _HITS = 1 << 26  # of vectors, held at a time
 _POOLED = 1 << 20  # of them, ranked at a time
 
@@ -43,14 +44,25 @@ class PooledSearcher:
         """The k documents of the largest maximum over their vectors; ties by ascending row, at rank k too.
 
         Exactly so where `searcher` is exact: a document has at most m vectors, so the best k * m hold k documents.
+        Where m is large, fewer are asked for first, and more for the queries whose lists hold less than k documents.
 
         Raises:
-            UsageError: k is below 1, or `searcher` refuses the queries.
+            UsageError: for texts, k below 1, or what `searcher` refuses.
         """
         check_depth(k)
-        depth = max(1, min(k * self._most, int(self.first[-1])))
+        wanted, most = check_vectors("dense", queries), max(1, min(k * self._most, int(self.first[-1])))
+        depth = min(most, k * _EACH) if k < len(self.first) - 1 else most
+        found = self._search(wanted, k, depth)
+        while depth < most and len(short := np.flatnonzero(found.rows[:, -1] < 0)):
+            depth = min(2 * depth, most)
+            more = self._search(wanted[short], k, depth)
+            found.rows[short], found.scores[short] = more.rows, more.scores
+        return found
+
+    def _search(self, queries: NDArray[np.float32], k: int, depth: int) -> Hits:
+        """The documents of the best `depth` vectors, the first k of them."""
         found = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32))
-        step = max(1, _HITS // max(1, depth))
+        step = max(1, _HITS // depth)
         for start in range(0, len(queries), step):
             hits = self.searcher.search(queries[start : start + step], depth)
             self._pool(hits, Hits(found.rows[start : start + step], found.scores[start : start + step]))

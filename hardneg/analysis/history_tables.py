@@ -20,14 +20,14 @@ def gradient_table(found: Mapping[str, Mapping[str, Any]]) -> tuple[Columns, Row
 def refresh_table(found: Mapping[str, Mapping[str, Any]]) -> tuple[Columns, Rows]:
     """One row a training; `found` is what `refreshes` says of each. Its dev metric is the first one of any."""
     metric = next(iter(dev_metrics(found)), None)
-    columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "last loss")
+    columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "loss")
     rows = [
         [
             label,
             f"{each['steps']:,}",
             f"{len(each['refreshes']):,}",
             *(f"{each['lag'][name]:,.1f}" if each["lag"] else "–" for name in ("mean", "largest")),
-            f"{each['curves']['loss'][-1][1]:.4f}",
+            f"{each['loss']:.4f}",
             *(_measured(each, metric) if metric else ()),
         ]
         for label, each in found.items()

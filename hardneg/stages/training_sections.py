@@ -18,6 +18,7 @@ def refresh_section(content: Any) -> tuple[str, Columns, Rows, str]:
     """Figure 5 of ANCE."""
     explained = (
         "Refreshes: how often training went over to newly mined negatives; lag: steps between the model that mined and "
-        "the one that was trained. The deepest fall: how far the dev metric once was below its best until then."
+        "the one that was trained. Loss: of the last tenth of the steps. The deepest fall: how far the dev metric once "
+        "was below its best until then."
     )
     return "refreshed negatives", *refresh_table(content), explained

@@ -34,6 +34,11 @@ def test_a_history_without_refreshes_has_its_curves_alone_and_one_without_a_loss
     assert refreshes([{"step": 1, "dev": {"mrr@10": 0.1}}]) == {}
 
 
+def test_the_loss_is_the_mean_of_the_last_tenth_of_the_steps():
+    found = refreshes([{"step": step, "loss": float(step)} for step in range(1, 26)])
+    assert found["loss"] == 24.5
+
+
 def test_the_table_has_a_row_a_training():
     columns, rows = refresh_table({"a": refreshes(HISTORY), "b": refreshes([{"step": 7, "loss": 2.0}])})
     assert columns[-4:] == ("best ndcg@10", "at step", "last", "deepest fall")

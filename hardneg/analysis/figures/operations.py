@@ -9,11 +9,12 @@ from hardneg.analysis.operations import words
 
 
 def draw_operations(rows: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:
-    """One bar an operation on a logarithmic axis; `rows` as JSON has them."""
-    known = {row["operation"]: row for row in rows}
-    with figure(paths, 1, width=bar_width(2 * len(known))) as (axes,):
-        values = {name: row["milliseconds"] or 0.0 for name, row in known.items()}
-        bars(axes, values, {name: words(row) for name, row in known.items()})
-        if any(values.values()):
+    """One bar an operation of known time, on a logarithmic axis; `rows` as JSON has them."""
+    known = {row["operation"]: row for row in rows if row["milliseconds"]}
+    with figure(paths, 1, width=bar_width(len(known))) as (axes,):
+        values = {name: row["milliseconds"] for name, row in known.items()}
+        bars(axes, values, {name: words(row).replace(" a ", "\na ") for name, row in known.items()})
+        if known:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:,g}")
         plain_axes(axes, "time of one unit", "", "milliseconds")

@@ -15,7 +15,8 @@ from hardneg.errors import ArtifactError
 
 DELIMITER = "#"
 _CHUNK = 16 << 20  # bytes of a docid file, read at a time
-_LONGEST_NUMBER = 9
+_DIGITS = 9
+_SHORTEST, _LONGEST, _MOST = 3, 1_000_000, 100_000
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class Segments:
     def problems(self) -> list[str]:
         """One line for each field that makes no sense."""
         found = []
-        if self.length < 3:
-            found.append(f"length is {self.length}: at least 3 tokens are needed")
+        if not _SHORTEST <= self.length <= _LONGEST:
+            found.append(f"length is {self.length}: it can be {_SHORTEST} to {_LONGEST} tokens")
         if self.stride is not None and not 1 <= self.stride <= self.length:
             found.append(f"stride is {self.stride}: it can be 1 to {self.length}, or left out for no overlap")
-        if self.count < 1:
-            found.append(f"count is {self.count}: at least 1 segment is needed")
+        if not 1 <= self.count <= _MOST:
+            found.append(f"count is {self.count}: it can be 1 to {_MOST}")
         return found
 
 
@@ -151,7 +152,7 @@ def _numbers(text: NDArray[np.uint8]) -> NDArray[np.int64]:
     marks = np.append(-1, np.flatnonzero(text == ord(DELIMITER)))
     first = marks[np.searchsorted(marks, ends) - 1] + 1
     digits = ends - first
-    fine = (first > begins) & (digits > 0) & (digits <= _LONGEST_NUMBER)
+    fine = (first > begins) & (digits > 0) & (digits <= _DIGITS)
     numbers = np.zeros(len(ends), np.int64)
     for place in range(int(digits[fine].max(initial=0))):
         here = fine & (place < digits)

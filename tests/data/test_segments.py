@@ -53,6 +53,7 @@ def test_mistakes_are_named() -> None:
     assert Segments(length=128, stride=64, count=8).problems() == []
     found = Segments(length=2, stride=3, count=0).problems()
     assert len(found) == 3 and "1 to 2" in found[1]
+    assert len(Segments(length=10**18, count=10**18).problems()) == 2
     assert "stride is 0" in Segments(stride=0).problems()[0]
 
 

@@ -110,5 +110,5 @@ def test_mistakes_in_segments_are_named(tmp_path, tree):
     tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": "ranknet", "segments": {}}
     found = problems_of(tmp_path, tree)
     assert any("segments.lenght: no such option; did you mean 'length'" in problem for problem in found)
-    assert any("stages.star.segments: length is 2: at least 3 tokens are needed" in problem for problem in found)
+    assert any("stages.star.segments: length is 2: it can be 3 to 1000000 tokens" in problem for problem in found)
     assert any("stages.adore: segments: the index has one vector a document" in problem for problem in found)

@@ -39,7 +39,17 @@ def made(tmp_path_factory, tiny_model):
         "cut": 60,
     }
     stages["queries-of-start"] = {"stage": "analyze", "indexes": {"a": "star-index"}, "models": {"a": "start"}}
-    stages["report"]["analyses"] = {"Behind": "behind"}
+    stages["of-runs"] = {
+        "stage": "analyze",
+        "gradients": {"STAR": "star"},
+        "refreshes": {"STAR": "star"},
+        "scores": {"start": "start-test", "STAR": "whole"},
+        "overlap": {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}, "depth": 10},
+        "holes": {"runs": {"start": "start-test", "STAR": "whole"}, "against": "start", "overlap_depth": 20},
+        "wins": {"run": "star-test", "against": "start-test", "metric": "mrr@10"},
+        "operations": {"encoding": "star-index", "search": "star-test", "training": "star", "mining": "static"},
+    }
+    stages["report"]["analyses"] = {"Behind": "behind", "Of runs": "of-runs"}
     path, store = write_recipe(folder / "small.yaml", tree), Store(folder / "store")
     plan = make_plan(load_recipe(path))
     outcome = execute(plan, store, Options(device="cpu"), Watcher())
@@ -81,8 +91,25 @@ def test_the_run_folder_and_the_report_show_them(made):
         for form in ("json", "png", "svg")
     }
     page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 6 and "Behind: pairwise errors" in page
+    assert page.count("data:image/svg+xml;base64,") == 6 + 7 and "Behind: pairwise errors" in page
     assert "## Behind: training costs" in text
+
+
+def test_analyses_of_runs_and_trainings_are_made_in_one_recipe(made):
+    folder = made[2]["of-runs"].path
+    names = ("gradients", "refreshes", "scores", "overlap", "holes", "wins", "operations")
+    found = {name: json.loads((folder / f"{name}.json").read_text()) for name in names}
+    assert found["gradients"]["STAR"]["loss"]["steps"] == 4 and found["gradients"]["STAR"]["bottom"]["mean"] > 0
+    assert found["refreshes"]["STAR"]["steps"] == 4
+    assert [tail["depth"] for tail in found["scores"]["STAR"]] == [10]
+    # mined are the best ten that are not relevant, of the same run
+    assert found["overlap"]["negatives"][0]["overlap"] == 1.0 and found["overlap"]["negatives"][0]["queries"] == 36
+    assert found["holes"]["runs"]["start"]["overlap"] == 1.0 and found["holes"]["runs"]["STAR"]["holes"] >= 0.9
+    assert found["wins"]["wins"] + found["wins"]["losses"] + found["wins"]["ties"] == 14
+    units = ["document", "query", "step", "query"]
+    assert [row["unit"] for row in found["operations"]] == units and found["operations"][0]["count"] == 60
+    text = (made[0] / "out" / "report.md").read_text()
+    assert "## Of runs: holes in the judgements" in text and "## Of runs: time of operations" in text
 
 
 def test_sizes_are_those_of_the_files_and_the_report_has_quality_and_costs_beside_them(made):

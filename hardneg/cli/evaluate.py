@@ -4,10 +4,13 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hardneg.cli.answer_metrics import Judge, covered, judgements
+from hardneg.cli.lines import SET
+from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +35,10 @@ Level = Annotated[
 
 
 def evaluate(
-    qrels: QrelsFile,
     run: RunFiles,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip; else the dataset's.")
+    ] = None,
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
     relevance_level: Level = 1,
@@ -43,17 +48,28 @@ def evaluate(
     ] = None,
     per_query: Annotated[bool, typer.Option("--per-query", help="Print each query's scores too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="For answer@k: beir:FOLDER, dpr:FOLDER, or a plugin's name.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="The dataset's split.")] = "test",
+    answer_match: Annotated[
+        Literal["string", "regex"], typer.Option(help="Answers are words, or regular expressions.")
+    ] = "string",
+    settings: list[str] = SET,
+    store: Path | None = STORE,
 ) -> None:
     """Score run files against judgements, as trec_eval does, and test the differences between them.
 
     Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
+    answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
 
     Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10
     """
     names = metric_names(metrics or [], more_metrics or [])
     labels = run_labels(run)
     baselines = baseline_labels(baseline or [], labels)
-    measured = measure(qrels, labels, names, relevance_level)
+    judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
+    measured = _judged(names, labels, judge)
     if as_json:
         typer.echo(_json(measured, per_query))
         return
@@ -64,13 +80,16 @@ def evaluate(
 
 def metric_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     """Metric names: repeated, joined by commas, or several words after one flag (which are arguments)."""
+    from hardneg.evaluation.answer_coverage import answer_cutoffs
     from hardneg.evaluation.metrics import parse_metrics
 
     for word in words:
         if Path(word).is_file():
             raise UsageError(f"{word} is a file where a metric is expected; give --run before each run file")
     given = [name for text in (*after_flag, *words) for name in text.split(",") if name]
-    return [metric.name for metric in parse_metrics(given or _METRICS)]
+    if judged := [name for name in given or _METRICS if name not in answer_cutoffs(given)]:
+        parse_metrics(judged)
+    return list(dict.fromkeys(given or _METRICS))
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
@@ -96,6 +115,20 @@ def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
         if sum(other.parts[-length:] == tail for other in namesakes) == 1:
             return Path(*tail).as_posix()
     return path.as_posix()
+
+
+def _judged(names: list[str], labels: dict[Path, str], judge: Judge) -> "Measured":
+    """Each run's scores: by judgements, be they in a file or the dataset's, and by answers."""
+    from hardneg.evaluation.answer_coverage import answer_cutoffs
+    from hardneg.evaluation.metrics_json import Measured
+
+    collection, cutoffs = judge.collection(), answer_cutoffs(names)
+    by_answers = covered(collection, judge, labels, cutoffs)
+    results = {label: by_answers.get(label, {}) for label in labels.values()}
+    if judged := [name for name in names if name not in cutoffs]:
+        measured = measure(judgements(judge, collection), labels, judged, judge.level)
+        results = {label: {**measured.results[label], **results[label]} for label in results}
+    return Measured({label: {name: scores[name] for name in names} for label, scores in results.items()})
 
 
 def _to_stderr(note: str) -> None:

@@ -1,10 +1,13 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
+from recipe.questions import questions
+from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.evaluate import evaluate, run_labels
@@ -110,6 +113,40 @@ def test_mistakes(files: Path) -> None:
         call(files, str(files / "second.trec"))
     with pytest.raises(UsageError, match="given twice"):
         call(files, runs=("first.trec", "first.trec"))
+
+
+def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
+    run = tmp_path / "own.trec"
+    lists = {"q46": ["d46", "d0"], "q47": ["d0", "d47"], "q48": ["d0", "d1"]}
+    run.write_text("".join(f"{q} Q0 {d} 1 {9 - i} x\n" for q, ids in lists.items() for i, d in enumerate(ids)))
+    place = ["--dataset", f"beir:{questions(tmp_path / 'data')}", "--store", str(tmp_path / "store")]
+    words = ["--run", str(run), "--metrics", "answer@1", "mrr@10", "answer@2", "--json", "--per-query", *place]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    found = json.loads(result.stdout)["per_query"]["own.trec"]
+    assert list(found) == ["answer@1", "mrr@10", "answer@2"] and len(found["answer@1"]) == len(found["mrr@10"]) == 14
+    assert [found["answer@1"][name] for name in lists] == [1.0, 0.0, 0.0]
+    assert [found["answer@2"][name] for name in lists] == [1.0, 1.0, 0.0]
+    assert sum(found["mrr@10"].values()) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metrics", "answer@5"], "answer@5 needs the answers of a dataset: give --dataset and --split"),
+        (["--metrics", "mrr@10"], "give the judgements: --qrels FILE, or --dataset"),
+        (["--metrics", "answer@5", "--dataset", "beir:data"], "answer@5 needs .*: split test of beir:data has none"),
+        (["--metrics", "answer"], "it needs a cutoff and the answers of a dataset"),
+    ],
+)
+def test_what_answers_need(
+    files: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    small_collection(tmp_path / "data")
+    result = CliRunner().invoke(app, ["--run", str(files / "first.trec"), *words])
+    assert isinstance(result.exception, UsageError) and re.search(message, str(result.exception))
 
 
 def test_labels_tell_runs_apart() -> None:

@@ -1,0 +1,75 @@
+"""Runs judged by a dataset: by its judgements, and by the answers to its questions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.data.collection import StoredCollection
+    from hardneg.evaluation.metrics import Scores
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What to judge runs by: a file of judgements, the lowest grade that counts, a dataset with its options and store."""
+
+    qrels: Path | None
+    level: int
+    dataset: str | None
+    split: str
+    match: Literal["string", "regex"]
+    settings: Sequence[str]
+    store: Path | None
+
+    def collection(self) -> "StoredCollection | None":
+        """The stored collection, read now unless it is in the store; None where no dataset is named."""
+        from hardneg.cli import lines
+        from hardneg.cli.stores import open_store
+        from hardneg.data.collection import StoredCollection
+
+        if self.dataset is None:
+            return None
+        made = lines.make_dataset("hardneg evaluate", self.dataset, self.settings, open_store(self.store))
+        return StoredCollection.open(made.path)
+
+
+def judgements(judge: Judge, collection: "StoredCollection | None") -> Path:
+    """The file of judgements that is given, or the collection's."""
+    if judge.qrels is not None:
+        return judge.qrels
+    if collection is None:
+        raise UsageError("give the judgements: --qrels FILE, or --dataset NAME:SOURCE and --split NAME")
+    if not collection.qrels(judge.split):
+        raise UsageError(f"split {judge.split} of {judge.dataset} has no judgements; give --qrels FILE")
+    return collection.folder / "qrels" / f"{judge.split}.txt"
+
+
+def covered(
+    collection: "StoredCollection | None", judge: Judge, labels: Mapping[Path, str], cutoffs: Mapping[str, int]
+) -> "dict[str, Scores]":
+    """The scores by `answer@k` of each run, by its label; what is left out is told on stderr."""
+    from hardneg.data.passage_answers import PassageAnswers
+    from hardneg.data.runs import read_run
+    from hardneg.evaluation.answer_coverage import answer_coverage
+
+    if not cutoffs:
+        return {}
+    known = collection.answers(judge.split) if collection else {}
+    if collection is None or not known:
+        where = f"split {judge.split} of {judge.dataset} has none" if collection else "give --dataset and --split"
+        raise UsageError(f"{next(iter(cutoffs))} needs the answers of a dataset: {where}")
+    answers = PassageAnswers(collection.corpus, known, judge.match)
+    found = {
+        label: answer_coverage(read_run(path), answers, list(known), list(cutoffs.values()))
+        for path, label in labels.items()
+    }
+    without = len(collection.queries(judge.split)) - len(known)
+    for reason, count in {**answers.left_out, "questions without answers": without}.items():
+        if count:
+            typer.echo(f"{reason}: {count}", err=True)
+    return found

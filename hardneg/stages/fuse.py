@@ -21,7 +21,7 @@ def run(work: Work) -> dict[str, Any]:
     query_ids = open_collection(work.inputs["dataset"]).queries(work.spec.split).query_ids
     facts = Counter({"queries": len(query_ids), "depth": work.spec.depth})
     write_run(work.folder / RUN, _entries(work, query_ids, facts))
-    return dict(facts)
+    return {name: count for name, count in facts.items() if count}
 
 
 def _entries(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judge:
-    """What to judge runs by: a file of judgements, the lowest grade that counts, a dataset with its options and store."""
+    """What runs are judged by: a file of judgements, the lowest grade that counts, a dataset with options and store."""
 
     qrels: Path | None
     level: int

@@ -39,5 +39,22 @@ def test_the_table_shares_each_methods_steps(name: str, preset: str, keys: dict[
     assert own[f"adore-{name}-test"] == whole[f"adore-{name}-test"]
 
 
+@pytest.mark.parametrize("preset", ["demo", "paper"])
+def test_ances_table_shares_each_methods_steps(preset: str, keys: dict[tuple[str, str], dict[str, str]]):
+    whole = keys["ance-table1", preset]
+    methods = [name.removesuffix("-rerank") for name in whole if name.startswith("ance-") and name.endswith("-rerank")]
+    assert len(methods) == 7
+    for name in methods:
+        own = keys[f"{name}-passage", preset]
+        assert all(own[step] == whole[step] for step in (name, f"{name}-test", f"{name}-rerank"))
+    assert whole["start-test"] == keys["ance-bm25-passage", preset]["start-test"]
+
+
+def test_ances_baselines_share_what_the_others_have_made(keys: dict[tuple[str, str], dict[str, str]]):
+    demo = keys["ance-table1", "demo"]
+    for step, name in {"start-index": "bm25", "bm25-train": "bm25-neg", "random-negatives": "rand-neg"}.items():
+        assert demo[step] == keys[f"{name}-passage", "demo"][step]
+
+
 def test_bm25_neg_is_the_model_that_star_begins_with_in_the_paper(keys: dict[tuple[str, str], dict[str, str]]):
     assert keys["star-passage", "paper"]["warm-up"] == keys["bm25-neg-passage", "paper"]["bm25-neg"]

@@ -1,59 +1,24 @@
 """Refreshes taken up while a toy model trains: at step boundaries, never going back, with their age noted."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from toy import BagEncoder, options, toy_data
+import torch
+from refresh_toy import approach, run
+from toy import toy_data
 
-from hardneg.data.negatives import write_negatives
 from hardneg.errors import TrainingError
-from hardneg.losses.ranknet import RankNet
-from hardneg.progress import Silent
 from hardneg.training.examples import Examples
-from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.refresh.approach import Refreshed
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.loop import TrainingResult
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import Negatives
 
-
-class Scripted:
-    """Publishes refreshes when training comes to certain steps: {step of training: step of the model that mined}."""
-
-    def __init__(self, place: Refreshes, script: Mapping[int, int], pause: int | None = None) -> None:
-        self.place, self.script, self.pause, self.asked = place, dict(script), pause, list[int]()
-
-    def prepare(self, step: int) -> None:
-        pass
-
-    def newest(self, step: int) -> Refresh | None:
-        self.asked.append(step)
-        for place in [place for place in self.script if place <= step]:
-            publish(self.place, len(self.place.made()), self.script.pop(place))
-        return self.place.newest()
-
-
-def publish(place: Refreshes, number: int, step: int) -> None:
-    """Refresh n has documents n<n> and n<n+1> for every query."""
-    rows = [Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
-    write_negatives(place.partial(number) / NEGATIVES, rows)
-    place.publish(Refresh(number, step, 12, 24))
-
-
-def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = False, **more: Any) -> Refreshed:
-    data, place = toy_data(toy), Refreshes(folder / "checkpoints" / "refreshes")
-    encoder: Any = BagEncoder()
-    data = data if first else replace(data, negatives=None)
-    supply = Scripted(place, script)
-    return Refreshed(encoder, data, options(**more), RefreshOptions("continuous"), supply, place)
-
-
-def run(way: Refreshed, folder: Path, **more: Any) -> TrainingResult:
-    return learn(way, RankNet(), options(**more), folder, progress=Silent())
+TOY = Path(__file__).parents[1] / "refresh_toy.py"
 
 
 def uses(result: TrainingResult) -> list[tuple[Any, Any]]:
@@ -113,3 +78,42 @@ def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Pat
     other._refreshing = RefreshOptions("continuous", depth=100)
     assert len({way.digest(), first.digest(), other.digest()}) == 3
     assert way.digest() == approach(toy_folder, tmp_path, {}).digest()
+
+
+def start(toy: Path, out: Path, number: int) -> list[subprocess.Popen[bytes]]:
+    """`number` processes that run the toy."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(TOY.parents[2]), str(TOY.parent)])
+    return [
+        subprocess.Popen(
+            [sys.executable, str(TOY), str(toy), str(out)],
+            env={**os.environ, **shared, "PYTHONPATH": path, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(number)
+    ]
+
+
+@pytest.mark.slow
+def test_all_processes_go_over_at_the_same_step(toy_folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    processes = [process for number in (1, 2) for process in start(toy_folder, tmp_path, number)]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+    one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
+    for other in two:
+        for name, tensor in one.items():
+            torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-6)
+    for number in ("1", "2"):
+        lines = (tmp_path / number / "history.jsonl").read_text().splitlines()
+        records = [json.loads(line) for line in lines]
+        assert [(record["refresh"], record["lag"]) for record in records] == [
+            (0, 0),
+            (0, 1),
+            (1, 1),
+            (2, 0),
+            (2, 1),
+            (3, 1),
+        ]

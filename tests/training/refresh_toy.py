@@ -1,0 +1,74 @@
+"""The toy task on refreshed negatives that come by a script, and a program that trains on them in several processes."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from toy import BagEncoder, options, toy_data
+
+from hardneg.data.negatives import write_negatives
+from hardneg.losses.ranknet import RankNet
+from hardneg.progress import Silent
+from hardneg.training.loop import TrainingResult, learn
+from hardneg.training.refresh.approach import Refreshed
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.options import RefreshOptions
+from hardneg.types import Negatives
+
+
+class Scripted:
+    """Publishes refreshes when training comes to certain steps: {step of training: step of the model that mined}."""
+
+    def __init__(self, place: Refreshes, script: Mapping[int, int], pause: int | None = None) -> None:
+        self.place, self.script, self.pause = place, dict(script), pause
+
+    def prepare(self, step: int) -> None:
+        """Nothing."""
+
+    def newest(self, step: int) -> Refresh | None:
+        for place in [place for place in self.script if place <= step]:
+            publish(self.place, len(self.place.made()), self.script.pop(place))
+        return self.place.newest()
+
+
+def publish(place: Refreshes, number: int, step: int) -> None:
+    """Refresh n has documents n<n> and n<n+1> for every query."""
+    rows = [Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
+    write_negatives(place.partial(number) / NEGATIVES, rows)
+    place.publish(Refresh(number, step, 12, 24))
+
+
+def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = False, **more: Any) -> Refreshed:
+    data, place = toy_data(toy), Refreshes(folder / "checkpoints" / "refreshes")
+    encoder: Any = BagEncoder()
+    data = data if first else replace(data, negatives=None)
+    supply = Scripted(place, script)
+    return Refreshed(encoder, data, options(**more), RefreshOptions("continuous"), supply, place)
+
+
+def run(way: Refreshed, folder: Path, **more: Any) -> TrainingResult:
+    return learn(way, RankNet(), options(**more), folder, progress=Silent())
+
+
+def main(toy: str, out: str) -> None:
+    """What one of several processes, or a single one, comes to, without dropout; only the first one has a supply."""
+    from safetensors.torch import save_model
+
+    from hardneg.distributed import leave, world
+
+    here, chosen = world(), {"max_steps": 6, "batch_size": 5, "checkpoint_every": 3}
+    folder = Path(out) / str(here.size)
+    way: Any = approach(Path(toy), folder, {0: 0, 2: 1, 3: 3, 5: 4}, **chosen)
+    if not here.first:
+        way._supply = None
+    way.encoder.module.dropout.p = 0.0
+    run(way, folder, **chosen)
+    save_model(way.encoder.module, str(Path(out) / f"{here.size}-{here.rank}.safetensors"))
+    leave()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

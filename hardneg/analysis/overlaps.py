@@ -48,10 +48,12 @@ def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> Overlap:
 def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | None = None) -> list[dict[str, Any]]:
     """The overlap of each labelled run with the one labelled `against`, or of each pair where there is none."""
     pairs = [(label, against) for label in runs if label != against] if against else list(combinations(runs, 2))
-    return [
-        {"run": label, "against": other, **run_overlap(runs[label], runs[other], depth).to_json()}
-        for label, other in pairs
-    ]
+    return [_compared(runs, pair, depth) for pair in pairs]
+
+
+def _compared(runs: Mapping[str, Lists], pair: tuple[str, str], depth: int) -> dict[str, Any]:
+    found = run_overlap(runs[pair[0]], runs[pair[1]], depth)
+    return {"run": pair[0], "against": pair[1], **found.to_json(), "per_query": dict(found.shares)}
 
 
 def negatives_overlap(

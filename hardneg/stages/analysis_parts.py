@@ -42,7 +42,7 @@ class Overlap(Part):
 
     @model_validator(mode="after")
     def _complete(self) -> "Overlap":
-        check_label(self.against, self.runs)
+        _check_label(self.against, self.runs)
         if list(self.negatives) != list(self.met):
             raise ValueError("negatives and met need the same labels, in the same order")
         if len(self.runs) < 2 and not self.negatives:
@@ -64,7 +64,7 @@ class Holes(Part):
 
     @model_validator(mode="after")
     def _known(self) -> "Holes":
-        check_label(self.against, self.runs)
+        _check_label(self.against, self.runs)
         return self
 
 
@@ -77,7 +77,7 @@ class Wins(Part):
     examples: int = Field(5, gt=0)
 
 
-def check_label(label: str | None, labels: Collection[str]) -> None:
+def _check_label(label: str | None, labels: Collection[str]) -> None:
     """A ValueError where `against` is none of the labels."""
     if label is not None and label not in labels:
         raise ValueError(f"against: no run is labelled {label}; runs has {', '.join(labels) or 'none'}")

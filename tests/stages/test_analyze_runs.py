@@ -62,13 +62,9 @@ def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_
     spec = {"overlap": {"runs": {"a": "x", "b": "y"}, "negatives": {"t": "m"}, "met": {"t": "y"}, "depth": 1}}
     inputs = {"overlap__runs__a": "sparse", "overlap__runs__b": "dense"}
     found, section = content(stored, tmp_path, spec, **inputs, overlap__negatives__t="mined", overlap__met__t="dense")
-    assert found["runs"][0] == {
-        "run": "a",
-        "against": "b",
-        "overlap": pytest.approx(1 / 3),
-        "queries": 3,
-        "left_out": {},
-    }
+    shares = {"q46": 0.0, "q47": 0.0, "q48": 1.0}
+    shared = {"overlap": pytest.approx(1 / 3), "queries": 3, "left_out": {}, "per_query": shares}
+    assert found["runs"] == [{"run": "a", "against": "b", **shared}]
     assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
     assert section.rows == [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
 

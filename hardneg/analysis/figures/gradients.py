@@ -6,6 +6,9 @@ from typing import Any
 
 from hardneg.analysis.figures.canvas import by_measurement, decades, figure, lines, plain_axes
 
+_NORM = "2-norm before clipping"
+_TITLES = {"loss": ("training loss", "loss"), "all": ("gradients", _NORM)}
+_TITLES |= {name: (f"gradients of the {name} layers", _NORM) for name in ("bottom", "middle", "top")}
 _NAMES = ("loss", "bottom", "middle", "top")
 
 
@@ -17,6 +20,6 @@ def draw_gradients(found: Mapping[str, Mapping[str, Any]], paths: Sequence[Path]
     with figure(paths, len(names)) as drawn:
         for axes, name in zip(drawn, names, strict=True):
             lines(axes, panels[name])
-            what = "training loss" if name == "loss" else f"gradients of the {name} layers"
-            plain_axes(axes, what, "training step", "loss" if name == "loss" else "2-norm before clipping")
+            title, unit = _TITLES.get(name, (f"gradients of {name}", _NORM))
+            plain_axes(axes, title, "training step", unit)
             decades(axes, panels[name])

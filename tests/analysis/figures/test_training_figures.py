@@ -20,8 +20,8 @@ def test_gradients_have_a_panel_a_group_with_the_loss_first(tmp_path):
     for name in ("g", "again"):
         draw_gradients(found, [tmp_path / f"{name}.svg"])
     titles = [word for word in words(tmp_path / "g.svg") if word.startswith(("training loss", "gradients of"))]
-    groups = ("bottom", "middle", "top", "head")
-    assert titles == ["training loss", *(f"gradients of the {name} layers" for name in groups)]
+    groups = ("the bottom layers", "the middle layers", "the top layers", "head")
+    assert titles == ["training loss", *(f"gradients of {name}" for name in groups)]
     assert (tmp_path / "g.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
 
 

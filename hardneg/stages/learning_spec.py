@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from hardneg.stages.spec_parts import LATER, START, Cut, Loss, Name, Reference, StageSpec, without_problems
+from hardneg.stages.spec_parts import LATER, START, Loss, Name, OwnCut, Reference, StageSpec, without_problems
 from hardneg.training.options import TrainOptions
 
 
@@ -35,7 +35,7 @@ class LearningSpec(StageSpec):
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
     validation_run: Annotated[Name | None, Reference(("run",))] = None
     validation: Validation = Validation()
-    segments: Cut | None = Field(default=None, json_schema_extra=LATER)
+    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
 
     def identity(self) -> dict[str, Any]:
         """The options that only say how often to look or to save are left out."""

@@ -62,6 +62,11 @@ def parse_model(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def parse_cut(value: Any) -> Any:
+    """How documents are cut; `false` is not at all, where the recipe's own `segments` would be used."""
+    return None if value is False else value
+
+
 def parse_names(value: Any) -> Any:
     """A list of names from one name, or from a list."""
     return (value,) if isinstance(value, str) else value
@@ -91,6 +96,7 @@ Loss = Annotated[Setting, PluginKind("losses")]
 Backend = Annotated[Setting, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
+OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
 AnswerMatch = Literal["string", "regex"]
 

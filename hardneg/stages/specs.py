@@ -15,10 +15,10 @@ from hardneg.stages.spec_parts import (
     START,
     AnswerMatch,
     Backend,
-    Cut,
     Dataset,
     Miner,
     Name,
+    OwnCut,
     Reference,
     StageSpec,
     has_answers,
@@ -47,7 +47,7 @@ class EncodeSpec(StageSpec):
     stage: Literal["encode"]
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    segments: Cut | None = Field(default=None, json_schema_extra=LATER)
+    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
 
 

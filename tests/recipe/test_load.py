@@ -97,7 +97,7 @@ def test_a_preset_that_is_not_there(tmp_path, tree):
 def test_segments_of_a_recipe_are_those_of_its_stages(tmp_path, tree):
     """One that names its own keeps them; query-side training, whose index has one vector a document, has none."""
     tree["segments"] = {"length": 64}
-    tree["stages"]["star-index"]["segments"] = None
+    tree["stages"]["star-index"]["segments"] = False
     tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": {"name": "lambda", "cut": 10}}
     stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).stages
     assert stages["start-index"].segments == stages["star"].segments == Segments(64, None, 4)

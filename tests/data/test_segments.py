@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hardneg.data import segments
 from hardneg.data.segments import Segments, document_rows, first_rows, segment_ids, windows
@@ -106,3 +108,18 @@ def test_an_index_of_another_corpus_is_told(tmp_path: Path) -> None:
     (tmp_path / "docid").write_text("a#0\na#1\n")
     with pytest.raises(ArtifactError, match="segments of 1 documents, but the corpus has 2"):
         document_rows(tmp_path, ["a", "b"])
+
+
+@given(st.lists(st.integers(0, 60), max_size=8), st.integers(1, 9), st.integers(1, 9), st.integers(1, 6))
+def test_every_token_is_in_a_segment_unless_it_is_cut_off(
+    lengths: list[int], size: int, stride: int, count: int
+) -> None:
+    stride = min(stride, size)
+    listed, cut_off = cut(lengths, size, stride, count)
+    for length, spans, more in zip(lengths, listed, cut_off, strict=True):
+        assert 1 <= len(spans) <= count and all(stop - start <= size for start, stop in spans)
+        assert [start for start, _ in spans] == [stride * place for place in range(len(spans))]
+        read = set().union(*(range(start, stop) for start, stop in spans))
+        assert read == set(range(max(stop for _, stop in spans)))
+        assert more == (len(read) < length) and (more or len(read) == length)
+        assert len(spans) == 1 or spans[-2][1] < spans[-1][1]

@@ -1,6 +1,7 @@
 """What the stages that train share: the queries and their negatives, the dev queries, the facts, the saved model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import EARLIER, SCRATCH
@@ -25,9 +26,16 @@ def training_data(collection: StoredCollection, split: str, negatives: Input | N
     queries = collection.queries(split)
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
-    if lists is not None and negatives is not None and getattr(negatives.spec, "pseudo_positives", None):
-        known = {**lists.positives, **known}
+    if pseudo := pseudo_positives(negatives):
+        known = {**read_negatives(pseudo).positives, **known}
     return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
+
+
+def pseudo_positives(negatives: Input | None) -> Path | None:
+    """The file of mined negatives, where it tells the positives of queries for which none is known."""
+    if negatives is None or not getattr(negatives.spec, "pseudo_positives", None):
+        return None
+    return negatives.folder / NEGATIVES
 
 
 def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:
@@ -57,6 +65,8 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
         "Training": f"{result.steps} steps of {options.batch_size * options.accumulate} queries, {options.optimizer}, "
         f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
     }
+    if (cut := work.spec.segments) is not None:
+        said["Documents"] = f"scored by the best of {cut.count} segments of {cut.length} tokens, at most"
     if result.best is not None:
         said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))

@@ -11,7 +11,7 @@ from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.models.encoder import Encoder
-from hardneg.stages.learning import save, training_data, validation
+from hardneg.stages.learning import pseudo_positives, save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.work import Work
 from hardneg.training.examples import TrainingData
@@ -77,6 +77,7 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
         devices=devices,
         threads=of_inferencer,
         segments=spec.segments,
+        pseudo_positives=None if (pseudo := pseudo_positives(work.inputs.get("negatives"))) is None else str(pseudo),
     )
     beside = Beside(Process(settings, note), place, data.negatives is None, options.every, note)
     torch.set_num_threads(of_trainer)
@@ -90,8 +91,8 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
 def _card_facts(work: Work, collection: StoredCollection, data: TrainingData) -> dict[str, object]:
     """What the model card says of the data."""
     refresh = work.spec.refresh
-    often = f", {refresh.policy}" + (f" {refresh.every} steps" if refresh.every else "")
+    often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
     return {
         "Dataset": f"{len(collection.corpus)} passages, {len(data.query_ids)} training queries",
-        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed{often}",
+        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed: {often}",
     }

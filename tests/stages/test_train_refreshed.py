@@ -85,7 +85,7 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe: Path, store: Store) -
     assert 0 < facts["waiting's part of the time"] < 1 and facts["seconds of inference: encode"] > 0
     assert notes[-1].startswith("ance: refreshes made 3, refreshes used 3, mean lag 1.5")
     card = (artifact.path / "model" / "README.md").read_text()
-    assert "4 a query of the model's own top 10, refreshed, synchronous 4 steps" in card
+    assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
 
 
 def test_it_is_the_same_twice_and_after_being_stopped_anywhere(

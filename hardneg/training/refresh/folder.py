@@ -40,6 +40,10 @@ class Refresh:
     seconds: Mapping[str, float] = field(default_factory=dict)
     answering: int = 0
 
+    def __str__(self) -> str:
+        made = f"{self.negatives} negatives of {self.queries} queries in {sum(self.seconds.values()):.0f} s"
+        return f"refresh {self.number}, by the model of step {self.step}: {made}"
+
 
 @dataclass(frozen=True)
 class Refreshes:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from hardneg.data.collection import StoredCollection
+from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.segments import Segments
 from hardneg.errors import ArtifactError, HardnegError
@@ -38,7 +39,7 @@ class Settings:
 
     model: the one that training starts from. collection: its folder; split: whose queries are mined. checkpoints and
     refreshes: the folders. first: the first step to mine from. devices: one or more to encode on; threads: on a CPU.
-    segments: how documents are cut, if they are.
+    segments: how documents are cut, if they are. pseudo_positives: a file of negatives whose positives count, too.
     """
 
     model: ModelSpec
@@ -52,6 +53,7 @@ class Settings:
     devices: Sequence[str]
     threads: int
     segments: Segments | None = None
+    pseudo_positives: str | None = None
 
     def write(self, path: Path) -> None:
         """As JSON."""
@@ -96,36 +98,50 @@ def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
 def serve(settings: Settings, wait: Callable[[float | None], None], told: Callable[[str], None]) -> None:
     """Mines from the newest checkpoint whenever one is due; does not return.
 
-    A checkpoint that is removed while it is read is left for the next newest. Where the disk is full, that is told,
-    and tried again later.
+    A checkpoint that is removed while it is read is left for the next newest. Where the disk is full, that is told
+    once, and tried again at the next checkpoint or after `AGAIN`.
     """
     place, checkpoints = Refreshes(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
     mining = _mining(settings)
     encoders = [Encoder.load(settings.model, device) for device in settings.devices]
+    complained = False
     while True:
         mined, step = place.newest(told=told), max(checkpoints.steps(), default=0)
         if step < due(settings.options, mined, settings.first):
             wait(None)
             continue
-        try:
-            for encoder in encoders if step else ():
-                checkpoints.load_weights(encoder.module, step)
-        except ArtifactError:
-            if max(checkpoints.steps(), default=0) == step:
-                raise
+        if not _loaded(encoders, checkpoints, step):
             continue
         try:
             mine_refresh(encoders, mining, place, 0 if mined is None else mined.number + 1, step)
+            complained = False
         except OSError as error:
-            told(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
+            if not complained:
+                told(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
+            complained = True
             wait(AGAIN)
+
+
+def _loaded(encoders: Sequence[Encoder], checkpoints: Checkpoints, step: int) -> bool:
+    """Whether the weights of a checkpoint could be read; not where a newer one has taken its place meanwhile."""
+    try:
+        for encoder in encoders if step else ():
+            checkpoints.load_weights(encoder.module, step)
+    except ArtifactError:
+        if max(checkpoints.steps(), default=0) == step:
+            raise
+        return False
+    return True
 
 
 def _mining(settings: Settings) -> Mining:
     collection = StoredCollection.open(Path(settings.collection))
     queries = collection.queries(settings.split)
-    known = known_to_be_relevant(positives(collection.all_qrels()), settings.options)
-    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, known, segments=settings.segments)
+    known = positives(collection.all_qrels())
+    if settings.pseudo_positives is not None:
+        known = {**read_negatives(Path(settings.pseudo_positives)).positives, **known}
+    relevant = known_to_be_relevant(known, settings.options)
+    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
     answers = asked_answers(collection, settings.split, settings.options)
     return Mining(data, settings.options, settings.seed, answers)
 

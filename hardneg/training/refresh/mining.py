@@ -86,7 +86,7 @@ def asked_answers(collection: StoredCollection, split: str, options: RefreshOpti
     """What finds the answers to the queries of a split, where the options ask for it."""
     if not options.without_answers:
         return None
-    return PassageAnswers(collection.corpus, collection.answers(split), options.answer_match)
+    return PassageAnswers.of(collection, split, options.answer_match)
 
 
 def known_to_be_relevant(

@@ -69,6 +69,7 @@ class Waiting:
             number = wanted // self.pause if self.pause else 0
             with self.place.alone():
                 self._last = mine_refresh([self.encoder], self.mining, self.place, number, wanted)
+            self.told(str(self._last))
 
     def newest(self, step: int) -> Refresh | None:
         """What was mined at the last multiple."""
@@ -109,11 +110,16 @@ class Beside:
     def newest(self, step: int) -> Refresh | None:
         """The newest that there is."""
         self.process.check()
-        found = self.place.newest(step, self.told)
+        found = self.place.newest(step, self._damaged)
         if found is not None and found.number != self._last:
             self._last = found.number
             self.process.alive_again()
+            self.told(str(found))
         return found
+
+    def _damaged(self, line: str) -> None:
+        self.told(line)
+        self.process.wake()
 
     @contextmanager
     def running(self) -> Iterator[None]:

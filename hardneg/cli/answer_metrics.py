@@ -59,16 +59,14 @@ def covered(
 
     if not cutoffs:
         return {}
-    known = collection.answers(judge.split) if collection else {}
-    if collection is None or not known:
-        where = f"split {judge.split} of {judge.dataset} has none" if collection else "give --dataset and --split"
-        raise UsageError(f"{next(iter(cutoffs))} needs the answers of a dataset: {where}")
-    answers = PassageAnswers(collection.corpus, known, judge.match)
+    if collection is None:
+        raise UsageError(f"{next(iter(cutoffs))} needs the answers of a dataset: give --dataset and --split")
+    answers = PassageAnswers.of(collection, judge.split, judge.match)
+    asked = answers.query_ids
     found = {
-        label: answer_coverage(read_run(path), answers, list(known), list(cutoffs.values()))
-        for path, label in labels.items()
+        label: answer_coverage(read_run(path), answers, asked, list(cutoffs.values())) for path, label in labels.items()
     }
-    without = len(collection.queries(judge.split)) - len(known)
+    without = len(collection.queries(judge.split)) - len(asked)
     for reason, count in {**answers.left_out, "questions without answers": without}.items():
         if count:
             typer.echo(f"{reason}: {count}", err=True)

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.answer_matching import Finder, Match, finder, prepared
+from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
+from hardneg.errors import DataError
 
 _QUESTIONS = 256
 
@@ -27,6 +29,19 @@ class PassageAnswers:
         self._answers = answers
         self._match: Match = match
         self._finders: dict[str, Finder] = {}
+
+    @classmethod
+    def of(cls, collection: StoredCollection, split: str, match: Match = "string") -> "PassageAnswers":
+        """Looks for the answers to the queries of one split. Raises DataError where it has none."""
+        answers = collection.answers(split)
+        if not answers:
+            raise DataError(f"split {split} has no answers: take a dataset that has them, or what needs none")
+        return cls(collection.corpus, answers, match)
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The questions that have answers."""
+        return [query_id for query_id, texts in self._answers.items() if texts]
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each passage has an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; -1 has none."""

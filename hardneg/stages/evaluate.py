@@ -44,9 +44,12 @@ def _scores(work: Work, collection: StoredCollection) -> tuple[dict[str, "Scores
     spec, cutoffs = work.spec, answer_cutoffs(work.spec.metrics)
     judged = [name for name in spec.metrics if name not in cutoffs]
     qrels = collection.qrels(spec.split) if judged else {}
-    known = collection.answers(spec.split) if cutoffs else {}
-    asked = list(known)
-    answers = PassageAnswers(collection.corpus, known, spec.answer_match)
+    answers = (
+        PassageAnswers.of(collection, spec.split, spec.answer_match)
+        if cutoffs
+        else PassageAnswers(collection.corpus, {})
+    )
+    asked = answers.query_ids
     scores: dict[str, Scores] = {}
     for label, source in work.inputs_of("runs").items():
         run = read_run(source.folder / RUN)

@@ -31,10 +31,9 @@ def run(work: Work) -> dict[str, Any]:
     runs = {label: source.folder / RUN for label, source in work.inputs_of("runs").items()}
     facts, dropped = Counter[str](), Counter[str]()
     known = positives(collection.all_qrels())
-    asked = work.spec.without_answers or work.spec.pseudo_positives
-    texts = collection.answers(work.spec.split) if asked else {}
-    answers = PassageAnswers(collection.corpus, texts, work.spec.answer_match)
-    listed = _listed(work, collection.queries(work.spec.split).query_ids, runs)
+    query_ids = collection.queries(work.spec.split).query_ids
+    answers = _answers(work, collection)
+    listed = _listed(work, query_ids, runs)
     if work.spec.pseudo_positives:
         listed = _labelled(listed, known, answers, work.spec.pseudo_positives, facts)
     offered = _candidates(listed, known, collection, facts)
@@ -43,10 +42,17 @@ def run(work: Work) -> dict[str, Any]:
     mined = work.plugins["miner"].mine(offered, seed=work.spec.seed)
     if work.spec.without_answers:
         mined = without_drawn_answers(mined, answers)
+        facts["queries without answers"] = len(query_ids) - len(answers.query_ids)
     write_negatives(work.folder / NEGATIVES, _counted(mined, facts))
     for reason, count in dropped.items():
         facts[f"dropped as {reason}"] += count
     return {**facts, **answers.left_out}
+
+
+def _answers(work: Work, collection: StoredCollection) -> PassageAnswers:
+    if work.spec.without_answers or work.spec.pseudo_positives:
+        return PassageAnswers.of(collection, work.spec.split, work.spec.answer_match)
+    return PassageAnswers(collection.corpus, {})
 
 
 def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negatives]:

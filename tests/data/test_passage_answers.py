@@ -29,7 +29,7 @@ def test_each_question_looks_into_its_own_passages(tmp_path: Path) -> None:
         [False] * 3,
     ]
     assert answers.in_lists([], []).shape == (0, 0)
-    assert answers.left_out == {"answers without a word": 1}
+    assert answers.left_out == {"answers without a word": 1} and answers.query_ids == ["q1", "q2"]
 
 
 def test_patterns_and_more_questions_than_a_block(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_table_shares_each_methods_steps(name: str, preset: str, keys: dict[
 def test_ances_table_shares_each_methods_steps(preset: str, keys: dict[tuple[str, str], dict[str, str]]):
     whole = keys["ance-table1", preset]
     methods = [name.removesuffix("-rerank") for name in whole if name.startswith("ance-") and name.endswith("-rerank")]
-    assert len(methods) == 7
+    assert len(methods) == 8
     for name in methods:
         own = keys[f"{name}-passage", preset]
         assert all(own[step] == whole[step] for step in (name, f"{name}-test", f"{name}-rerank"))

@@ -1,16 +1,22 @@
 """Stage `search` over the candidates of a run."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
-from hardneg.data.runs import read_run
+from hardneg.data.queries import Queries
+from hardneg.data.runs import read_run, write_run
 from hardneg.errors import DataError
+from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages.search import _candidates
 from hardneg.stages.specs import SearchSpec
+from hardneg.stages.work import Input, Work
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "test"}
 
@@ -64,3 +70,14 @@ def test_a_search_of_the_whole_corpus_keeps_its_identity():
     given = SearchSpec(stage="search", index="i", candidates="r")
     assert given.identity() == spec.identity()
     assert [path for path, _, _ in given.references()] == ["index", "candidates"]
+
+
+def test_each_process_takes_its_queries_candidates_and_counts_all(tmp_path):
+    entries = [(f"q{i}", [f"d{i}", "d9"], np.array([2, 1], np.float32)) for i in (0, 2, 3)]
+    write_run(tmp_path / "run.trec.gz", entries)
+    work = Work("again", None, tmp_path, {"candidates": Input("run", "key", tmp_path)}, {}, Silent())
+    queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
+    facts = Counter()
+    lists = [list(ranked.doc_ids) for ranked in _candidates(work, queries, range(1, 3), facts)]
+    assert lists == [[], ["d2", "d9"]]
+    assert facts == {"queries without candidates": 1}

@@ -67,6 +67,8 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
     }
     if (cut := work.spec.segments) is not None:
         said["Documents"] = f"scored by the best of {cut.count} segments of {cut.length} tokens, at most"
+    if (cut := work.spec.segments) is not None:
+        said["Documents"] = f"by the best of up to {cut.count} segments of {cut.length} tokens"
     if result.best is not None:
         said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))

@@ -123,6 +123,20 @@ def test_commands_take_segments_by_set(recipe: Path, tiny_model: Path) -> None:
     }
 
 
+def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe: Path, tiny_model: Path) -> None:
+    whole = small_tree(recipe.parent / "data", tiny_model)
+    whole["segments"] = {"length": 24, "stride": 11, "count": 20}
+    whole["stages"]["start-dev"] = {"stage": "search", "index": "start-index", "split": "dev"}
+    whole["stages"]["star"] |= {"validation_run": "start-dev"}
+    plan = make_plan(load_recipe(write_recipe(recipe.parent / "whole.yaml", whole)))
+    made = execute(plan, Store(recipe.parent / "store"), Options("star-test", device="cpu"), Watcher()).artifacts
+    facts = made["star-index"].facts
+    assert facts["segments"] == made["start-index"].facts["segments"] and not facts["documents cut off"]
+    assert 0 < made["star"].facts["best dev mrr@10"] <= 1
+    assert "by the best of up to 20 segments of 24 tokens" in (made["star"].path / "model" / "README.md").read_text()
+    assert len(set(read_run(made["star-test"].path / "run.trec.gz").doc_ids[0])) == 20
+
+
 def test_without_segments_nothing_has_another_key(recipe: Path) -> None:
     plain, none = (
         make_plan(load_recipe(recipe, settings=[f"stages.start-index.segments={value}"]))

@@ -59,6 +59,16 @@ def test_candidates_are_ranked_as_the_index_ranks_them(made):
     assert "queries without candidates" not in artifacts["few"].facts
 
 
+def test_candidates_in_segments_count_by_their_best_one(made):
+    cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
+    search = {**SEARCH, "index": "cut", "depth": 60}
+    artifacts = made({"cut": cut, "all": search, "again": {**search, "candidates": "all", "depth": 9}})
+    assert artifacts["cut"].facts["segments"] > 60
+    found, expected = run_of(artifacts["again"]), run_of(artifacts["all"])
+    for scores, others in zip(found.scores, expected.scores, strict=True):
+        np.testing.assert_allclose(scores, others[:9], atol=1e-5)
+
+
 def test_candidates_of_another_split_are_refused(made):
     with pytest.raises(DataError, match="search the same split again"):
         made({"train": {**SEARCH, "split": "train"}, "again": {**SEARCH, "candidates": "train"}})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from hardneg.types import Negatives
+from hardneg.data.negatives import NegativesFile
 
 Lists = Mapping[str, Sequence[str]]
 """Document ids by query, best first."""
@@ -57,8 +57,8 @@ def _compared(runs: Mapping[str, Lists], pair: tuple[str, str], depth: int) -> d
 
 
 def negatives_overlap(
-    negatives: Iterable[Negatives],
-    lists: Lists,
+    negatives: NegativesFile,
+    lists: Iterable[tuple[str, Sequence[str]]],
     relevant: Mapping[str, Collection[str]] | None = None,
     depth: int = 100,
 ) -> Overlap:
@@ -68,25 +68,22 @@ def negatives_overlap(
 
     Args:
         negatives: what was trained on, each with the positives that it was mined with.
-        lists: the run of the trained model over the same queries.
+        lists: the run of the trained model over the same queries, streamed: a query id and its documents.
         relevant: more documents by query that are no negatives.
         depth: how many of the run's negatives are looked at.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
     """
-    found: dict[str, float] = {}
-    empty = missing = 0
-    for item in negatives:
-        doc_ids = lists.get(item.query_id)
-        if not item.negatives:
-            empty += 1
-        elif not doc_ids:
-            missing += 1
-        else:
-            aside = {*item.positives, *(relevant or {}).get(item.query_id, ())}
+    counts = negatives.counts
+    waiting = {query_id: row for row, query_id in enumerate(negatives.query_ids) if counts[row]}
+    empty, found = len(negatives) - len(waiting), dict[str, float]()
+    for query_id, doc_ids in lists:
+        if doc_ids and (row := waiting.pop(query_id, None)) is not None:
+            item = negatives[row]
+            aside = {*item.positives, *(relevant or {}).get(query_id, ())}
             met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
-            found[item.query_id] = _share(item.negatives, met)
-    return Overlap(found, _counted({"queries without negatives": empty, "queries that the run lacks": missing}))
+            found[query_id] = _share(item.negatives, met)
+    return Overlap(found, _counted({"queries without negatives": empty, "queries that the run lacks": len(waiting)}))
 
 
 def _share(doc_ids: Sequence[str], others: Sequence[str]) -> float:

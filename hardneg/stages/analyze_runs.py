@@ -10,6 +10,7 @@ from hardneg.analysis.wins import to_json, wins_of
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
+from hardneg.data.run_stream import stream_run
 from hardneg.data.runs import Run, read_run
 from hardneg.errors import DataError
 from hardneg.stages.mine import NEGATIVES
@@ -31,12 +32,13 @@ def overlap_found(work: Work) -> dict[str, Any]:
     """Those of runs, and those of trainings."""
     part = work.spec.overlap
     lists = {label: _lists(run) for label, run in _runs(work, "overlap.runs").items()}
-    met = {label: _lists(run) for label, run in _runs(work, "overlap.met").items()}
+    met = work.inputs_of("overlap.met")
     relevant = positives(open_collection(work.inputs["dataset"]).all_qrels()) if met else {}
     trained = []
     for label, source in work.inputs_of("overlap.negatives").items():
         negatives = read_negatives(source.folder / NEGATIVES)
-        shared = negatives_overlap(negatives, met[label], relevant, part.depth)
+        found = ((query_id, doc_ids) for query_id, doc_ids, _ in stream_run(met[label].folder / RUN))
+        shared = negatives_overlap(negatives, found, relevant, part.depth)
         trained.append({"training": label, **shared.to_json()})
     return {"depth": part.depth, "runs": run_overlaps(lists, part.depth, part.against), "negatives": trained}
 

@@ -96,7 +96,7 @@ def _met(
     relevant = positives(read_qrels(qrels)) if qrels else {}
     found = []
     for (path, label), met in zip(run_labels(negatives).items(), runs, strict=True):
-        shared = negatives_overlap(read_negatives(path), met, relevant, depth)
+        shared = negatives_overlap(read_negatives(path), met.items(), relevant, depth)
         found.append({"training": label, **shared.to_json()})
     return found
 

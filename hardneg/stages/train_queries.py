@@ -101,14 +101,16 @@ def _watch(
     return Watch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
 
 
-def _watched(work: Work, data: TrainingData, asked: Asked, source: Source) -> Callable[[], NDArray[np.int64] | None]:
+def _watched(
+    work: Work, data: TrainingData, asked: Asked, source: Source
+) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     depth = work.spec.watch.depth
     if "watch.negatives" not in work.inputs:
-        return lambda: None if source.table is None else source.table[asked.queries][:, :depth].astype(np.int64)
+        return lambda vectors: source.in_use(asked, vectors)
     some = replace(data, query_ids=asked.query_ids, texts=asked.texts)
     fixed = np.concatenate(list(mined(some, _negatives(work.inputs["watch.negatives"]), depth)()))
-    return lambda: fixed
+    return lambda vectors: fixed
 
 
 def _negatives(source: Input) -> NegativesFile:

@@ -37,10 +37,16 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     changes: dict[str, dict[str, Any]] = {
         "static": {"schedule": "static", "negatives": "static"},
         "refreshed": {"schedule": "refreshed", "refresh_every": 2, "watch": {"every": 2}},
-        "random": {"schedule": "random", "forced_positives": "always", "retrieval_dropout": False},
+        "random": {
+            "schedule": "random",
+            "forced_positives": "always",
+            "retrieval_dropout": False,
+            "watch": {"every": 1, "depth": 10},
+        },
     }
     kept |= {f"with-{name}": {**ADORE, **more} for name, more in changes.items()}
     kept["again"] = {**ADORE, "model": "adore", "index": "copied", "loss": "ranknet", "retrieval_dropout": False}
+    kept["again"]["watch"] = {"every": 1, "depth": 10}
     kept["small"] = {
         "stage": "index",
         "vectors": "start-index",
@@ -116,10 +122,18 @@ def test_every_schedule_makes_a_model(made: tuple[Path, Store, Outcome], name: s
     assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
 
 
+def drift_of(made: tuple[Path, Store, Outcome], name: str) -> dict[int, dict[str, float]]:
+    lines = (made[2].artifacts[name].path / "history.jsonl").read_text().splitlines()
+    return {record["step"]: record["drift"] for record in map(json.loads, lines) if "drift" in record}
+
+
 def test_the_watch_of_lists_in_use(made: tuple[Path, Store, Outcome]) -> None:
-    lines = (made[2].artifacts["with-refreshed"].path / "history.jsonl").read_text().splitlines()
-    drift = {record["step"]: record["drift"] for record in map(json.loads, lines) if "drift" in record}
-    assert drift[0]["overlap"] == 1 and drift[0]["best_rank"] == 1
+    assert drift_of(made, "with-refreshed")[0]["overlap"] == 1
+    dynamic, random = drift_of(made, "again"), drift_of(made, "with-random")
+    assert list(dynamic) == list(random) == [0, 1, 2, 3]
+    assert {look["overlap"] for look in dynamic.values()} == {1.0}
+    assert all(0 < look["overlap"] < 0.6 for look in random.values())
+    assert all(1 <= look["best_rank"] < 2.5 for look in dynamic.values())
 
 
 def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path, Store, Outcome]) -> None:

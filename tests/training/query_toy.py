@@ -73,7 +73,7 @@ def approach(
     }
     asked = examples.of(examples.queries[:6])
     fixed = np.arange(12, 18)[None] + np.arange(6)[:, None]
-    watch = Watch(encoder, searcher, len(data.corpus), asked, lambda: fixed, every, 5) if every else None
+    watch = Watch(encoder, searcher, len(data.corpus), asked, lambda vectors: fixed, every, 5) if every else None
     return QuerySide(encoder, examples, index, sources[schedule], QuerySideOptions(**more), watch, clock)
 
 

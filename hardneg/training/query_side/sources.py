@@ -48,7 +48,7 @@ class Source(Protocol):
     """Gives each step its lists.
 
     live: whether it ranks with the model as it is at each step. pause: steps between calls of `prepare`; None means
-    at the start only. table: int32 [Q, K], the list of every training query where there is one; -1 pads.
+    at the start only.
     """
 
     @property
@@ -56,9 +56,6 @@ class Source(Protocol):
 
     @property
     def pause(self) -> int | None: ...
-
-    @property
-    def table(self) -> NDArray[np.int32] | None: ...
 
     def prepare(self, step: int) -> None:
         """Called before training starts or goes on at a step."""
@@ -69,6 +66,10 @@ class Source(Protocol):
 
         vectors: float32 [b, d], this process's share of the queries; there for a live source.
         """
+        ...
+
+    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """int64 [B, K], the lists that queries with these vectors, float32 [B, d], would have now; -1 pads."""
         ...
 
 
@@ -85,7 +86,6 @@ class Searched:
 
     live = True
     pause = None
-    table = None
 
     def prepare(self, step: int) -> None:
         """Nothing: it searches at each step."""
@@ -99,6 +99,10 @@ class Searched:
             found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
         return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
 
+    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """What a search finds."""
+        return self.searcher.search(vectors, self.depth).rows
+
 
 @dataclass
 class Uniform:
@@ -110,12 +114,18 @@ class Uniform:
 
     live = False
     pause = None
-    table = None
 
     def prepare(self, step: int) -> None:
         """Nothing: draws depend on the seed and the position alone."""
 
     def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """The same documents for the same batch, whatever the weights."""
+        return self._drawn(start, len(asked.queries))
+
+    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Documents that no step has, and that are the same at each look."""
+        return self._drawn(-1, len(asked.queries))
+
+    def _drawn(self, start: int, queries: int) -> NDArray[np.int64]:
         draws = generator(self.seed, "random negatives", start)
-        return draws.integers(0, self.documents, (len(asked.queries), self.depth))
+        return draws.integers(0, self.documents, (queries, self.depth))

@@ -65,6 +65,10 @@ class Table:
             raise ValueError("a table is there once it is prepared")
         return self.table[asked.queries].astype(np.int64)
 
+    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """The lists of these queries."""
+        return self.lists(asked, 0, None)
+
 
 def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     """The first `depth` negatives of each query in a file of negatives."""

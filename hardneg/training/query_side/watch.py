@@ -21,8 +21,9 @@ _ROWS = 4096
 class Watch:
     """Looks at some training queries every so many steps.
 
-    asked: the queries. lists: gives their watched negatives, int64 [Q, n], -1 pads; None where there are none.
-    documents: how many the index holds. depth: the top of the index that negatives are compared with.
+    asked: the queries. lists: gives what is watched of queries with these vectors, float32 [Q, d]: int64 [Q, n], -1
+    pads; positives among it are passed over. documents: how many the index holds. depth: the top of the index that
+    negatives are compared with.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
     """
@@ -31,7 +32,7 @@ class Watch:
     searcher: DenseSearcher
     documents: int
     asked: Asked
-    lists: Callable[[], NDArray[np.int64] | None]
+    lists: Callable[[NDArray[np.float32]], NDArray[np.int64]]
     every: int
     depth: int
 
@@ -42,8 +43,9 @@ class Watch:
         queries = self.encoder.encode(self.asked.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
         found = {"mrr@10": _mrr(known_to(top[:, :10], self.asked.known, self.asked.owner))}
-        watched = self.lists()
-        return {"drift": found if watched is None else {**self._age(queries, top, watched), **found}}
+        watched = self.lists(queries)[:, : self.depth]
+        known = known_to(watched, self.asked.known, self.asked.owner)
+        return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **found}}
 
     def _age(
         self, queries: NDArray[np.float32], top: NDArray[np.int64], watched: NDArray[np.int64]

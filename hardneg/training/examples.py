@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,13 +84,16 @@ class Examples:
     """The queries that can be learnt from, in an endless order: one epoch's permutation after the other.
 
     A query's positive and its n negatives are drawn uniformly, anew in each epoch; negatives without
-    replacement, unless there are fewer than n.
+    replacement, unless there are fewer than n. With `positive` "first" its first known positive is taken instead.
 
     skipped: how many queries were left out, and how many positives were, by reason.
     """
 
-    def __init__(self, data: TrainingData, negatives_per_query: int, seed: int) -> None:
+    def __init__(
+        self, data: TrainingData, negatives_per_query: int, seed: int, positive: Literal["drawn", "first"] = "drawn"
+    ) -> None:
         self._data = data
+        self._first = positive == "first"
         self._width = negatives_per_query
         self._seed = seed
         self._orders: dict[int, NDArray[np.int64]] = {}
@@ -159,7 +162,7 @@ class Examples:
     def _draw(self, query: int, epoch: int) -> tuple[int, list[str]]:
         source = generator(self._seed, "draw", epoch, self._data.query_ids[query])
         known = self._positives[self._starts[query] : self._starts[query + 1]]
-        positive = int(known[source.integers(len(known))])
+        positive = int(known[0 if self._first else source.integers(len(known))])
         if not self._width or self._data.negatives is None:
             return positive, []
         count = int(self._counts[query])

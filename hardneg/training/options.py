@@ -12,6 +12,8 @@ class TrainOptions:
         batch_size: queries that are scored together, each against the documents of all of them.
         negatives_per_query: documents drawn from each query's negatives, anew in each epoch; 0 leaves
             the other queries' documents as the only negatives.
+        positive: a query's positive is `drawn` from all that are known, anew in each epoch, or is the `first` one of
+            the judgements, as DPR's files have the gold passage first.
         epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
         max_steps: updates of the weights in all.
         optimizer: `adamw` or `lamb`.
@@ -34,9 +36,12 @@ class TrainOptions:
     """
 
     not_in_identity: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "gradient_checkpointing", "tracker"})
+    later: ClassVar[frozenset[str]] = frozenset({"positive"})
+    """Options that models were trained without: they count where they have another value than their default."""
 
     batch_size: int = 32
     negatives_per_query: int = 1
+    positive: Literal["drawn", "first"] = "drawn"
     epochs: float | None = 1.0
     max_steps: int | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
@@ -59,7 +64,10 @@ class TrainOptions:
 
     def identity(self) -> dict[str, Any]:
         """The options that may change the trained weights."""
-        return {name: value for name, value in asdict(self).items() if name not in self.not_in_identity}
+        left_out = self.not_in_identity | {
+            name for name in self.later if getattr(self, name) == getattr(type(self), name)
+        }
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def total_steps(self, queries: int) -> int:
         """How many steps there are for so many queries; the last one may begin another pass to be full."""

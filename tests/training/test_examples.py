@@ -11,6 +11,7 @@ from toy import toy_data
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.errors import DataError, TrainingError
 from hardneg.training.examples import Draw, Examples
+from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import Columns, score_batch
 from hardneg.types import Negatives
 
@@ -46,6 +47,24 @@ def test_positives_and_negatives_are_drawn_from_their_lists(toy_folder: Path) ->
     assert {len(found) for found in seen.values()} == {7, 8}
     counts = np.unique(draw.documents[:, 1:], return_counts=True)[1]
     assert counts.sum() == 3600
+
+
+def test_the_first_positive_alone_and_the_same_negatives(toy_folder: Path) -> None:
+    data = replace(toy_data(toy_folder), positives={"q0": ["extra0", "p0"], "q1": ["p1"], "q2": ["p2", "p3"]})
+    draw = Examples(data, 2, seed=0, positive="first").draw(0, 60)
+    firsts = dict(zip(draw.query_ids, data.corpus.ids(draw.documents[:, 0]), strict=True))
+    assert firsts == {"q0": "extra0", "q1": "p1", "q2": "p2"}
+    assert set(data.corpus.ids(draw.known)) == {"extra0", "p0", "p1", "p2", "p3"}
+    drawn = Examples(data, 2, seed=0).draw(0, 60)
+    assert {data.corpus.ids(drawn.documents[:, 0])[i] for i, q in enumerate(drawn.query_ids) if q == "q0"} == {
+        "extra0",
+        "p0",
+    }
+
+
+def test_an_option_that_came_later_counts_where_it_is_not_the_default() -> None:
+    assert "positive" not in TrainOptions().identity()
+    assert TrainOptions(positive="first").identity() == {**TrainOptions().identity(), "positive": "first"}
 
 
 def test_short_lists_repeat_and_empty_ones_are_counted(toy_folder: Path, tmp_path: Path) -> None:

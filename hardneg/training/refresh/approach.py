@@ -122,4 +122,5 @@ class Refreshed(BothSides):
         return self._first
 
     def _listed(self, data: TrainingData) -> Examples:
-        return Examples(data, self._options.negatives_per_query, self._options.seed)
+        options = self._options
+        return Examples(data, options.negatives_per_query, options.seed, options.positive)

@@ -16,8 +16,10 @@ def run(work: Work) -> dict[str, Any]:
         source: Any = work.inputs["vectors"].folder
     else:
         source = _entries(open_collection(work.inputs["dataset"]).corpus)
-    passages = backend.build(source, work.folder, work.progress)
-    return {"passages": passages, "bytes": index_bytes(work.folder)}
+    count = backend.build(source, work.folder, work.progress)
+    encoded = work.inputs["vectors"].facts if "vectors" in work.inputs else {}
+    counts = {"passages": encoded["passages"], "segments": count} if "segments" in encoded else {"passages": count}
+    return {**counts, "bytes": index_bytes(work.folder)}
 
 
 def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:

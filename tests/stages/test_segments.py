@@ -62,6 +62,7 @@ def test_the_index_holds_each_segment_under_its_documents_id(made: dict[str, Art
     assert sorted(path.name for path in made["start-index"].path.iterdir()) == ["docid", "index", "manifest.json"]
     assert facts["passages"] == 60 and facts["segments"] == len(flat) > 150
     assert facts["documents cut off"] == 49
+    assert made["half"].facts["passages"] == 60 and made["half"].facts["segments"] == len(flat)
     ids = [flat.doc_ids[row] for row in range(len(flat))]
     assert ids[0] == "d0#0" and ids[-5:] == [f"d59#{number}" for number in range(5)]
 

@@ -21,8 +21,7 @@ Finder = Callable[[str], bool]
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _BETWEEN = "\n"  # no token has it
 _SECONDS = 1.0
-_MAY_BE_SLOW = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x|(?:[*+}].*){3}", re.DOTALL)
-"""Repeated groups, three repeats or more, patterns with comments: what may take `re` for ever."""
+_REPEATED_GROUP = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x")
 
 
 def has_answer(text: str, answers: Sequence[str], match: Match = "string") -> bool:
@@ -66,13 +65,19 @@ def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             plain = re.compile(text, re.IGNORECASE | re.MULTILINE)
-            if not _MAY_BE_SLOW.search(text):
+            if not _may_be_slow(text):
                 return lambda passage: plain.search(passage) is not None
             careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0)
     except (re.error, regex.error, ValueError, OverflowError, RecursionError, MemoryError):
         left_out["patterns that cannot be compiled"] += 1
         return None
     return lambda passage: careful.search(passage, timeout=_SECONDS) is not None
+
+
+def _may_be_slow(pattern: str) -> bool:
+    """Whether `re` may take for ever: repeated groups (or comments, that hide them), several repeats, many options."""
+    repeats = sum(map(pattern.count, "*+}"))
+    return bool(_REPEATED_GROUP.search(pattern)) or repeats > 1 or pattern.count("?") > 7
 
 
 def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:

@@ -73,11 +73,11 @@ def test_patterns_are_searched(text: str, pattern: str, found: bool) -> None:
 
 def test_bad_patterns_are_counted_and_slow_ones_given_up() -> None:
     left_out: Counter[str] = Counter()
-    look = finder(["(", "[z-a]", "(" * 9000, "(a|aa)+$", "river"], "regex", left_out)
+    look = finder(["(", "[z-a]", "(" * 9000, "(a|aa)+$", "a?" * 40 + "a" * 40 + "b", "river"], "regex", left_out)
     assert left_out == {"patterns that cannot be compiled": 3}
-    start = time.monotonic()
+    start = time.process_time()
     assert not look("a" * 80 + "!") and not look("a" * 80 + "?") and look("the river")
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
     assert left_out["patterns given up after a second in one passage"] == 1
 
 
@@ -101,7 +101,7 @@ def test_it_agrees_with_pyserini(text: str, answers: list[str]) -> None:
     st.text("abAé1 \n-", max_size=12),
     st.lists(st.sampled_from(["a", "b", ".", "a*", "[ab]+", "(a|b)", "^", "$", r"\d", r"\w+", r"\b", "é", "?", "("]))
     .map("".join)
-    .filter(lambda pattern: any(c.isalnum() for c in pattern) and sum(map(pattern.count, "*+")) < 3),
+    .filter(lambda pattern: any(c.isalnum() for c in pattern) and sum(map(pattern.count, "*+")) < 2),
 )
 def test_patterns_agree_with_pyserini(text: str, pattern: str) -> None:
     judge = pytest.importorskip("pyserini.eval.evaluate_dpr_retrieval", reason="pyserini is not installed")

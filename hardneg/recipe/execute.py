@@ -1,5 +1,6 @@
 """Runs a plan's steps: what the store has is taken, the rest is made, one lock a step."""
 
+import gc
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -183,9 +184,11 @@ def _run_stage(step: Step, work: Work) -> dict[str, Any]:
     module = _stage(step)
     try:
         with disk_errors(work.folder), plugin_errors(_plugins(work)):
-            return dict(module.run(work))
+            facts = dict(module.run(work))
     except OSError as error:
         raise ArtifactError(f"{step.name}: {error}") from error
+    gc.collect()  # a model is in cycles of references, and would stay while the next stage loads its own
+    return facts
 
 
 def _plugins(work: Work) -> list[Any]:

@@ -1,0 +1,63 @@
+"""Candidates and negatives without the documents that have an answer."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.data.passage_answers import PassageAnswers
+from hardneg.data.without_answers import first_with_answer, without_answers, without_drawn_answers
+from hardneg.progress import Silent
+from hardneg.types import Candidates, Document, Negatives, RankedList
+
+TEXTS = {"a": "the river Rhine", "b": "a lake", "c": "the Rhine again", "d": "a river", "e": "nothing"}
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> PassageAnswers:
+    write_corpus((Document(doc_id, text) for doc_id, text in TEXTS.items()), tmp_path, Silent())
+    return PassageAnswers(Corpus.open(tmp_path), {"q1": ("Rhine",), "q2": ("river", "lake")})
+
+
+def ranked(doc_ids: str) -> RankedList:
+    return RankedList(list(doc_ids), np.arange(len(doc_ids), 0, -1, dtype=np.float32))
+
+
+def query(query_id: str, positives: Sequence[str] = (), **hits: str) -> Candidates:
+    return Candidates(query_id, positives, {name: ranked(ids) for name, ids in hits.items()}, list(TEXTS))
+
+
+def test_lists_lose_what_has_an_answer_and_keep_positives_and_scores(answers: PassageAnswers) -> None:
+    dropped: Counter[str] = Counter()
+    given = [query("q1", ["a"], dense="abcde", bm25="ce"), query("q2", dense="ab"), query("q3", bm25="abc")]
+    found = list(without_answers(given, answers, dropped))
+    lists = [{name: "".join(hits.doc_ids) for name, hits in one.hits.items()} for one in found]
+    assert lists == [{"dense": "abde", "bm25": "e"}, {"dense": ""}, {"bm25": "abc"}]
+    assert found[0].ranking.scores.tolist() == [5.0, 4.0, 2.0, 1.0]
+    assert [one.query_id for one in found] == ["q1", "q2", "q3"] and dropped == {"answer": 4}
+
+
+def test_more_queries_than_are_looked_at_together(answers: PassageAnswers) -> None:
+    dropped: Counter[str] = Counter()
+    found = without_answers((query("q1", dense="cb") for _ in range(600)), answers, dropped)
+    assert [list(one.ranking.doc_ids) for one in found] == [["b"]] * 600 and dropped == {"answer": 600}
+
+
+def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
+    mined = [
+        Negatives("q1", ["a"], ["c", "e", "b"], np.array([np.nan, np.nan, 1.0], np.float32), {"positive": 2}),
+        Negatives("q2", ["e"], ["a"], np.array([3.0], np.float32)),  # from a list, which was looked at before
+        Negatives("q3", [], [], np.empty(0, np.float32)),
+    ]
+    first, second, third = without_drawn_answers(mined, answers)
+    assert first.negatives == ["e", "b"] and first.dropped == {"positive": 2, "answer": 1}
+    np.testing.assert_array_equal(first.scores, np.array([np.nan, 1.0], np.float32))
+    assert (second, third) == (mined[1], mined[2])
+
+
+def test_the_first_of_a_list_that_has_an_answer(answers: PassageAnswers) -> None:
+    assert first_with_answer(["q1", "q2", "q3"], [["b", "c", "a"], ["e"], ["a"]], answers) == {"q1": "c"}
+    assert first_with_answer([], [], answers) == {}

@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from recipe.recipes import small_collection
 
 from hardneg.data.collection import write_collection
+from hardneg.data.negatives import write_negatives
 from hardneg.datasets.beir import Beir
 from hardneg.errors import ArtifactError, TrainingError
 from hardneg.models.encoder import Encoder
@@ -26,6 +28,7 @@ from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.process import LIVES, Process
 from hardneg.training.refresh.supply import Beside
+from hardneg.types import Negatives
 
 
 class Idle(Exception):
@@ -87,6 +90,15 @@ def steps(settings: Settings) -> list[int]:
 def test_the_settings_come_back(settings: Settings, tmp_path: Path) -> None:
     settings.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == settings
+
+
+def test_positives_that_were_told_by_answers_are_known(settings: Settings, tmp_path: Path) -> None:
+    rows = [
+        Negatives(query_id, [doc_id], [], np.zeros(0, np.float32)) for query_id, doc_id in (("q0", "d5"), ("x", "d6"))
+    ]
+    write_negatives(tmp_path / "told.arrow", rows)
+    known = inferencer._mining(replace(settings, pseudo_positives=str(tmp_path / "told.arrow"))).data.positives
+    assert known["x"] == ["d6"] and known["q0"] == ["d0"] and known["q1"] == ["d1"]
 
 
 def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(settings: Settings) -> None:

@@ -66,8 +66,6 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
         f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
     }
     if (cut := work.spec.segments) is not None:
-        said["Documents"] = f"scored by the best of {cut.count} segments of {cut.length} tokens, at most"
-    if (cut := work.spec.segments) is not None:
         said["Documents"] = f"by the best of up to {cut.count} segments of {cut.length} tokens"
     if result.best is not None:
         said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"

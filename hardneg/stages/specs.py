@@ -154,6 +154,7 @@ class TrainQueriesSpec(LearningSpec):
     """
 
     version = 2
+    gives = ("ranks",)
     stage: Literal["train-queries"]
     index: Annotated[Name, Reference(("index",))]
     split: Name = "train"
@@ -184,7 +185,6 @@ class TrainQueriesSpec(LearningSpec):
         """A model, and an index where it trains centroids."""
         return ("model", "index") if self.centroids == "trained" else ("model",)
 
-    gives = ("ranks",)
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the watch too."""
         yield from super().references()

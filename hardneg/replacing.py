@@ -58,6 +58,8 @@ def link_file(source: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(target.name + ".new")
     aside.unlink(missing_ok=True)
+    if target.exists() and target.samefile(source):  # a link to itself is not renamed: it would stay aside
+        return target
     try:
         os.link(source, aside)
     except OSError:

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from hardneg.replacing import replace_text, replacing
+from hardneg.replacing import link_file, replace_text, replacing
 
 
 @pytest.mark.parametrize("name", ["a.txt", "sub/a.txt.gz"])
@@ -25,3 +25,17 @@ def test_gzip_has_neither_name_nor_time(tmp_path):
     content = (tmp_path / "a.gz").read_bytes()
     assert content == (tmp_path / "b.gz").read_bytes() and content[3:8] == bytes(5)
     assert gzip.decompress(content) == "é".encode()
+
+
+def test_a_link_that_is_made_again_leaves_nothing_aside(tmp_path):
+    source, target = tmp_path / "made", tmp_path / "out" / "shown"
+    source.write_text("one")
+    for _ in range(2):
+        link_file(source, target)
+        assert [path.name for path in target.parent.iterdir()] == ["shown"]
+    (tmp_path / "out" / "shown.new").write_text("left by a process that died")
+    link_file(source, target)
+    assert [path.name for path in target.parent.iterdir()] == ["shown"] and target.read_text() == "one"
+    other = tmp_path / "other"
+    other.write_text("two")
+    assert link_file(other, target).read_text() == "two" and source.read_text() == "one"

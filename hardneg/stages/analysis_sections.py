@@ -131,7 +131,7 @@ def _costs(content: Any) -> _Table:
         ]
         for row in content
     ]
-    explained = "Wall time of the stages themselves; of one that went on from a checkpoint, of its last run."
+    explained = "Wall time of the stages themselves; of one that went on from a checkpoint, of all its runs up to the last checkpoint of each."
     return "training costs", ("method", unit, "peak GB", "speed", "steps", "device"), rows, explained
 
 

@@ -131,7 +131,7 @@ def _costs(content: Any) -> _Table:
         ]
         for row in content
     ]
-    explained = "Wall time of the stages themselves; of one that was stopped, what led to its checkpoints and its last run."
+    explained = "Wall time of the stages themselves; of one that was stopped, up to its checkpoints, and its last run."
     return "training costs", ("method", unit, "peak GB", "speed", "steps", "device"), rows, explained
 
 

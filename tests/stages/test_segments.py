@@ -202,7 +202,7 @@ def test_two_processes_write_the_bytes_of_one(tmp_path: Path, tiny_model: Path) 
     wanted = tree(large_collection(tmp_path / "data"), tiny_model)
     wanted["stages"]["start-index"]["segments"] = {"length": 8, "stride": 4, "count": 4}
     path = write_recipe(tmp_path / "r.yaml", wanted)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "hardneg", "recipe", "run", str(path), "--until", "start-test", "--device", "cpu"]
     for number in "12":
         subprocess.run(

@@ -152,6 +152,15 @@ def _write_all(file: int, data: memoryview, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
+def is_complete(folder: Path, dimension: int, count: int) -> bool:
+    """Whether a folder holds all of so many vectors, as one that was stopped just after `FlatWriter.close` does."""
+    try:
+        found = FlatVectors.open(folder)
+    except ArtifactError:
+        return False
+    return (found.dimension, found.count) == (dimension, count)
+
+
 class DocIds(Sequence[str]):
     """The lines of a `docid` file, read from a memory map when they are asked for."""
 

@@ -1,12 +1,10 @@
 """Stage `encode`: the corpus as vectors in a flat index, block by block."""
 
-from pathlib import Path
 from typing import Any
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.data.flat import FlatWriter, is_complete
 from hardneg.distributed import World, barrier, world
-from hardneg.errors import ArtifactError
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.segmented import SegmentedCorpus
 from hardneg.models.stream import encode_blocks
@@ -23,7 +21,7 @@ def run(work: Work) -> dict[str, Any]:
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
     here = world()
     rows = _rows(work, corpus, encoder, here)
-    if not _finished(work.folder, (encoder.dimension, len(rows))):
+    if not is_complete(work.folder, encoder.dimension, len(rows)):
         with FlatWriter(work.folder, encoder.dimension, len(rows), here.rank) as writer:
             encode_blocks(encoder, rows, writer, options, work.progress, here)
             if here.first:
@@ -52,12 +50,3 @@ def _cut_facts(work: Work, rows: SegmentedCorpus) -> dict[str, int]:
         behind = f"{rows.cut_off} of {len(rows.first) - 1} documents have text behind their last segment"
         work.progress.note(f"{work.name}: {behind} ({rows.cut.count} of {rows.cut.length} tokens); it is not read")
     return {"segments": len(rows), "documents cut off": rows.cut_off}
-
-
-def _finished(folder: Path, shape: tuple[int, int]) -> bool:
-    """Whether a run that was stopped just before its commit left all vectors."""
-    try:
-        found = FlatVectors.open(folder)
-    except ArtifactError:
-        return False
-    return (found.dimension, found.count) == shape

@@ -3,21 +3,12 @@ import sys
 from subprocess import run as run_process
 
 import pytest
+from cli.analyze_command import call, printed
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.artifacts import Store, write_json
 from hardneg.cli.main import app
-
-
-def call(*words):
-    return CliRunner().invoke(app, ["analyze", *map(str, words)], env={"COLUMNS": "200"})
-
-
-def printed(*words):
-    result = call(*words, "--json")
-    assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")

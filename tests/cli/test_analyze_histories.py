@@ -1,14 +1,9 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
+from cli.analyze_command import call
 
 from hardneg.artifacts import Store
-from hardneg.cli.main import app
-
-
-def call(*words):
-    return CliRunner().invoke(app, ["analyze", *map(str, words)], env={"COLUMNS": "200"})
 
 
 def write(path, records):

@@ -1,26 +1,13 @@
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cli.analyze_command import call, printed
 
-from hardneg.cli.main import app
 from hardneg.data.negatives import write_negatives
 from hardneg.data.runs import write_run
 from hardneg.types import Negatives
 
 SPARSE = {"q1": ["a", "b", "c"], "q2": ["d", "a", "b"]}
 DENSE = {"q1": ["b", "x", "a"], "q2": ["d", "y", "z"]}
-
-
-def call(*words):
-    return CliRunner().invoke(app, ["analyze", *map(str, words)], env={"COLUMNS": "200"})
-
-
-def printed(*words):
-    result = call(*words, "--json")
-    assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")

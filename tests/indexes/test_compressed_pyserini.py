@@ -7,25 +7,12 @@ import numpy as np
 import pytest
 
 from hardneg.data.flat import FlatWriter
-from hardneg.errors import MissingDependency
 from hardneg.indexes.ivfpq import IvfPq
-from hardneg.indexes.java import start_java
 from hardneg.indexes.product import OpqPq, Pq
 from hardneg.indexes.scalar import Fp16, Sq8
 from hardneg.progress import Silent
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def opened() -> Any:
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
-    from pyserini.search.faiss import FaissSearcher
-
-    return FaissSearcher
 
 
 def test_faiss_searcher_finds_the_same(opened: Any, tmp_path: Path) -> None:

@@ -8,23 +8,10 @@ import pytest
 
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.segments import segment_ids
-from hardneg.errors import MissingDependency
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.java import start_java
 from hardneg.indexes.pooled import pooled
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def opened() -> Any:
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
-    from pyserini.search.faiss import FaissSearcher
-
-    return FaissSearcher
 
 
 def test_faiss_searcher_finds_the_same_documents(opened: Any, tmp_path: Path) -> None:

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.data.flat import FlatVectors, FlatWriter, is_complete
 from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.without_answers import REASON, without_answers
 from hardneg.distributed import World
-from hardneg.errors import ArtifactError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.pooled import pooled
@@ -141,7 +140,7 @@ def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path) -> 
     if data.segments is not None:
         rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, folder, Silent(), World())
     shape = (encoders[0].dimension, len(rows))
-    if _finished(folder, shape):
+    if is_complete(folder, *shape):
         return
 
     def part(rank: int) -> None:
@@ -156,14 +155,6 @@ def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path) -> 
     with FlatWriter(folder, *shape) as writer:
         writer.write_doc_ids(rows.doc_ids)
         writer.close()
-
-
-def _finished(folder: Path, shape: tuple[int, int]) -> bool:
-    try:
-        found = FlatVectors.open(folder)
-    except ArtifactError:
-        return False
-    return (found.dimension, found.count) == shape
 
 
 class _Count:

@@ -1,17 +1,36 @@
 """What the loop asks of a way to train: whose weights learn, from which batches, and how a batch is scored."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from hardneg.models.encoder import Encoder
 from hardneg.training.history import Record
-from hardneg.types import ScoreBatch
+
+
+class Network(Protocol):
+    """What learns, and where: an encoder, or another network around a transformer."""
+
+    @property
+    def module(self) -> nn.Module: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+
+class Objective(Protocol):
+    """What an approach's scores are judged by: a loss of score matrices, or what else fits its scores."""
+
+    version: ClassVar[int]
+
+    def __call__(self, batch: Any) -> Tensor:
+        """A scalar."""
+        ...
 
 
 class Approach(Protocol):
-    """One way to train an encoder.
+    """One way to train a network.
 
     encoder: the one that learns. learner: the module whose weights do, as checkpoints hold them. tower: what makes a
     batch's vectors, in one forward pass a batch. skipped: how much could not be learnt from, by reason.
@@ -19,7 +38,7 @@ class Approach(Protocol):
     """
 
     @property
-    def encoder(self) -> Encoder: ...
+    def encoder(self) -> Network: ...
 
     @property
     def learner(self) -> nn.Module: ...
@@ -49,8 +68,11 @@ class Approach(Protocol):
         """Batches of `size` queries, each with its `query_ids`, from these positions of the endless order."""
         ...
 
-    def scores(self, model: Any, batch: Any, half: bool) -> ScoreBatch:
-        """A batch's scores by `model`, the tower as accelerate has wrapped it; half: in bfloat16 where it can be."""
+    def scores(self, model: Any, batch: Any, half: bool) -> Any:
+        """What the loss looks at, such as a `ScoreBatch`.
+
+        model: the tower as accelerate has wrapped it. half: in bfloat16 where it can be.
+        """
         ...
 
     def look(self, step: int) -> Record:

@@ -18,7 +18,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.precision import takes_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
-from hardneg.training.approach import Approach
+from hardneg.training.approach import Approach, Network, Objective
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
 from hardneg.training.elapsed import Elapsed
 from hardneg.training.examples import TrainingData
@@ -78,7 +78,7 @@ def train(
 
 def learn(
     approach: Approach,
-    loss: Loss,
+    loss: Objective,
     options: TrainOptions,
     folder: Path,
     *,
@@ -221,20 +221,20 @@ class _Run:
             self.history.add(record)
 
 
-def _identity(approach: Approach, loss: Loss, options: TrainOptions) -> str:
+def _identity(approach: Approach, loss: Objective, options: TrainOptions) -> str:
     fields = asdict(loss) if is_dataclass(loss) and not isinstance(loss, type) else repr(loss)
     named = [type(loss).__qualname__, type(loss).version, fields]
     return digest([weights_digest(approach.learner), named, options.identity(), approach.digest()])
 
 
-def _learner(approach: Approach, loss: Loss, options: TrainOptions, accelerator: "Accelerator") -> Learner:
+def _learner(approach: Approach, loss: Objective, options: TrainOptions, accelerator: "Accelerator") -> Learner:
     model, optimizer = accelerator.prepare(approach.tower, make_optimizer(approach.tower, options))
     half = takes_bf16(options.precision, approach.encoder.device)
     return Learner(accelerator, approach, model, optimizer, loss, options, half, layer_groups(approach.learner))
 
 
 @contextmanager
-def _learning(encoder: Encoder, options: TrainOptions) -> Iterator[None]:
+def _learning(encoder: Network, options: TrainOptions) -> Iterator[None]:
     """Leaves torch's random state as it was, the model in evaluation mode, and gradient checkpointing off."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = _turn_on_checkpointing(encoder) if options.gradient_checkpointing else None
@@ -247,7 +247,7 @@ def _learning(encoder: Encoder, options: TrainOptions) -> Iterator[None]:
         encoder.module.eval()
 
 
-def _turn_on_checkpointing(encoder: Encoder) -> Callable[[], None]:
+def _turn_on_checkpointing(encoder: Network) -> Callable[[], None]:
     """Has the transformer compute activations twice; returns what ends that."""
     for part in encoder.module.modules():
         for name in ("activation", "gradient"):

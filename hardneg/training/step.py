@@ -10,9 +10,8 @@ import torch
 
 from hardneg.distributed import world
 from hardneg.errors import TrainingError
-from hardneg.protocols import Loss
 from hardneg.seeding import derive_seed
-from hardneg.training.approach import Approach
+from hardneg.training.approach import Approach, Objective
 from hardneg.training.layer_groups import Groups, gradient_norms
 from hardneg.training.options import TrainOptions
 
@@ -28,7 +27,7 @@ class Learner:
     approach: Approach
     model: Any
     optimizer: Any
-    loss: Loss
+    loss: Objective
     options: TrainOptions
     half: bool
     groups: Groups

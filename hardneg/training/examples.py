@@ -1,7 +1,7 @@
 """Which query meets which documents when: a function of the seed, the epoch and the query alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -64,6 +64,18 @@ class Draw:
     known: NDArray[np.int64]
     owner: NDArray[np.int64]
 
+    def part(self, rows: slice) -> "Draw":
+        """Some queries that lie in a row, with their own documents alone."""
+        start, stop, _ = rows.indices(len(self.query_ids))
+        kept = (self.owner >= start) & (self.owner < stop)
+        known, owner = self.known[kept], self.owner[kept] - start
+        return Draw(self.query_ids[rows], self.texts[rows], self.documents[rows], known, owner)
+
+    def unmasked(self) -> "Draw":
+        """As if nothing were known to be relevant but the positives that were drawn."""
+        none = np.empty(0, np.int64)
+        return replace(self, known=none, owner=none)
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -84,19 +96,25 @@ class Examples:
     """The queries that can be learnt from, in an endless order: one epoch's permutation after the other.
 
     A query's positive and its n negatives are drawn uniformly, anew in each epoch; negatives without
-    replacement, unless there are fewer than n. With `positive` "first" its first known positive is taken instead.
+    replacement, unless there are fewer than n. With `positive` "first" its first known positive is taken instead. With
+    `order` "consecutive" an epoch has all negatives of a query, n at a time and one example after the other.
 
     skipped: how many queries were left out, and how many positives were, by reason.
     """
 
     def __init__(
-        self, data: TrainingData, negatives_per_query: int, seed: int, positive: Literal["drawn", "first"] = "drawn"
+        self,
+        data: TrainingData,
+        negatives_per_query: int,
+        seed: int,
+        positive: Literal["drawn", "first"] = "drawn",
+        order: Literal["shuffled", "consecutive"] = "shuffled",
     ) -> None:
         self._data = data
         self._first = positive == "first"
         self._width = negatives_per_query
         self._seed = seed
-        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._orders: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._positives, self._starts, unknown = _positive_rows(data)
         has_positives = np.diff(self._starts) > 0
         self._lists, self._counts = _lists(data, negatives_per_query)
@@ -111,9 +129,12 @@ class Examples:
         if not len(self._queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
             raise TrainingError(f"no query can be trained on: {reasons or 'there are none'}")
+        self._consecutive = order == "consecutive" and negatives_per_query > 0
+        turns = self._counts[self._queries] // max(1, negatives_per_query)
+        self._turns = np.maximum(turns, 1) if self._consecutive else np.ones_like(turns)
 
     def __len__(self) -> int:
-        return len(self._queries)
+        return int(self._turns.sum())
 
     def digest(self) -> str:
         """A name for the queries, their positives, and how many negatives each has."""
@@ -127,8 +148,11 @@ class Examples:
         Raises:
             DataError: a negative is not in the corpus.
         """
-        asked = self.ask(start, count)
-        draws = [self._draw(query, place // len(self)) for place, query in enumerate(asked.queries.tolist(), start)]
+        epochs, places = np.divmod(np.arange(start, start + count), len(self))
+        queries, turns = self._at(epochs, places)
+        asked = self.of(queries)
+        drawn = zip(queries.tolist(), epochs.tolist(), turns.tolist(), strict=True)
+        draws = [self._draw(query, epoch, turn) for query, epoch, turn in drawn]
         negatives = self._rows_of([doc_id for _, doc_ids in draws for doc_id in doc_ids])
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
@@ -136,10 +160,7 @@ class Examples:
 
     def ask(self, start: int, count: int) -> Asked:
         """The queries at positions `start` to `start + count` of the endless order."""
-        epochs, places = np.divmod(np.arange(start, start + count), len(self))
-        return self.of(
-            np.concatenate([self._order(epoch)[places[epochs == epoch]] for epoch in np.unique(epochs).tolist()])
-        )
+        return self.of(self._at(*np.divmod(np.arange(start, start + count), len(self)))[0])
 
     def of(self, queries: NDArray[np.int64]) -> Asked:
         """Some queries with their known positives; int64 [B], places among those of the training data."""
@@ -153,20 +174,31 @@ class Examples:
         """int64, the places of the queries that can be learnt from among those of the training data."""
         return self._queries
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
+    def _at(self, epochs: NDArray[np.int64], places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The query at each place of an epoch, and how often it came in that epoch before; int64 [B] all."""
+        parts = [[found[places[epochs == e]] for found in self._order(e)] for e in np.unique(epochs).tolist()]
+        queries, turns = zip(*parts, strict=True)
+        return np.concatenate(queries), np.concatenate(turns)
+
+    def _order(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
-            self._orders[epoch] = generator(self._seed, "order", epoch).permutation(self._queries)
+            order = generator(self._seed, "order", epoch).permutation(len(self._queries))
+            turn, place = spread(np.zeros_like(order), self._turns[order])
+            self._orders[epoch] = self._queries[order][place], turn
         return self._orders[epoch]
 
-    def _draw(self, query: int, epoch: int) -> tuple[int, list[str]]:
+    def _draw(self, query: int, epoch: int, turn: int) -> tuple[int, list[str]]:
         source = generator(self._seed, "draw", epoch, self._data.query_ids[query])
         known = self._positives[self._starts[query] : self._starts[query + 1]]
         positive = int(known[0 if self._first else source.integers(len(known))])
         if not self._width or self._data.negatives is None:
             return positive, []
         count = int(self._counts[query])
-        places = source.choice(count, self._width, replace=count < self._width)
+        if self._consecutive:
+            places = np.arange(turn * self._width, (turn + 1) * self._width) % count
+        else:
+            places = source.choice(count, self._width, replace=count < self._width)
         return positive, self._data.negatives.pick(int(self._lists[query]), places)
 
     def _rows_of(self, doc_ids: list[str]) -> NDArray[np.int64]:

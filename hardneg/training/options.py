@@ -14,6 +14,8 @@ class TrainOptions:
             the other queries' documents as the only negatives.
         positive: a query's positive is `drawn` from all that are known, anew in each epoch, or is the `first` one of
             the judgements, as DPR's files have the gold passage first.
+        order: `shuffled` has each query once an epoch; `consecutive` has it once for each `negatives_per_query` of its
+            negatives, in their order, one time after the other, as ANCE's program has a query's triples.
         epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
         max_steps: updates of the weights in all.
         optimizer: `adamw` or `lamb`.
@@ -36,12 +38,13 @@ class TrainOptions:
     """
 
     not_in_identity: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "gradient_checkpointing", "tracker"})
-    later: ClassVar[frozenset[str]] = frozenset({"positive"})
+    later: ClassVar[frozenset[str]] = frozenset({"positive", "order"})
     """Options that models were trained without: they count where they have another value than their default."""
 
     batch_size: int = 32
     negatives_per_query: int = 1
     positive: Literal["drawn", "first"] = "drawn"
+    order: Literal["shuffled", "consecutive"] = "shuffled"
     epochs: float | None = 1.0
     max_steps: int | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"

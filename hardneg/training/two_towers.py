@@ -40,7 +40,7 @@ class BothSides:
         self.learner: nn.Module = encoder.module
         self.tower = TwoTowers(encoder)
         self._corpus, self._cut = data.corpus, data.segments
-        self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive)
+        self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
 
     @property
     def skipped(self) -> Mapping[str, int]:

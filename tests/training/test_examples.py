@@ -62,6 +62,32 @@ def test_the_first_positive_alone_and_the_same_negatives(toy_folder: Path) -> No
     }
 
 
+def test_consecutive_examples_have_each_negative_of_a_query_in_turn(toy_folder: Path) -> None:
+    data = toy_data(toy_folder)
+    examples = Examples(data, 2, seed=0, order="consecutive")
+    assert len(examples) == 36  # six negatives each, two at a time
+    draw = examples.draw(0, 72)
+    assert draw.query_ids[:36:3] == draw.query_ids[1:36:3] == draw.query_ids[2:36:3]
+    assert draw.query_ids[:36:3] == Examples(data, 2, seed=0).draw(0, 12).query_ids
+    assert draw.query_ids[36::3] != draw.query_ids[:36:3]
+    number = int(draw.query_ids[0][1:])
+    assert [data.corpus.ids(row) for row in draw.documents[:3, 1:]] == [
+        [f"n{number + 2 * i}", f"n{number + 2 * i + 1}"] for i in range(3)
+    ]
+    parts = [examples.draw(start, 9) for start in range(0, 72, 9)]
+    np.testing.assert_array_equal(np.concatenate([part.documents for part in parts]), draw.documents)
+
+
+def test_a_short_list_has_one_turn_and_begins_again(toy_folder: Path, tmp_path: Path) -> None:
+    lists = [Negatives("q0", ["p0"], ["n1", "n2", "n3"], np.zeros(3)), Negatives("q1", ["p1"], ["n5"], np.zeros(1))]
+    write_negatives(tmp_path / "short.arrow", lists)
+    data = replace(toy_data(toy_folder), negatives=read_negatives(tmp_path / "short.arrow"))
+    examples = Examples(data, 2, seed=0, order="consecutive")
+    draw = examples.draw(0, len(examples))
+    found = {q: data.corpus.ids(row) for q, row in zip(draw.query_ids, draw.documents[:, 1:], strict=True)}
+    assert found == {"q0": ["n1", "n2"], "q1": ["n5", "n5"]}
+
+
 def test_an_option_that_came_later_counts_where_it_is_not_the_default() -> None:
     assert "positive" not in TrainOptions().identity()
     assert TrainOptions(positive="first").identity() == {**TrainOptions().identity(), "positive": "first"}

@@ -60,7 +60,9 @@ class Refreshed(BothSides):
         return self._waited / max(time.monotonic() - self._began, 1e-9)
 
     def __len__(self) -> int:
-        return len(self._all)
+        if self._options.order == "shuffled":
+            return len(self._all)
+        return len(self._all) * max(1, self._refreshing.negatives // max(1, self._options.negatives_per_query))
 
     def digest(self) -> str:
         """A name for the queries, their positives, how negatives are refreshed, and those to begin with."""
@@ -123,4 +125,4 @@ class Refreshed(BothSides):
 
     def _listed(self, data: TrainingData) -> Examples:
         options = self._options
-        return Examples(data, options.negatives_per_query, options.seed, options.positive)
+        return Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)

@@ -85,6 +85,15 @@ class HasAnswers(Protocol):
         ...
 
 
+@runtime_checkable
+class HasWithheld(Protocol):
+    """What a collection may give besides: judgements that are kept from training, to measure by."""
+
+    def withheld(self) -> Iterator[Judgement]:
+        """Judgements that no split has, about queries of some split."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PluginSetting:
     """A plugin as a recipe or a command names it, with the options that were given."""
@@ -137,10 +146,27 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
+class Drops:
+    """Which n of the first `candidates` documents of a query's list were left out, by rank, and why.
+
+    ranks: int32 [n], in the list, counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n],
+    those that decided, nan where there is none. chosen: int32 [k], the ranks of the k negatives, in their order.
+    """
+
+    candidates: int
+    doc_ids: Sequence[str]
+    ranks: NDArray[np.int32]
+    reasons: Sequence[str]
+    scores: NDArray[np.float32]
+    chosen: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
 class Negatives:
     """What a miner chose for one query; scores: float32 [n], those of the run, nan where there is none.
 
-    dropped counts the candidates that were left out, by reason (`positive`, `duplicate`, ...).
+    dropped counts the candidates that were left out, by reason (`positive`, `duplicate`, ...). drops: which they were,
+    from a miner that tells. noted: what else is true of the query and worth counting, such as `no scored positive`.
     """
 
     query_id: str
@@ -148,6 +174,8 @@ class Negatives:
     negatives: Sequence[str]
     scores: NDArray[np.float32]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    drops: Drops | None = None
+    noted: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ from hardneg.data.queries import Queries, write_queries
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
 from hardneg.replacing import replace_text
-from hardneg.types import Answers, Collection, HasAnswers, Judgement
+from hardneg.types import Answers, Collection, HasAnswers, HasWithheld, Judgement
 
 _FORMAT = 1
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _USUAL = ("train", "dev", "test")
 _BLOCK = 65536
+_WITHHELD = "withheld.txt"
 
 
 def order_splits(names: Iterable[str]) -> list[str]:
@@ -64,10 +65,7 @@ class StoredCollection:
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; write the collection again")
-        qrels: Qrels = {}
-        for _, (query_id, doc_id, relevance) in iter_qrels(path):
-            qrels.setdefault(query_id, {})[doc_id] = relevance
-        return qrels
+        return _qrels(path)
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
@@ -83,11 +81,23 @@ class StoredCollection:
                     known[doc_id] = max(relevance, known.get(doc_id, relevance))
         return union
 
+    def withheld(self) -> Qrels:
+        """The judgements that were kept from training, to measure by; none where nothing was withheld."""
+        path = self.folder / _WITHHELD
+        return _qrels(path) if path.exists() else {}
+
     def _known(self, split: str) -> str:
         if split not in self.splits:
             known = ", ".join(self.splits) or "none"
             raise DataError(f"no split {split!r} in this collection; it has {known}")
         return split
+
+
+def _qrels(path: Path) -> Qrels:
+    qrels: Qrels = {}
+    for _, (query_id, doc_id, relevance) in iter_qrels(path):
+        qrels.setdefault(query_id, {})[doc_id] = relevance
+    return qrels
 
 
 def write_collection(
@@ -105,7 +115,8 @@ def write_collection(
 
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, by reason how many were left out or stand
-        without a relevant document, and `with_answers` where there are some; `notes`: all that was noted, in words.
+        without a relevant document, and `with_answers` where there are some; `withheld`: the same of judgements that
+        are kept from training, where there are some; `notes`: all that was noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
@@ -122,6 +133,9 @@ def write_collection(
         counts["splits"][split] = found = _write_split(collection, split, corpus, folder)
         notes += _described(split, found)
         _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
+    if isinstance(collection, HasWithheld):
+        counts["withheld"] = found = _write_withheld(collection, frozenset(texts), corpus, folder)
+        notes += [f"{found['judgements']} judgements are withheld from training", *_described("withheld", found)]
     counts["notes"] = [*collection.notes(), *notes]
     for note in counts["notes"]:
         progress.note(note)
@@ -155,6 +169,13 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
         known = _known_answers(collection.answers(split), frozenset(query_ids))
         if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             found["with_answers"] = count
+    return dict(found)
+
+
+def _write_withheld(collection: HasWithheld, query_ids: frozenset[str], corpus: Corpus, folder: Path) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    judgements = _known_judgements(collection.withheld(), query_ids, corpus, found)
+    found["judgements"] = write_qrels(folder / _WITHHELD, judgements)
     return dict(found)
 
 

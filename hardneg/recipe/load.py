@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hardneg.data.segments import Segments
+from hardneg.datasets.withheld import Withheld
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe.extends import read_whole_tree
@@ -17,7 +18,7 @@ from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec, Projection
 from hardneg.stages.learning_spec import LearningSpec, Validation
-from hardneg.stages.spec_parts import DATASET, START, Cut, Dataset, Model, Name, StageSpec
+from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
 from hardneg.stages.specs import STAGES, DatasetSpec, EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec, Watch
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.options import RefreshOptions
@@ -41,7 +42,7 @@ class _Top(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     title: str = ""
-    dataset: Dataset
+    dataset: Annotated[DatasetSpec, BeforeValidator(parse_dataset)]
     model: Model
     sizes: Sizes = Sizes()
     seed: int = 42
@@ -93,7 +94,7 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     top = _check_top(tree, problems)
     stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
-        stages = {DATASET: DatasetSpec(loader=top.dataset), **stages}
+        stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
     problems += _reference_problems(stages, set(written) if isinstance(written, Mapping) else set())
     plugins = _configure_all(stages, problems)
@@ -141,7 +142,10 @@ def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[
 
 
 def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
-    where = ".".join([path] * bool(path) + [str(part) for part in item["loc"]])
+    location = [str(part) for part in item["loc"]]
+    if location[:2] == [DATASET, "loader"]:
+        del location[1]  # in a recipe the loader's options stand in `dataset` itself
+    where = ".".join([path] * bool(path) + location)
     if item["type"] == "missing":
         return f"{where}: missing"
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
@@ -161,6 +165,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
         "devices": Devices,
         "projection": Projection,
         "watch": Watch,
+        "withheld": Withheld,
     }
     if parent not in nested:
         return list(spec.model_fields)

@@ -3,10 +3,13 @@
 from typing import Any
 
 from hardneg.data.collection import write_collection
+from hardneg.datasets.withheld import WithheldCollection
 from hardneg.stages.work import Work
 
 
 def run(work: Work) -> dict[str, Any]:
     """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
     collection = work.plugins["loader"].load()
+    if work.spec.withheld is not None:
+        collection = WithheldCollection(collection, work.spec.withheld)
     return write_collection(collection, work.folder, work.progress)

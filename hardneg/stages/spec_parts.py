@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from hardneg.data.segments import Segments
+from hardneg.datasets.withheld import Withheld
 from hardneg.models.spec import ModelSpec
 from hardneg.training.options import TrainOptions
 from hardneg.types import PluginSetting
@@ -62,6 +63,14 @@ def parse_model(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def parse_dataset(value: Any) -> Any:
+    """The dataset's stage from its loader's setting; what is withheld stands among the loader's options."""
+    if isinstance(value, Mapping) and "withheld" in value:
+        loader = {name: item for name, item in value.items() if name != "withheld"}
+        return {"loader": loader, "withheld": value["withheld"]}
+    return {"loader": value}
+
+
 def parse_cut(value: Any) -> Any:
     """How documents are cut; `false` is not at all, where the recipe's own `segments` would be used."""
     return None if value is False else value
@@ -86,7 +95,7 @@ def without_problems(options: _Options) -> _Options:
     return options
 
 
-for _dataclass in (ModelSpec, Segments, TrainOptions):
+for _dataclass in (ModelSpec, Segments, TrainOptions, Withheld):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
@@ -96,6 +105,7 @@ Loss = Annotated[Setting, PluginKind("losses")]
 Backend = Annotated[Setting, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
+Kept = Annotated[Withheld, AfterValidator(without_problems)]
 OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
 AnswerMatch = Literal["string", "regex"]

@@ -16,6 +16,7 @@ from hardneg.stages.spec_parts import (
     AnswerMatch,
     Backend,
     Dataset,
+    Kept,
     Miner,
     Name,
     OwnCut,
@@ -26,12 +27,16 @@ from hardneg.stages.spec_parts import (
 
 
 class DatasetSpec(StageSpec):
-    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`."""
+    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`.
+
+    withheld: training labels that are kept back.
+    """
 
     version = 1
     kind = "collection"
     stage: Literal["dataset"] = "dataset"
     loader: Dataset
+    withheld: Kept | None = Field(default=None, json_schema_extra=LATER)
 
 
 class EncodeSpec(StageSpec):

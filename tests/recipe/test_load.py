@@ -2,6 +2,7 @@ import pytest
 from recipe.recipes import small_tree, write_recipe
 
 from hardneg.data.segments import Segments
+from hardneg.datasets.withheld import Withheld
 from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 
@@ -112,3 +113,16 @@ def test_mistakes_in_segments_are_named(tmp_path, tree):
     assert any("segments.lenght: no such option; did you mean 'length'" in problem for problem in found)
     assert any("stages.star.segments: length is 2: it can be 3 to 1000000 tokens" in problem for problem in found)
     assert any("stages.adore: segments: the index has one vector a document" in problem for problem in found)
+
+
+def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
+    path = write_recipe(tmp_path / "r.yaml", tree)
+    spec = load_recipe(path, settings=["dataset.withheld.unlabelled=0.5"]).stages["dataset"]
+    assert (spec.loader.name, spec.withheld) == ("beir", Withheld(unlabelled=0.5))
+    assert spec.identity() == {"withheld": {"unlabelled": 0.5, "positives": 0.0, "seed": 42}}
+    assert load_recipe(path).stages["dataset"].identity() == {}
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(path, settings=["dataset.withheld={unlabeled: 0.5}"])
+    assert "dataset.withheld.unlabeled: no such option; did you mean 'unlabelled'" in raised.value.problems[0]
+    with pytest.raises(RecipeError, match=r"dataset\.withheld: positives must be 0 or above and below 1, not 2"):
+        load_recipe(path, settings=["dataset.withheld.positives=2"])

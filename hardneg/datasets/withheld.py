@@ -1,0 +1,125 @@
+"""A collection with some of its training labels kept back: for training without them, and for measuring by them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hardneg.errors import DataError
+from hardneg.seeding import derive_seed
+from hardneg.types import Answers, Collection, Document, HasAnswers, Judgement, Query
+
+UNLABELLED = "unlabelled"
+_TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """Which labels of split `train` to keep back. What is drawn depends on the seed and the ids alone.
+
+    Attributes:
+        unlabelled: the share of the queries that become split `unlabelled`: their texts, no judgements, no answers.
+        positives: the share of the positives that are hidden, of the other queries that have several; one stays.
+        seed: of the draws; a larger share withholds the same and more.
+    """
+
+    unlabelled: float = 0.0
+    positives: float = 0.0
+    seed: int = 42
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        found = [
+            f"{name} must be 0 or above and below 1, not {share:g}"
+            for name in ("unlabelled", "positives")
+            if not 0 <= (share := getattr(self, name)) < 1
+        ]
+        return found if found or self.unlabelled or self.positives else ["give unlabelled or positives a share above 0"]
+
+
+@dataclass(frozen=True)
+class WithheldCollection:
+    """Another collection without what is withheld of it, and that apart. Queries of other splits keep their labels."""
+
+    whole: Collection
+    shares: Withheld
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, whole."""
+        return self.whole.documents()
+
+    def splits(self) -> Sequence[str]:
+        """Those of the whole, and `unlabelled` where queries go there.
+
+        Raises:
+            DataError: there is no split `train`, or one is called `unlabelled` already.
+        """
+        splits = list(self.whole.splits())
+        if _TRAIN not in splits:
+            raise DataError(f"withheld: the dataset has no split {_TRAIN}; it has {', '.join(splits) or 'none'}")
+        if UNLABELLED in splits:
+            raise DataError(f"withheld: the dataset has a split {UNLABELLED} of its own; leave `withheld` out")
+        return [*splits, UNLABELLED] if self.shares.unlabelled else splits
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries of one split."""
+        if split not in (_TRAIN, UNLABELLED):
+            return self.whole.queries(split)
+        moved = split == UNLABELLED
+        return (query for query in self.whole.queries(_TRAIN) if self._moves(query.query_id) == moved)
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of one split, without the withheld ones."""
+        if split == UNLABELLED:
+            return iter(())
+        if split != _TRAIN:
+            return self.whole.qrels(split)
+        return (judgement for judgement in self.whole.qrels(_TRAIN) if not self._withholds(judgement))
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of one split; answers are labels, so unlabelled queries have none."""
+        if split == UNLABELLED or not isinstance(self.whole, HasAnswers):
+            return iter(())
+        answers = self.whole.answers(split)
+        return answers if split != _TRAIN else (item for item in answers if not self._moves(item.query_id))
+
+    def withheld(self) -> Iterator[Judgement]:
+        """The judgements that are kept back."""
+        return (judgement for judgement in self.whole.qrels(_TRAIN) if self._withholds(judgement))
+
+    def notes(self) -> Sequence[str]:
+        """What the whole collection noted."""
+        return self.whole.notes()
+
+    def _moves(self, query_id: str) -> bool:
+        return query_id not in self._elsewhere and self._draw(UNLABELLED, query_id) < self.shares.unlabelled
+
+    def _withholds(self, judgement: Judgement) -> bool:
+        return (judgement.query_id, judgement.doc_id) in self._hidden or self._moves(judgement.query_id)
+
+    @cached_property
+    def _elsewhere(self) -> frozenset[str]:
+        others = (split for split in self.whole.splits() if split != _TRAIN)
+        return frozenset(query.query_id for split in others for query in self.whole.queries(split))
+
+    @cached_property
+    def _hidden(self) -> frozenset[tuple[str, str]]:
+        if not self.shares.positives:
+            return frozenset()
+        positives: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for query_id, doc_id, relevance in self.whole.qrels(_TRAIN):
+            if relevance > 0 and query_id not in self._elsewhere and not self._moves(query_id):
+                positives[query_id][doc_id] = None
+        return frozenset(
+            (query_id, doc_id) for query_id, known in positives.items() for doc_id in self._of(query_id, known)
+        )
+
+    def _of(self, query_id: str, positives: dict[str, None]) -> list[str]:
+        """Those of a query's positives that are hidden: never the one that is drawn last."""
+        draws = {doc_id: self._draw("positives", query_id, doc_id) for doc_id in positives}
+        order = sorted(draws, key=lambda doc_id: (draws[doc_id], doc_id))
+        return [doc_id for doc_id in order[:-1] if draws[doc_id] < self.shares.positives]
+
+    def _draw(self, *names: str) -> float:
+        """A number from 0 to 1."""
+        return derive_seed(self.shares.seed, *names) / 2**64

@@ -230,8 +230,10 @@ def _names_bound(tree: ast.Module) -> set[str]:
 
 
 def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
-    """One mapping an option: `name`, `type`, `default` (empty: required) and `meaning` from the class docstring."""
-    meanings = _argument_meanings(plugin.__doc__ or "")
+    """One mapping an option: `name`, `type`, `default` (empty: required), `meaning` from its class's docstring."""
+    meanings: dict[str, str] = {}
+    for base in reversed(plugin.__mro__):
+        meanings |= _argument_meanings(base.__doc__ or "")
     rows: list[Mapping[str, str]] = []
     for field in dataclasses.fields(plugin):
         default = "" if field.default is dataclasses.MISSING else repr(field.default)

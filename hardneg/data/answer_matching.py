@@ -10,6 +10,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Literal
 
 import regex
@@ -19,6 +20,7 @@ Finder = Callable[[str], bool]
 """Looks for the answers to one question in a prepared text."""
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+_CLUSTER = regex.compile(r"(?s).\p{M}*")
 _BETWEEN = "\n"  # no token has it
 _SECONDS = 1.0
 _REPEATED_GROUP = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x")
@@ -27,6 +29,34 @@ _REPEATED_GROUP = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x")
 def has_answer(text: str, answers: Sequence[str], match: Match = "string") -> bool:
     """Whether `text` has one of `answers`."""
     return finder(answers, match, Counter())(prepared(text, match))
+
+
+def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
+    """Where any of `answers` stands in `text`, by its tokens: from which character up to which, ascending, each once.
+
+    There is such a place where `has_answer` says so, and only there.
+    """
+    decomposed, origins = _decomposed(text)
+    tokens = list(_TOKEN.finditer(decomposed))
+    words = [token.group().lower() for token in tokens]
+    joined = f"{_BETWEEN}{_BETWEEN.join(words)}{_BETWEEN}"
+    number = {place: i for i, place in enumerate(accumulate((len(word) + 1 for word in words), initial=0))}
+    found = set()
+    for needle in {_joined(part) for answer in answers if _TOKEN.search(part := unicodedata.normalize("NFD", answer))}:
+        place = joined.find(needle)
+        while place >= 0:
+            first, last = tokens[number[place]], tokens[number[place + len(needle) - 1] - 1]
+            found.add((origins[first.start()][0], origins[last.end() - 1][1]))
+            place = joined.find(needle, place + 1)
+    return sorted(found)
+
+
+def _decomposed(text: str) -> tuple[str, Sequence[tuple[int, int]]]:
+    """A text after NFD, and for each of its characters where it comes from: a character with the accents behind it."""
+    if text.isascii():
+        return text, [(i, i + 1) for i in range(len(text))]
+    parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
+    return "".join(part for part, _ in parts), [span for part, span in parts for _ in part]
 
 
 def prepared(text: str, match: Match) -> str:

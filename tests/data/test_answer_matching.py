@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.answer_matching import finder, has_answer, prepared
+from hardneg.data.answer_matching import answer_spans, finder, has_answer, prepared
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,24 @@ def test_bad_patterns_are_counted_and_slow_ones_given_up() -> None:
     assert left_out["patterns given up after a second in one passage"] == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "answers", "spans"),
+    [
+        ("the river by the River.", ["river"], [(4, 9), (17, 22)]),
+        ("the Nobel\nprize, the prize", ["Nobel Prize", "prize", "Nobel"], [(4, 9), (4, 15), (10, 15), (21, 26)]),
+        ("Wilhelm Röntgen got it", ["röntgen"], [(8, 15)]),
+        ("Wilhelm Ro\u0308ntgen got it", ["Röntgen"], [(8, 16)]),
+        ("a a a", ["a a"], [(0, 3), (2, 5)]),  # they may overlap
+        ("it cost $1,000.", ["1,000"], [(9, 14)]),
+        ("İstanbul, 東京", ["東京"], [(10, 12)]),
+        ("in 19015", ["1901", "", " "], []),
+        ("", ["one"], []),
+    ],
+)
+def test_places_are_those_of_the_characters(text: str, answers: list[str], spans: list[tuple[int, int]]) -> None:
+    assert answer_spans(text, answers) == spans
+
+
 WORDS = st.sampled_from(
     [*"abÅéΣσςİıß1٣_-.,'’\"東\u0301\u200b\u00ad\n\t \u00a0\u2028\x1f\x85", "ab", " the ", "\U0001f600"]
 )
@@ -94,6 +112,14 @@ def test_it_agrees_with_pyserini(text: str, answers: list[str]) -> None:
     tokenizer = judge.SimpleTokenizer()
     used = [answer for answer in answers if len(tokenizer.tokenize(answer))]  # an empty one is everywhere to Pyserini
     assert has_answer(text, used) == judge.has_answers(text, used, tokenizer)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, st.lists(TEXTS, max_size=3))
+def test_there_are_places_where_there_is_an_answer(text: str, answers: list[str]) -> None:
+    spans = answer_spans(text, answers)
+    assert bool(spans) == has_answer(text, answers) and spans == sorted(set(spans))
+    assert all(has_answer(text[begin:end], answers) for begin, end in spans)
 
 
 @settings(max_examples=300, deadline=None)

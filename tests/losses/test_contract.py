@@ -2,6 +2,8 @@
 
 from hardneg.losses.hardest import Hardest
 from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.kl import KL
+from hardneg.losses.margin_mse import MarginMSE
 from hardneg.losses.nll import Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
@@ -38,3 +40,11 @@ class TestNll(LossTests):
 
 class TestHardest(LossTests):
     plugin = Hardest(temperature=0.5)
+
+
+class TestMarginMSE(LossTests):
+    plugin = MarginMSE(temperature=0.5)
+
+
+class TestKL(LossTests):
+    plugin = KL(teacher_temperature=0.5)

@@ -1,0 +1,105 @@
+"""Losses from a teacher's scores, against hand-computed numbers and gradients."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from hardneg.errors import PluginError, TrainingError
+from hardneg.losses.kl import KL
+from hardneg.losses.margin_mse import MarginMSE
+from hardneg.protocols import Loss
+from hardneg.types import ScoreBatch
+
+NAN = math.nan
+
+
+def batch_of(scores: list[list[float]], teacher: list[list[float]], valid: list[list[int]] | None = None) -> ScoreBatch:
+    """Each row's positive is the column of its own number; all others count as its own negatives."""
+    wide = torch.tensor(scores, dtype=torch.float64)
+    positive = torch.arange(wide.shape[1])[None, :] == torch.arange(len(wide))[:, None]
+    known = torch.tensor(valid or [[1] * wide.shape[1]] * len(wide), dtype=torch.bool)
+    return ScoreBatch(wide, positive, ~positive, known, teacher=torch.tensor(teacher, dtype=torch.float64))
+
+
+def learnt(loss: Loss, batch: ScoreBatch) -> tuple[float, Tensor]:
+    scores = batch.scores.clone().requires_grad_()
+    value = loss(replace(batch, scores=scores))
+    value.backward()
+    assert scores.grad is not None
+    return value.item(), scores.grad
+
+
+def test_margins_by_hand() -> None:
+    """s margins 1 and 2, t margins 3 and 0.5: (2^2 + 1.5^2) / 2, gradients 2 (margin gap) / 2."""
+    value, gradient = learnt(MarginMSE(), batch_of([[2, 1, 0]], [[4, 1, 3.5]]))
+    assert value == pytest.approx((4 + 2.25) / 2)
+    assert gradient[0].tolist() == pytest.approx([-2 + 1.5, 2, -1.5])
+
+
+def test_margins_of_a_batch_count_pairs_not_queries() -> None:
+    batch = batch_of([[2, 1, 0], [0, 1, 5]], [[4, 1, 3.5], [NAN, 2, 1]])
+    value, gradient = learnt(MarginMSE(), batch)
+    assert value == pytest.approx((4 + 2.25 + 25) / 3)
+    assert gradient[1].tolist() == pytest.approx([0, -10 / 3, 10 / 3])
+    lost = batch_of([[2, 1, 0], [0, 1, 5]], [[4, 1, 3.5], [7, NAN, 1]])
+    value, gradient = learnt(MarginMSE(), lost)
+    assert value == pytest.approx((4 + 2.25) / 2) and not gradient[1].any()
+
+
+def test_margins_of_scores_of_a_narrow_range() -> None:
+    value, gradient = learnt(MarginMSE(temperature=0.1), batch_of([[0.2, 0.1]], [[4, 1]]))
+    assert value == pytest.approx(4)
+    assert gradient[0].tolist() == pytest.approx([-40, 40])
+
+
+def test_divergence_by_hand() -> None:
+    """Teacher 3/4 and 1/4, student 1/2 each: 3/4 ln(3/2) + 1/4 ln(1/2); gradient q - p."""
+    value, gradient = learnt(KL(), batch_of([[5, 5]], [[math.log(3), 0]]))
+    assert value == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5))
+    assert gradient[0].tolist() == pytest.approx([-0.25, 0.25])
+
+
+def test_divergence_temperatures() -> None:
+    halves = KL(temperature=0.5, teacher_temperature=2)
+    value, gradient = learnt(halves, batch_of([[0, 0.5 * math.log(3)]], [[2 * math.log(3), 0]]))
+    assert value == pytest.approx(0.75 * math.log(3) + 0.25 * math.log(1 / 3))
+    assert gradient[0].tolist() == pytest.approx([2 * (0.25 - 0.75), 2 * (0.75 - 0.25)])
+
+
+def test_divergence_over_what_was_scored_averaged_over_queries() -> None:
+    scores, teacher = [[5, 5, 9], [1, 2, 3]], [[math.log(3), 0, NAN], [0, NAN, NAN]]
+    value, gradient = learnt(KL(), batch_of(scores, teacher))
+    assert value == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5))
+    assert gradient[0].tolist() == pytest.approx([-0.25, 0.25, 0]) and not gradient[1].any()
+    known = batch_of(scores, [[math.log(3), 0, 7], [0, 1, 2]], [[1, 1, 0], [0, 1, 0]])
+    assert learnt(KL(), known)[0] == pytest.approx(value)
+
+
+def test_a_student_that_agrees_has_nothing_to_learn() -> None:
+    shifted = batch_of([[3, 1, 0]], [[13, 11, 10]])
+    for loss in (MarginMSE(), KL()):
+        value, gradient = learnt(loss, shifted)
+        assert value == pytest.approx(0, abs=1e-12) and not gradient.abs().gt(1e-12).any()
+
+
+@pytest.mark.parametrize("loss", [MarginMSE(), KL()])
+def test_without_a_single_score_nothing_is_learnt(loss: Loss) -> None:
+    value, gradient = learnt(loss, batch_of([[2, 1]], [[NAN, NAN]]))
+    assert value == 0 and not gradient.any()
+    with pytest.raises(TrainingError, match="no teacher's scores: name a run as the stage's `teacher`"):
+        loss(replace(batch_of([[2, 1]], [[0, 0]]), teacher=None))
+
+
+def test_rows_are_weighted() -> None:
+    batch = batch_of([[2, 1], [0, 0]], [[4, 1], [5, 5]])
+    weights = torch.tensor([3.0, 1.0], dtype=torch.float64)
+    assert MarginMSE()(replace(batch, weights=weights)).item() == pytest.approx(3 * 4 / 4)
+
+
+def test_options_that_make_no_sense() -> None:
+    for loss in (lambda: MarginMSE(temperature=0), lambda: KL(temperature=-1), lambda: KL(teacher_temperature=0)):
+        with pytest.raises(PluginError, match="temperature must be above 0"):
+            loss()

@@ -15,6 +15,7 @@ from hardneg.progress import Progress
 from hardneg.types import Candidates, Collection, Hits, Negatives, ScoreBatch
 
 if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
     from torch import Tensor
 
 
@@ -121,6 +122,26 @@ class Reranker(Protocol):
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """For each (query text, document texts): one score a document, in the order given."""
+        ...
+
+
+@runtime_checkable
+class TrainableReranker(Reranker, Protocol):
+    """A reranker over a network that scores pairs: a `sentence_transformers.CrossEncoder` of one or two outputs.
+
+    hardneg trains and saves that network, batches pairs for it across queries, and keeps the scores by content. The
+    score of a pair is what the network's `activation_fn` makes of its one output, or of the second less the first.
+    """
+
+    def load(self, folder: Path | None) -> "CrossEncoder":
+        """The network as the options make it, or, with these options, as it was saved in `folder`.
+
+        The same weights at each call; `max_seq_length` is how many tokens of a pair are read.
+        """
+        ...
+
+    def fingerprint(self) -> str:
+        """A digest of the content that `load(None)` reads; the options `source` and `revision` then are but a place."""
         ...
 
 

@@ -49,11 +49,17 @@ class Tokens:
         return features
 
 
-def tokenise(tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0) -> Tokens:
-    """`texts` by a Hugging Face tokenizer, cut to `length` tokens each, special ones included."""
+def tokenise(
+    tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
+) -> Tokens:
+    """`texts` by a Hugging Face tokenizer, cut to `length` tokens each, special ones included.
+
+    pairs: a second text to each, behind the first; of the two the longer one is cut first.
+    """
     encoded: dict[str, list[list[int]]] = {"input_ids": []}
     if texts:
-        encoded = tokenizer(list(texts), truncation="longest_first", max_length=length)
+        second = None if pairs is None else list(pairs)
+        encoded = tokenizer(list(texts), second, truncation="longest_first", max_length=length)
     offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
     size = int(offsets[-1])
     columns = {name: np.fromiter(chain.from_iterable(rows), np.int64, size) for name, rows in encoded.items()}

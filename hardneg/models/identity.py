@@ -49,9 +49,17 @@ def model_digest(spec: ModelSpec) -> str:
     del options["name"], options["revision"]
     if not spec.twins:
         del options["twins"]
+    return digest([model_content(spec), options])
+
+
+def model_content(spec: ModelSpec) -> list[Any]:
+    """What `model_digest` says of the files alone: a hub id's commit, or the bytes.
+
+    Raises:
+        ModelError: there is no such model, or it is only on the hub, which cannot be reached.
+    """
     found = locate(spec)
-    contents = [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
-    return digest([contents, options])
+    return [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
 
 
 def _contents(folder: Path) -> list[Any]:

@@ -1,11 +1,11 @@
 """Encoding without gradients: windows of texts sorted by length, in batches of about equal work."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 Tokenise = Callable[[Sequence[str]], Tokens]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def prepare(
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
     parts = [in_bfloat16(transformer) if takes_bf16(options.precision, device) else transformer, *rest]
-    with _evaluating(encoder.module), _evaluating(parts[0]), torch.inference_mode():
+    with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
         budget = options.tokens_per_batch or token_budget(parts, device, count)
     return Inference(encoder, kind, parts, budget, segments)
 
@@ -85,13 +86,14 @@ def encode_windows(
     """
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         pending = ((start, tokeniser.submit(inference.tokens, texts)) for start, texts in windows)
-        for start, waiting in _one_ahead(pending):
+        for start, waiting in one_ahead(pending):
             vectors = _vectors(inference, waiting.result(), advance)
             _check(inference, start, vectors)
             yield start, vectors
 
 
-def _one_ahead(pending: Iterator[tuple[int, Future[Tokens]]]) -> Iterator[tuple[int, Future[Tokens]]]:
+def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
+    """The same items, each given when the one behind it is there too: begun, where they are begun as they are made."""
     held = next(pending, None)
     while held is not None:
         following = next(pending, None)
@@ -102,7 +104,7 @@ def _one_ahead(pending: Iterator[tuple[int, Future[Tokens]]]) -> Iterator[tuple[
 def _vectors(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> NDArray[np.float32]:
     encoder, device = inference.encoder, inference.encoder.device
     vectors = torch.empty((len(tokens.lengths), encoder.dimension), device=device)
-    with _evaluating(encoder.module), _evaluating(inference.parts[0]), torch.inference_mode():
+    with evaluating(encoder.module), evaluating(inference.parts[0]), torch.inference_mode():
         for rows in token_batches(tokens.lengths, inference.budget):
             vectors[torch.from_numpy(rows).to(device)] = forward(inference.parts, tokens.batch(rows), device)
             advance(len(rows))
@@ -121,7 +123,7 @@ def _check(inference: Inference, start: int, vectors: NDArray[np.float32]) -> No
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module) -> Iterator[None]:
     """Dropout off inside; every part's own mode is put back."""
     training = [part for part in module.modules() if part.training]
     module.eval()

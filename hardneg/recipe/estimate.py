@@ -16,6 +16,7 @@ from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
+from hardneg.stages.reranker_spec import RerankSpec
 from hardneg.stages.spec_parts import DATASET
 from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
 
@@ -29,6 +30,7 @@ _COMPRESSED_PASSAGES = 10_000
 _LUCENE_QUERIES = 150
 _SCORES_A_SECOND = 120e6
 _BLOCK_BYTES = 200_000_000
+_PAIR_TOKENS = 120
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,14 @@ def _fuse(step: Step, sizes: _Sizes) -> _Row:
     return count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, count / 500 + 3
 
 
+def _rerank(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, RerankSpec)
+    count = _queries(sizes, step.spec.split)
+    tokens = count * step.spec.depth * _PAIR_TOKENS
+    seconds = tokens * sizes.shape.operations_a_token / sizes.operations
+    return count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES + 2 * sizes.shape.weights, seconds + 5
+
+
 def _mine(step: Step, sizes: _Sizes) -> _Row:
     assert isinstance(step.spec, MineSpec)
     count = _queries(sizes, step.spec.split)
@@ -237,6 +247,7 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "train-queries": _train_queries,
     "train-refreshed": _train_refreshed,
     "fuse": _fuse,
+    "rerank": _rerank,
     "evaluate": _evaluate,
     "analyze": _analyze,
     "report": _report,

@@ -9,6 +9,7 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.errors import ArtifactError, DataError, HardnegError, UsageError
 from hardneg.identity import digest
 from hardneg.models.identity import model_digest
+from hardneg.protocols import TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
@@ -156,6 +157,12 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         "plugins": {field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()},
         "inputs": {path: sources.start if target == START else steps[target].key for path, target in inputs.items()},
     }
+    for field, plugin in plugins.items():
+        if isinstance(plugin, TrainableReranker):
+            with plugin_errors([plugin]):
+                origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
+            for place in ("source", "revision"):
+                origin["plugins"][field]["options"].pop(place, None)
     if name == DATASET:
         with plugin_errors(plugins.values()):
             origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)

@@ -9,6 +9,7 @@ from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
+from hardneg.stages.reranker_spec import RerankSpec
 from hardneg.stages.spec_parts import (
     FREE,
     LATER,
@@ -257,6 +258,7 @@ AnyStage = (
     | TrainQueriesSpec
     | TrainRefreshedSpec
     | FuseSpec
+    | RerankSpec
     | EvaluateSpec
     | AnalyzeSpec
     | ReportSpec
@@ -270,6 +272,7 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "train-queries": TrainQueriesSpec,
     "train-refreshed": TrainRefreshedSpec,
     "fuse": FuseSpec,
+    "rerank": RerankSpec,
     "evaluate": EvaluateSpec,
     "analyze": AnalyzeSpec,
     "report": ReportSpec,

@@ -1,0 +1,80 @@
+"""The built-in reranker `cross-encoder`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from hardneg.errors import PluginError
+
+if TYPE_CHECKING:
+    import sentence_transformers
+
+    from hardneg.models.spec import ModelSpec
+
+_SHORTEST = 5
+
+
+@dataclass(frozen=True)
+class CrossEncoder:
+    """Reads a query and a document together with a transformer, whose head gives the pair's score.
+
+    Source: Nogueira and Cho, Passage Re-ranking with BERT (2019); Qu et al., RocketQA (NAACL 2021), Figure 1b.
+
+    Args:
+        source: a hub id, a folder, or packaged:all-MiniLM-L6-v2: a sequence classifier with one or two outputs, or an
+            encoder, which gets a fresh head.
+        revision: a branch, tag or commit of a hub id.
+        length: how many tokens of a pair are read, special ones included; the longer of the two texts is cut first.
+        activation: `sigmoid` makes scores probabilities (of two outputs it is the softmax), `none` keeps the logits.
+        outputs: 1 or 2, of the head; by default those of the source, and 1 for a fresh head.
+        seed: of a fresh head's weights.
+    """
+
+    version: ClassVar[int] = 1
+
+    source: str
+    revision: str | None = None
+    length: int = 160
+    activation: Literal["sigmoid", "none"] = "sigmoid"
+    outputs: Literal[1, 2] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length < _SHORTEST:
+            raise PluginError(f"cross-encoder: length is {self.length}: at least {_SHORTEST} tokens are needed")
+
+    def fingerprint(self) -> str:
+        """A name for the source's content."""
+        from hardneg.identity import digest
+        from hardneg.models.identity import model_content
+
+        return digest(model_content(self._spec))
+
+    def load(self, folder: Path | None = None) -> "sentence_transformers.CrossEncoder":
+        """The network as the options make it, or as it was saved in `folder`.
+
+        Raises:
+            ModelError: it cannot be had, or has another number of outputs than one or two.
+        """
+        from torch import nn
+
+        from hardneg.models.source import fetch
+        from hardneg.rerankers.loading import load_classifier
+
+        network = load_classifier(folder or fetch(self._spec), self.length, self.outputs, self.seed)
+        if self.activation == "none":
+            network.activation_fn = nn.Identity()
+        return network
+
+    def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
+        """The score of each document, in the order given."""
+        from hardneg.rerankers.scoring import PairScorer
+
+        yield from PairScorer.of(self.load()).rerank(requests)
+
+    @property
+    def _spec(self) -> "ModelSpec":
+        from hardneg.models.spec import ModelSpec
+
+        return ModelSpec(self.source, self.revision)

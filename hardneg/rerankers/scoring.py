@@ -1,0 +1,111 @@
+"""Reranking without gradients: pairs of many queries sorted by length, in batches of about equal work."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hardneg.errors import ModelError
+from hardneg.models.batching import Tokens, token_batches
+from hardneg.models.inference import evaluating, one_ahead
+from hardneg.models.precision import takes_bf16
+from hardneg.models.token_budget import usual_budget
+from hardneg.rerankers.network import PairNetwork
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+Request = tuple[str, Sequence[str]]
+"""A query's text, and the texts of its documents."""
+
+_REQUESTS = 256
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How to score; changes a score by float noise at most, and `precision` by rounding.
+
+    tokens_per_batch: the most pairs times padded length of one forward pass; a longer pair passes alone. None is the
+        usual of the device.
+    precision: `auto` is bfloat16 where the device is good at it.
+    window: pairs that are sorted by length together.
+    """
+
+    tokens_per_batch: int | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    window: int = 4096
+
+
+@dataclass(frozen=True)
+class PairScorer:
+    """A network made ready to score; half: whether it computes in bfloat16."""
+
+    network: PairNetwork
+    options: ScoreOptions
+    half: bool
+
+    @classmethod
+    def of(cls, module: "CrossEncoder", device: str | None = None, options: ScoreOptions | None = None) -> "PairScorer":
+        """The network, moved to `device` (None: the best there is)."""
+        options = options or ScoreOptions()
+        network = PairNetwork(module.to(device or _best_device()))
+        half = takes_bf16(options.precision, network.device)
+        return cls(network.in_bfloat16() if half else network, options, half)
+
+    def rerank(
+        self, requests: Iterable[Request], advance: Callable[[int], None] = lambda pairs: None
+    ) -> Iterator[Sequence[float]]:
+        """One score a document, in the order given; a few hundred queries are read ahead.
+
+        `advance` is told how many pairs each batch had.
+
+        Raises:
+            ModelError: a score is not finite.
+        """
+        with ThreadPoolExecutor(max_workers=1) as tokeniser:
+            pending = ((window, tokeniser.submit(self._tokens, window)) for window in self._windows(requests))
+            for window, waiting in one_ahead(pending):
+                scores = self._scores(waiting.result(), advance)
+                ends = np.cumsum([len(documents) for _, documents in window])
+                for part in np.split(scores, ends[:-1]):
+                    yield part.tolist()
+
+    def _windows(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
+        window: list[Request] = []
+        pairs = 0
+        for request in requests:
+            window.append(request)
+            pairs += len(request[1])
+            if pairs >= self.options.window or len(window) >= _REQUESTS:
+                yield window
+                window, pairs = [], 0
+        if window:
+            yield window
+
+    def _tokens(self, window: Sequence[Request]) -> Tokens:
+        queries = [query for query, documents in window for _ in documents]
+        return self.network.tokenise(queries, [text for _, documents in window for text in documents])
+
+    def _scores(self, tokens: Tokens, advance: Callable[[int], None]) -> NDArray[np.float32]:
+        network, lengths = self.network, tokens.lengths
+        budget = self.options.tokens_per_batch or usual_budget(network.device)
+        scores = torch.empty(len(lengths), device=network.device)
+        with evaluating(network.module), torch.inference_mode():
+            for rows in token_batches(lengths, budget):
+                logits = network.logits(tokens.batch(rows))
+                scores[torch.from_numpy(rows).to(network.device)] = network.activated(logits)
+                advance(len(rows))
+        found: NDArray[np.float32] = scores.cpu().numpy()
+        if not np.isfinite(found).all():
+            raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
+        return found
+
+
+def _best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

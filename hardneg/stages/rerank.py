@@ -1,0 +1,115 @@
+"""Stage `rerank`: the best documents of a run, scored anew query and document together, as a TREC run."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, tee
+from typing import Any
+
+import numpy as np
+
+from hardneg.artifacts import SCRATCH
+from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
+from hardneg.data.qrels import positives
+from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import join_runs, write_run
+from hardneg.distributed import barrier, world
+from hardneg.errors import PluginError
+from hardneg.protocols import TrainableReranker
+from hardneg.rerankers.scoring import PairScorer, Request, ScoreOptions
+from hardneg.stages.opening import MODEL_FOLDER, open_collection
+from hardneg.stages.search import RUN, Entry
+from hardneg.stages.work import Work
+
+EVERY_PROCESS = True
+_PAIRS = 8192  # of a block: what a process that is killed loses at most
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Queries from the split's number `start` on, with the documents to score for each."""
+
+    start: int
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+    doc_ids: Sequence[Sequence[str]]
+
+    def requests(self, corpus: Corpus) -> Iterator[Request]:
+        """What a reranker is given."""
+        contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
+        for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
+            yield text, list(islice(contents, len(doc_ids)))
+
+    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[Entry]:
+        """The queries' documents with the scores that a reranker gave."""
+        for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
+            scores = next(answers, ())
+            if len(scores) != len(doc_ids):
+                counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
+                raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
+            yield query_id, doc_ids, np.asarray(scores, np.float32)
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.
+
+    Several processes share the blocks. A block's scores do not depend on the other blocks.
+    """
+    collection, here = open_collection(work.inputs["dataset"]), world()
+    parts, facts = work.folder / SCRATCH, Counter({"depth": work.spec.depth})
+    parts.mkdir(exist_ok=True)
+    step, total = max(1, _PAIRS // work.spec.depth), len(collection.queries(work.spec.split))
+    mine = range(here.rank * step, total, here.size * step)
+    missing = [start for start in mine if not (parts / _name(start)).exists()]
+    left = sum(min(step, total - start) for start in missing)
+    wanted = (block for block in _blocks(work, collection, step, facts) if block.start in {*missing})
+    blocks, ahead = tee(wanted)
+    answers = _answers(work, collection.corpus, ahead)
+    share = sum(min(step, total - start) for start in mine)
+    with work.progress.task("reranking", share, "queries", done=share - left) as task:
+        for block in blocks:
+            write_run(parts / _name(block.start), block.entries(answers))
+            task.advance(len(block.query_ids))
+    barrier()
+    if here.first:
+        join_runs([parts / _name(start) for start in range(0, total, step)], work.folder / RUN)
+        work.keep_only(RUN, SCRATCH)
+    return {name: count for name, count in facts.items() if count}
+
+
+def _name(start: int) -> str:
+    return f"{start:09d}.trec"
+
+
+def _blocks(work: Work, collection: StoredCollection, step: int, facts: Counter[str]) -> Iterator[_Block]:
+    """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
+    queries = collection.queries(work.spec.split)
+    known = positives(collection.all_qrels()) if work.spec.positives else {}
+    lists = lists_in_order(work.inputs["run"].folder / RUN, queries.query_ids)
+    for start in range(0, len(queries), step):
+        query_ids = queries.query_ids[start : start + step]
+        chosen = [list(ranked.doc_ids[: work.spec.depth]) for ranked in islice(lists, len(query_ids))]
+        facts["queries"] += len(query_ids)
+        facts["queries without candidates"] += sum(not doc_ids for doc_ids in chosen)
+        for query_id, doc_ids in zip(query_ids, chosen, strict=True):
+            lacking = [doc_id for doc_id in known.get(query_id, ()) if doc_id not in doc_ids]
+            facts["positives that the run lacks"] += len(lacking)
+            doc_ids += lacking
+        facts["pairs"] += sum(map(len, chosen))
+        yield _Block(start, query_ids, queries.texts[start : start + step], chosen)
+    for _ in lists:
+        pass
+
+
+def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block]) -> Iterator[Sequence[float]]:
+    """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
+    source = work.inputs.get("reranker")
+    plugin = work.plugins["plugin"] if source is None else source.plugins["reranker"]
+    if not isinstance(plugin, TrainableReranker):
+        yield from plugin.rerank(request for block in blocks for request in block.requests(corpus))
+        return
+    network = plugin.load(None if source is None else source.folder / MODEL_FOLDER)
+    scorer = PairScorer.of(network, work.device, ScoreOptions(work.spec.tokens_per_batch, work.spec.precision))
+    for block in blocks:
+        yield from scorer.rerank(block.requests(corpus))

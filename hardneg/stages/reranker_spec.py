@@ -1,0 +1,41 @@
+"""What a recipe says of rerankers: how one is trained, and what it reranks."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hardneg.stages.spec_parts import FREE, Name, PluginKind, Reference, Setting, StageSpec
+from hardneg.types import PluginSetting
+
+
+class RerankSpec(StageSpec):
+    """Scores the best documents of a run anew, query and document together.
+
+    reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
+    lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
+    """
+
+    version = 1
+    kind = "run"
+    needs_dataset = True
+    resumes = True
+    stage: Literal["rerank"]
+    reranker: Annotated[Name | None, Reference(("reranker",))] = None
+    plugin: Annotated[Setting | None, PluginKind("rerankers")] = None
+    run: Annotated[Name, Reference(("run",))]
+    split: Name = "test"
+    depth: int = Field(default=50, gt=0)
+    positives: bool = False
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "RerankSpec":
+        if (self.reranker is None) == (self.plugin is None):
+            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+        return self
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """The plugin, where one is named."""
+        return ((field, kind, setting) for field, kind, setting in super().plugins() if setting is not None)

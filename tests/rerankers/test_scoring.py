@@ -1,0 +1,83 @@
+"""Scores of pairs: those of sentence-transformers, whatever the batches."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder as Published
+
+from hardneg.errors import ModelError, PluginError
+from hardneg.rerankers.cross_encoder import CrossEncoder
+from hardneg.rerankers.network import PairNetwork
+from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+
+WORDS = ["an", "old", "river", "ran", "past", "the", "quiet", "bridge", "and", "the", "blue", "harbor"]
+REQUESTS = [
+    (" ".join(WORDS[i : i + 1 + i % 3]), [" ".join(WORDS[j:] * (1 + j % 4)) for j in range(i, 11)]) for i in range(11)
+]
+FP32 = ScoreOptions(precision="fp32")
+
+
+def scores(reranker, options=FP32):
+    return [list(found) for found in PairScorer.of(reranker.load(), "cpu", options).rerank(REQUESTS)]
+
+
+def test_scores_are_those_of_a_saved_cross_encoder_one_query_at_a_time(tiny_model, tmp_path):
+    reranker = CrossEncoder(str(tiny_model), length=32)
+    PairNetwork(reranker.load()).save(tmp_path / "saved", "# card\n")
+    published = Published(str(tmp_path / "saved"), device="cpu", local_files_only=True)
+    expected = [published.predict([(query, text) for text in texts]).tolist() for query, texts in REQUESTS]
+    assert max(len(text.split()) for _, texts in REQUESTS for text in texts) > 32
+    for options in (FP32, ScoreOptions(100, "fp32", window=7), ScoreOptions(1, "fp32", window=1)):
+        found = scores(reranker, options)
+        assert [len(row) for row in found] == [len(row) for row in expected]
+        np.testing.assert_allclose(np.concatenate(found), np.concatenate(expected), atol=1e-6)
+    saved = CrossEncoder("none").load
+    with pytest.raises(ModelError, match="none"):
+        saved()
+    again = CrossEncoder(str(tmp_path / "saved"), length=32)
+    np.testing.assert_allclose(np.concatenate(scores(again)), np.concatenate(expected), atol=1e-6)
+
+
+def test_two_outputs_give_the_softmax_of_the_second(tiny_model):
+    reranker = CrossEncoder(str(tiny_model), length=32, outputs=2)
+    query, texts = REQUESTS[0]
+    published = reranker.load()
+    softmax = published.predict([(query, text) for text in texts], activation_fn=torch.nn.Softmax(dim=1))
+    np.testing.assert_allclose(scores(reranker)[0], softmax[:, 1], atol=1e-6)
+    logits = scores(CrossEncoder(str(tiny_model), length=32, outputs=2, activation="none"))[0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-np.array(logits))), softmax[:, 1], atol=1e-6)
+
+
+def test_bfloat16_keeps_close_pairs_apart(tiny_model):
+    reranker = CrossEncoder(str(tiny_model), length=32, activation="none")
+    exact, half = np.concatenate(scores(reranker)), np.concatenate(scores(reranker, ScoreOptions(precision="bf16")))
+    np.testing.assert_allclose(half, exact, atol=0.02)
+    assert len(set(half.tolist())) > 0.8 * len(set(exact.tolist()))
+
+
+def test_a_fresh_head_depends_on_its_seed_alone(tiny_model):
+    first, again, other = (CrossEncoder(str(tiny_model), length=32, seed=seed) for seed in (1, 1, 2))
+    torch.manual_seed(5)
+    assert scores(first) == scores(again) != scores(other)
+
+
+def test_what_cannot_be_loaded_is_told(tiny_model, tmp_path):
+    with pytest.raises(PluginError, match="length is 2"):
+        CrossEncoder(str(tiny_model), length=2)
+    with pytest.raises(ModelError, match="at most 512 tokens: length is 900"):
+        CrossEncoder(str(tiny_model), length=900).load()
+    three = CrossEncoder(str(tiny_model), length=32).load()
+    three[0].model.config.num_labels = 3
+    with pytest.raises(ModelError, match="3 outputs"):
+        PairNetwork(three)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="safetensors"):
+        CrossEncoder(str(tmp_path)).load()
+
+
+def test_a_score_that_is_not_finite_is_an_error(tiny_model):
+    network = CrossEncoder(str(tiny_model), length=32).load()
+    with torch.no_grad():
+        network[0].model.classifier.bias.fill_(float("nan"))
+    with pytest.raises(ModelError, match="not finite"):
+        list(PairScorer.of(network, "cpu", FP32).rerank(REQUESTS))

@@ -45,7 +45,8 @@ def without_drawn_answers(mined: Iterable[Negatives], answers: PassageAnswers) -
             kept = [doc_id for doc_id, has in zip(query.negatives, bad.tolist(), strict=True) if not has]
             reasons = Counter(query.dropped)
             reasons[REASON] += int(bad.sum())
-            yield replace(query, negatives=kept, scores=query.scores[~bad], dropped=dict(reasons))
+            drops = query.drops and replace(query.drops, chosen=query.drops.chosen[~bad])
+            yield replace(query, negatives=kept, scores=query.scores[~bad], dropped=dict(reasons), drops=drops)
 
 
 def first_with_answer(

@@ -17,9 +17,19 @@ from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec, Projection
+from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.learning_spec import LearningSpec, Validation
 from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
-from hardneg.stages.specs import STAGES, DatasetSpec, EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec, Watch
+from hardneg.stages.specs import (
+    STAGES,
+    DatasetSpec,
+    EncodeSpec,
+    EvaluateSpec,
+    IndexSpec,
+    SearchSpec,
+    TrainQueriesSpec,
+    Watch,
+)
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.shares import Devices
@@ -207,6 +217,12 @@ def _reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> l
                 problems.append(f"{where}: {target!r} holds several vectors a document; name one without `segments`")
             if isinstance(spec, IndexSpec) and field == "vectors" and made == ("model", "index"):
                 problems.append(f"{where}: {target!r} makes a compressed index; name an encode stage or a flat index")
+            if _measures(spec, field) and getattr(stages.get(target), "positives", False):
+                problems.append(
+                    f"{where}: {target!r} lists positives that were not found; name one without `positives`"
+                )
+        if isinstance(spec, SearchSpec) and spec.positives and _of_texts(stages.get(spec.index)):
+            problems.append(f"stages.{name}.positives: {spec.index!r} holds texts, which have no scores of their own")
     return problems + _cycle_problems(stages)
 
 
@@ -218,6 +234,11 @@ def _needs_vectors(spec: StageSpec, field: str) -> bool:
     """Whether a field names an index that must have one vector a document."""
     learns = isinstance(spec, TrainQueriesSpec) and field == "index"
     return learns or (isinstance(spec, AnalyzeSpec) and field.startswith("indexes."))
+
+
+def _measures(spec: StageSpec, field: str) -> bool:
+    """Whether a field names a run by which something is measured."""
+    return isinstance(spec, EvaluateSpec | FuseSpec) or field == "validation_run"
 
 
 def _of_segments(stages: Mapping[str, StageSpec], name: str | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
+from hardneg.data.drops import recorded
 from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.qrels import positives
@@ -19,6 +20,7 @@ from hardneg.stages.work import Work
 from hardneg.types import Candidates, Negatives, RankedList
 
 NEGATIVES = "negatives.arrow"
+DROPPED = "dropped.arrow"
 _QUERIES = 256
 
 Listed = tuple[str, Mapping[str, RankedList]]
@@ -26,7 +28,10 @@ Listed = tuple[str, Mapping[str, RankedList]]
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason."""
+    """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.
+
+    Beside the negatives stands what was dropped, candidate by candidate, from a miner that tells it.
+    """
     collection = open_collection(work.inputs["dataset"])
     runs = {label: source.folder / RUN for label, source in work.inputs_of("runs").items()}
     facts, dropped = Counter[str](), Counter[str]()
@@ -43,7 +48,7 @@ def run(work: Work) -> dict[str, Any]:
     if work.spec.without_answers:
         mined = without_drawn_answers(mined, answers)
         facts["queries without answers"] = len(query_ids) - len(answers.query_ids)
-    write_negatives(work.folder / NEGATIVES, _counted(mined, facts))
+    write_negatives(work.folder / NEGATIVES, _counted(recorded(mined, work.folder / DROPPED), facts))
     for reason, count in dropped.items():
         facts[f"dropped as {reason}"] += count
     return {**facts, **answers.left_out}
@@ -62,6 +67,8 @@ def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negati
         facts["queries without negatives"] += not item.negatives
         for reason, count in item.dropped.items():
             facts[f"dropped as {reason}"] += count
+        for note in item.noted:
+            facts[f"queries with {note}"] += 1
         yield item
 
 

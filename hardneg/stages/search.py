@@ -10,21 +10,25 @@ from numpy.typing import NDArray
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
+from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import World, barrier, world
 from hardneg.indexes.reranking import rank_candidates
 from hardneg.models.encoder import EncodeOptions
+from hardneg.protocols import Searcher
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
 from hardneg.stages.work import Work
-from hardneg.types import RankedList
+from hardneg.types import Hits, RankedList
 
 RUN = "run.trec.gz"
 QUERIES_AT_ONCE = 65_536
+_LISTS = 1024
 EVERY_PROCESS = True
 
 Entry = tuple[str, Sequence[str], NDArray[np.float32]]
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -66,6 +70,7 @@ def _entries(work: Work, collection: StoredCollection, part: range, facts: Count
         work.spec.depth,
     )
     lists = _candidates(work, queries, part, facts) if "candidates" in work.inputs else None
+    known = positives(collection.all_qrels()) if work.spec.positives else None
     step = options.window if lists else QUERIES_AT_ONCE
     with work.progress.task("searching", len(part), "queries") as task:
         for start in part[::step]:
@@ -74,11 +79,14 @@ def _entries(work: Work, collection: StoredCollection, part: range, facts: Count
             if lists is None:
                 hits = searcher.search(wanted, depth)
             else:
-                given = _rows(collection.corpus, list(islice(lists, len(texts))))
+                given = _rows(collection.corpus, [ranked.doc_ids for ranked in islice(lists, len(texts))])
                 hits = rank_candidates(searcher, wanted, given, depth)
-            for offset, (rows, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
-                found = rows >= 0
-                yield queries.query_ids[start + offset], collection.corpus.ids(rows[found]), scores[found]
+            query_ids, found = queries.query_ids[start : start + len(texts)], _found(hits)
+            if known is not None:
+                theirs = [known.get(query_id, ()) for query_id in query_ids]
+                found = _with_positives(hits, searcher, wanted, theirs, collection.corpus)
+            for query_id, (rows, scores) in zip(query_ids, found, strict=True):
+                yield query_id, collection.corpus.ids(rows), scores
             task.advance(len(texts))
     for _ in lists or ():
         pass
@@ -93,10 +101,33 @@ def _candidates(work: Work, queries: Queries, part: range, facts: Counter[str]) 
             yield ranked
 
 
-def _rows(corpus: Corpus, lists: Sequence[RankedList]) -> NDArray[np.int64]:
+def _found(hits: Hits) -> Iterator[Found]:
+    for rows, scores in zip(hits.rows, hits.scores, strict=True):
+        yield rows[rows >= 0], scores[rows >= 0]
+
+
+def _with_positives(
+    hits: Hits,
+    searcher: Searcher,
+    wanted: Sequence[str] | NDArray[np.float32],
+    known: Sequence[Sequence[str]],
+    corpus: Corpus,
+) -> Iterator[Found]:
+    """The hits of each query, and behind them those of its known positives that they lack, at their own scores."""
+    for start in range(0, len(known), _LISTS):
+        part = slice(start, start + _LISTS)
+        given = _rows(corpus, known[part])
+        own = rank_candidates(searcher, wanted[part], given, max(1, given.shape[1]))
+        listed = Hits(hits.rows[part], hits.scores[part])
+        for (rows, scores), (others, theirs) in zip(_found(listed), _found(own), strict=True):
+            lacking = ~np.isin(others, rows)
+            yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
+
+
+def _rows(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     """The documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
-    lengths = np.array([len(ranked.doc_ids) for ranked in lists])
+    lengths = np.array([len(doc_ids) for doc_ids in lists])
     rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
     inside = np.arange(rows.shape[1]) < lengths[:, None]
-    rows[inside] = corpus.rows([doc_id for ranked in lists for doc_id in ranked.doc_ids])
+    rows[inside] = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
     return rows

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
+from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.reranker_spec import RerankSpec
@@ -72,7 +73,8 @@ class SearchSpec(StageSpec):
     """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
 
     model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
-    by their vectors in the index, instead of the whole corpus.
+    by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
+    known positives that it lacks, at their own scores; such a run is for mining, not to be measured.
     """
 
     version = 1
@@ -85,6 +87,7 @@ class SearchSpec(StageSpec):
     split: Name = "test"
     depth: int = Field(default=100, gt=0)
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    positives: bool = Field(default=False, json_schema_extra=LATER)
 
 
 class MineSpec(StageSpec):

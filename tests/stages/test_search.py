@@ -9,7 +9,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.artifacts import Store
 from hardneg.data.queries import Queries
 from hardneg.data.runs import read_run, write_run
-from hardneg.errors import DataError
+from hardneg.errors import DataError, RecipeError
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -91,3 +91,53 @@ def test_each_process_takes_its_queries_candidates_and_counts_all(tmp_path):
     lists = [list(ranked.doc_ids) for ranked in _candidates(work, queries, range(1, 3), facts)]
     assert lists == [[], ["d2", "d9"]]
     assert facts == {"queries without candidates": 1}
+
+
+def test_known_positives_stand_behind_the_list_that_lacks_them_at_their_own_scores(made):
+    train = {**SEARCH, "split": "train"}
+    artifacts = made({"all": {**train, "depth": 60}, "few": {**train, "depth": 2, "positives": True}})
+    every, few = run_of(artifacts["all"]), run_of(artifacts["few"])
+    assert few.query_ids == every.query_ids
+    longer = 0
+    for query_id, ids, scores, all_ids, others in zip(
+        few.query_ids, few.doc_ids, few.scores, every.doc_ids, every.scores, strict=True
+    ):
+        positive = "d" + query_id[1:]
+        known = dict(zip(all_ids, others.tolist(), strict=True))
+        assert list(ids[:2]) == list(all_ids[:2]) and ids.count(positive) == 1
+        np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-6)
+        longer += list(ids[2:]) == [positive]
+    assert 0 < longer < 36 and sum(map(len, few.doc_ids)) == 72 + longer
+
+
+def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
+    cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
+    train = {**SEARCH, "split": "train", "index": "cut"}
+    few = {**train, "candidates": "all", "depth": 1, "positives": True}
+    artifacts = made({"cut": cut, "all": {**train, "depth": 60}, "few": few})
+    every, found = run_of(artifacts["all"]), run_of(artifacts["few"])
+    for ids, scores, all_ids, others in zip(found.doc_ids, found.scores, every.doc_ids, every.scores, strict=True):
+        known = dict(zip(all_ids, others.tolist(), strict=True))
+        np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-5)
+    assert {len(ids) for ids in found.doc_ids} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("stages", "told"),
+    [
+        (
+            {"bm25": {"stage": "index", "backend": "bm25"}, "run": {**SEARCH, "index": "bm25", "positives": True}},
+            "stages.run.positives: 'bm25' holds texts, which have no scores of their own",
+        ),
+        (
+            {"run": {**SEARCH, "positives": True}, "scores": {"stage": "evaluate", "runs": {"r": "run"}}},
+            "stages.scores.runs.r: 'run' lists positives that were not found; name one without `positives`",
+        ),
+    ],
+)
+def test_runs_with_positives_are_of_vectors_and_measure_nothing(tmp_path, tiny_model, stages, told):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    assert told in str(caught.value)

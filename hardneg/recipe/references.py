@@ -1,0 +1,82 @@
+"""References between a recipe's stages: each leads to a stage that makes, in the right form, what is asked of it."""
+
+from collections.abc import Mapping
+
+from hardneg.registry import suggestion
+from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.fuse_spec import FuseSpec
+from hardneg.stages.spec_parts import START, StageSpec
+from hardneg.stages.specs import EncodeSpec, EvaluateSpec, IndexSpec, SearchSpec, TrainQueriesSpec
+
+
+def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> list[str]:
+    """What is wrong with the stages that stages name, one line each; `written`: all names in the recipe."""
+    problems = []
+    for name, spec in stages.items():
+        for field, target, need in spec.references():
+            where = f"stages.{name}.{field}"
+            made = ("model",) if target == START else stages[target].makes if target in stages else ()
+            fitting = [other for other, item in stages.items() if {*item.makes} & {*need.kinds} and other != name]
+            if not made and target not in written:
+                hint = suggestion(target, fitting) or suggestion(target, stages)
+                problems.append(
+                    f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}"
+                )
+            elif made and not {*made} & {*need.kinds}:
+                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
+                problems.append(f"{where}: {target!r} makes {made[0]}, but {' or '.join(need.kinds)} is needed{hint}")
+            if isinstance(spec, SearchSpec) and field == "model" and _of_texts(stages.get(spec.index)):
+                problems.append(f"{where}: {spec.index!r} is searched with texts, not vectors; leave the model out")
+            if isinstance(spec, AnalyzeSpec) and field.startswith("indexes.") and _of_texts(stages.get(target)):
+                problems.append(f"{where}: {target!r} holds texts, not vectors; search it and name the run in `runs`")
+            if _needs_vectors(spec, field) and _of_segments(stages, target):
+                problems.append(f"{where}: {target!r} holds several vectors a document; name one without `segments`")
+            if isinstance(spec, IndexSpec) and field == "vectors" and made == ("model", "index"):
+                problems.append(f"{where}: {target!r} makes a compressed index; name an encode stage or a flat index")
+            if _measures(spec, field) and getattr(stages.get(target), "positives", False):
+                problems.append(
+                    f"{where}: {target!r} lists positives that were not found; name one without `positives`"
+                )
+        if isinstance(spec, SearchSpec) and spec.positives and _of_texts(stages.get(spec.index)):
+            problems.append(f"stages.{name}.positives: {spec.index!r} holds texts, which have no scores of their own")
+    return problems + _cycle_problems(stages)
+
+
+def _of_texts(spec: StageSpec | None) -> bool:
+    return isinstance(spec, IndexSpec) and spec.vectors is None
+
+
+def _needs_vectors(spec: StageSpec, field: str) -> bool:
+    """Whether a field names an index that must have one vector a document."""
+    learns = isinstance(spec, TrainQueriesSpec) and field == "index"
+    return learns or (isinstance(spec, AnalyzeSpec) and field.startswith("indexes."))
+
+
+def _measures(spec: StageSpec, field: str) -> bool:
+    """Whether a field names a run by which something is measured."""
+    return isinstance(spec, EvaluateSpec | FuseSpec) or field == "validation_run"
+
+
+def _of_segments(stages: Mapping[str, StageSpec], name: str | None) -> bool:
+    seen: set[str | None] = set()
+    while isinstance(spec := stages.get(name or ""), IndexSpec) and name not in seen:
+        seen.add(name)
+        name = spec.vectors
+    return isinstance(spec, EncodeSpec) and spec.segments is not None
+
+
+def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
+    finished: set[str] = set()
+    problems: list[str] = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
+        elif name in stages and name not in finished:
+            for _, target, _ in stages[name].references():
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in stages:
+        visit(name, ())
+    return problems[:1]

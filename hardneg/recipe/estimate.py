@@ -15,6 +15,7 @@ from hardneg.models.spec import ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
+from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.reranker_spec import RerankSpec
 from hardneg.stages.spec_parts import DATASET
@@ -175,7 +176,7 @@ def _rerank(step: Step, sizes: _Sizes) -> _Row:
 
 
 def _mine(step: Step, sizes: _Sizes) -> _Row:
-    assert isinstance(step.spec, MineSpec)
+    assert isinstance(step.spec, MineSpec | LabelSpec)
     count = _queries(sizes, step.spec.split)
     return count, "queries", count * 200 * 20, _PROCESS_BYTES, count / 5_000 + 1
 
@@ -243,6 +244,7 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "index": _index,
     "search": _search,
     "mine": _mine,
+    "label": _mine,
     "train": _train,
     "train-queries": _train_queries,
     "train-refreshed": _train_refreshed,

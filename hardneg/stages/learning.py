@@ -11,6 +11,7 @@ from hardneg.data.qrels import positives
 from hardneg.data.runs import read_run
 from hardneg.models.card import model_card
 from hardneg.models.encoder import Encoder
+from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import MODEL_FOLDER
 from hardneg.stages.search import RUN
@@ -33,9 +34,10 @@ def training_data(collection: StoredCollection, split: str, negatives: Input | N
 
 def pseudo_positives(negatives: Input | None) -> Path | None:
     """The file of mined negatives, where it tells the positives of queries for which none is known."""
-    if negatives is None or not getattr(negatives.spec, "pseudo_positives", None):
+    if negatives is None:
         return None
-    return negatives.folder / NEGATIVES
+    tells = isinstance(negatives.spec, LabelSpec) or getattr(negatives.spec, "pseudo_positives", None)
+    return negatives.folder / NEGATIVES if tells else None
 
 
 def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:

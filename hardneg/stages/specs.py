@@ -124,11 +124,16 @@ class MineSpec(StageSpec):
 
 
 class TrainSpec(LearningSpec):
-    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
+    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`.
+
+    augmented: more negatives, with the queries they are of, such as a label stage makes: their examples are mixed with
+    the others.
+    """
 
     version = 1
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    augmented: Annotated[Name | None, Reference(("negatives",))] = None
 
     @model_validator(mode="after")
     def _complete(self) -> "TrainSpec":
@@ -257,6 +262,7 @@ AnyStage = (
     | IndexSpec
     | SearchSpec
     | MineSpec
+    | LabelSpec
     | TrainSpec
     | TrainQueriesSpec
     | TrainRefreshedSpec
@@ -271,6 +277,7 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "index": IndexSpec,
     "search": SearchSpec,
     "mine": MineSpec,
+    "label": LabelSpec,
     "train": TrainSpec,
     "train-queries": TrainQueriesSpec,
     "train-refreshed": TrainRefreshedSpec,

@@ -5,12 +5,14 @@ from typing import Any
 
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
+from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.learning import save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.specs import MineSpec
-from hardneg.stages.work import Work
+from hardneg.stages.work import Input, Work
 from hardneg.training.examples import TrainingData
 from hardneg.training.loop import train
+from hardneg.training.mixture import mixed
 
 EVERY_PROCESS = True
 
@@ -34,17 +36,35 @@ def run(work: Work) -> dict[str, Any]:
 
 
 def _data(work: Work, collection: StoredCollection) -> TrainingData:
-    source = work.inputs.get("negatives")
-    split = source.spec.split if source is not None and isinstance(source.spec, MineSpec) else "train"
-    return replace(training_data(collection, split, source), segments=work.spec.segments)
+    data = _examples(collection, work.inputs.get("negatives"))
+    if "augmented" in work.inputs:
+        data = mixed(data, _listed_alone(_examples(collection, work.inputs["augmented"])))
+    return replace(data, segments=work.spec.segments)
+
+
+def _examples(collection: StoredCollection, source: Input | None) -> TrainingData:
+    """The queries of the split that the negatives are of."""
+    split = source.spec.split if source is not None and isinstance(source.spec, MineSpec | LabelSpec) else "train"
+    return training_data(collection, split, source)
+
+
+def _listed_alone(data: TrainingData) -> TrainingData:
+    """Without the queries that the negatives lack: whoever made those has counted what was left out."""
+    listed = set() if data.negatives is None else {*data.negatives.query_ids}
+    kept = [row for row, query_id in enumerate(data.query_ids) if query_id in listed]
+    return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
 def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:
     """What the model card says of the data."""
-    negatives = work.inputs.get("negatives")
+    negatives, more = work.inputs.get("negatives"), work.inputs.get("augmented")
     if negatives is None:
         queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"
     else:
         queries = negatives.facts["queries"]
-        chosen = f"{work.spec.options.negatives_per_query} a query from {negatives.plugins['miner']}"
-    return {"Dataset": f"{len(collection.corpus)} passages, {queries} training queries", "Negatives": chosen}
+        maker = negatives.plugins.get("miner", negatives.name)
+        chosen = f"{work.spec.options.negatives_per_query} a query from {maker}"
+    told: dict[str, object] = {"Dataset": f"{len(collection.corpus)} passages, {queries} training queries"}
+    if more is not None:
+        told["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
+    return {**told, "Negatives": chosen}

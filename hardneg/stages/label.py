@@ -1,0 +1,103 @@
+"""Stage `label`: pseudo-labels by a reranker's scores, in the form of mined negatives."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
+from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
+from hardneg.data.qrels import positives
+from hardneg.data.run_stream import lists_in_order
+from hardneg.miners.filtered import SCORES
+from hardneg.miners.pseudo_labels import Listed, PseudoLabels
+from hardneg.seeding import derive_seed
+from hardneg.stages.mine import NEGATIVES
+from hardneg.stages.opening import open_collection
+from hardneg.stages.search import RUN
+from hardneg.stages.work import Work
+
+_BLOCK = 4096
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Labels the split's queries; facts: how many, those left out by reason, and how right they are where it is known.
+
+    Queries for which a positive is known are left out: they need no label.
+    """
+    spec, facts = work.spec, Counter[str]()
+    collection = open_collection(work.inputs["dataset"])
+    rule = PseudoLabels(spec.above, spec.below, spec.count, spec.depth)
+    labelled = rule.of(_listed(work, collection, facts), collection.corpus, facts)
+    path = work.folder / NEGATIVES
+    write_negatives(path, labelled)
+    if spec.size is not None:
+        facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
+    rows = read_negatives(path)
+    facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
+    if not len(rows):
+        work.progress.note(f"{work.name}: no query has a document above {spec.above:g} and one below {spec.below:g}")
+    return {**facts, **_checked(rows, collection)}
+
+
+def _listed(work: Work, collection: StoredCollection, facts: Counter[str]) -> Iterator[Listed]:
+    """The lists of the queries without known positives."""
+    known = positives(collection.all_qrels())
+    query_ids = collection.queries(work.spec.split).query_ids
+    runs = {"run": work.inputs["run"], SCORES: work.inputs["scores"]}
+    streams = [lists_in_order(source.folder / RUN, query_ids) for source in runs.values()]
+    with work.progress.task("labelling", len(query_ids), "queries") as task:
+        for query_id, *lists in zip(query_ids, *streams, strict=True):
+            task.advance()
+            if query_id in known:
+                facts["queries that have a positive"] += 1
+            else:
+                yield query_id, dict(zip(runs, lists, strict=True))
+
+
+def _shrink(path: Path, size: int, seed: int) -> int:
+    """Keeps `size` of the queries in the file, in their order; returns how many went."""
+    rows = read_negatives(path)
+    draws = np.array([derive_seed(seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
+    kept = np.sort(np.argsort(draws, kind="stable")[:size])
+    write_negatives(path, (rows[row] for row in kept.tolist()))
+    return len(rows) - len(kept)
+
+
+def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any]:
+    """How many labels agree with the withheld ones, copies of a document counted as that document."""
+    withheld = positives(collection.withheld())
+    known = [row for row, query_id in enumerate(rows.query_ids) if query_id in withheld]
+    right = wrong = 0
+    for start in range(0, len(known), _BLOCK):
+        items = [rows[row] for row in known[start : start + _BLOCK]]
+        truths = [withheld[item.query_id] for item in items]
+        right += int(_in_common([item.positives for item in items], truths, collection.corpus).sum())
+        wrong += int(_in_common([item.negatives for item in items], truths, collection.corpus).sum())
+    if not known:
+        return {}
+    return {
+        "queries with withheld labels": len(known),
+        "pseudo-positives that are withheld positives": right,
+        "precision of pseudo-positives": round(right / len(known), 4),
+        "pseudo-negatives that are withheld positives": wrong,
+    }
+
+
+def _in_common(lists: Sequence[Sequence[str]], truths: Sequence[Sequence[str]], corpus: Corpus) -> NDArray[np.bool_]:
+    """Which documents of all lists, one after the other, have the contents of one of their own list's truths."""
+    found, owner = _contents(lists, corpus)
+    wanted, of = _contents(truths, corpus)
+    number = np.unique(np.concatenate([found, wanted]), return_inverse=True)[1].astype(np.int64)
+    pairs = number * len(lists) + np.concatenate([owner, of])
+    return np.isin(pairs[: len(found)], pairs[len(found) :])
+
+
+def _contents(lists: Sequence[Sequence[str]], corpus: Corpus) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """A hash of each document's contents, uint64 [n], and the list it is in, int64 [n]."""
+    rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
+    return corpus.content_hash[rows], np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])

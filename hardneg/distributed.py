@@ -187,7 +187,7 @@ def spoken(seconds: float = 0.0) -> bool:
     return True
 
 
-def gather(part: "Tensor", total: int) -> "Tensor":
+def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
     """All processes' parts as one, in the order of the processes, with gradients to each.
 
     The gradient of a part is the sum of those that the processes have for it. Where each process computes
@@ -197,11 +197,12 @@ def gather(part: "Tensor", total: int) -> "Tensor":
     Args:
         part: [n, d], this process's share of `total` rows; rows beyond the share are left out.
         total: rows in all.
+        here: this process's place among those that share; `World()` shares with none. By default all do.
 
     Returns:
         [total, d].
     """
-    here = world()
+    here = here or world()
     if here.size == 1:
         return part
     import torch

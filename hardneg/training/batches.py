@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
-from hardneg.distributed import world
+from hardneg.distributed import World, world
 from hardneg.models.encoder import Encoder
 from hardneg.training.examples import Draw
 from hardneg.training.scoring import Columns
@@ -39,13 +39,18 @@ class Batch:
     counts: Tensor | None = None
 
 
-def make_batch(encoder: Encoder, corpus: Corpus, draw: Draw, cut: Segments | None = None) -> Batch:
-    """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`."""
+def make_batch(
+    encoder: Encoder, corpus: Corpus, draw: Draw, cut: Segments | None = None, here: World | None = None
+) -> Batch:
+    """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`.
+
+    here: this process's place among those that share the draw; by default all do.
+    """
     rows, column = np.unique(draw.documents, return_inverse=True)
-    documents, counts = _documents(encoder, corpus.contents(rows[own_share(len(rows))]), cut)
+    documents, counts = _documents(encoder, corpus.contents(rows[own_share(len(rows), here)]), cut)
     return Batch(
         draw.query_ids,
-        encoder.features(draw.texts[own_share(len(draw.texts))], "query"),
+        encoder.features(draw.texts[own_share(len(draw.texts), here)], "query"),
         documents,
         len(rows),
         torch.from_numpy(column.reshape(-1)),
@@ -61,9 +66,9 @@ def _documents(encoder: Encoder, texts: Sequence[str], cut: Segments | None) -> 
     return made.tokens.batch(np.arange(len(made.tokens.lengths))), torch.from_numpy(made.counts)
 
 
-def own_share(total: int) -> slice:
+def own_share(total: int, here: World | None = None) -> slice:
     """This process's part; one thing at least, as each process must compute something to take part in the sum."""
-    part = world().share(total)
+    part = (here or world()).share(total)
     start = min(part.start, total - 1)
     return slice(start, max(part.stop, start + 1))
 

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
+from hardneg.distributed import world
+
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -26,6 +28,12 @@ class TrainOptions:
         decay: the learning rate after the warm-up: `linear` or `cosine` to 0 at the end, or `constant`.
         clip_norm: largest norm of the gradient, all weights together; none means no clipping.
         accumulate: batches that share one step; each is scored on its own.
+        chunk: queries that are encoded at a time, with their documents, so that a batch needs the memory of so many;
+            each is encoded twice for it. None encodes the batch at once.
+        mask: `known`: no known positive of a query, nor a copy of one, is a negative of it; `none`: every document of
+            the batch but the query's own positive is, as in the published program.
+        across: whose documents a query sees when several processes train: those of all `processes`, or those of its
+            `own` process.
         precision: `bf16` runs the transformer in bfloat16, `auto` does so where the device is good at it.
         gradient_checkpointing: compute activations twice to need less memory.
         seed: all draws, and dropout, depend on it.
@@ -38,7 +46,7 @@ class TrainOptions:
     """
 
     not_in_identity: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "gradient_checkpointing", "tracker"})
-    later: ClassVar[frozenset[str]] = frozenset({"positive", "order"})
+    later: ClassVar[frozenset[str]] = frozenset({"positive", "order", "chunk", "mask", "across"})
     """Options that models were trained without: they count where they have another value than their default."""
 
     batch_size: int = 32
@@ -55,6 +63,9 @@ class TrainOptions:
     decay: Literal["linear", "cosine", "constant"] = "linear"
     clip_norm: float | None = 1.0
     accumulate: int = 1
+    chunk: int | None = None
+    mask: Literal["known", "none"] = "known"
+    across: Literal["processes", "own"] = "processes"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     gradient_checkpointing: bool = False
     seed: int = 42
@@ -66,11 +77,12 @@ class TrainOptions:
     tracker: str | None = None
 
     def identity(self) -> dict[str, Any]:
-        """The options that may change the trained weights."""
+        """The options that may change the trained weights; and the number of processes, where each is on its own."""
         left_out = self.not_in_identity | {
             name for name in self.later if getattr(self, name) == getattr(type(self), name)
         }
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        alone = {"processes": world().size} if self.across == "own" else {}
+        return {name: value for name, value in asdict(self).items() if name not in left_out} | alone
 
     def total_steps(self, queries: int) -> int:
         """How many steps there are for so many queries; the last one may begin another pass to be full."""
@@ -81,7 +93,7 @@ class TrainOptions:
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        counts = ("batch_size", "accumulate", "max_steps", "checkpoint_every", "evaluate_every", "patience")
+        counts = ("batch_size", "accumulate", "chunk", "max_steps", "checkpoint_every", "evaluate_every", "patience")
         found = [
             f"{name} must be 1 or above, not {value}"
             for name in counts

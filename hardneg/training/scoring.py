@@ -33,6 +33,11 @@ class Columns:
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner)
 
+    @property
+    def width(self) -> int:
+        """How many columns a query has."""
+        return len(self.contents) // self.queries
+
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
         distinct, column = np.unique(self.contents, return_inverse=True)
@@ -44,7 +49,7 @@ class Columns:
 
 
 def score_batch(queries: Tensor, documents: Tensor, columns: Columns) -> ScoreBatch:
-    """Scores all queries against all documents, outside autocast.
+    """Scores all queries against all documents, outside autocast, in float32 or better.
 
     Args:
         queries: float [B, d].
@@ -55,7 +60,12 @@ def score_batch(queries: Tensor, documents: Tensor, columns: Columns) -> ScoreBa
         What `masked` says.
     """
     with torch.autocast(queries.device.type, enabled=False):
-        return masked(queries.float() @ documents.float().T, columns)
+        return masked(at_least_float32(queries) @ at_least_float32(documents).T, columns)
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 where it is so."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
@@ -63,7 +73,7 @@ def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
 
     A row's own positive is valid; all other columns that hold a known positive of the row are not.
     """
-    width = len(columns.contents) // columns.queries
+    width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
     row = torch.arange(columns.queries, device=scores.device)[:, None]
     positive = column == row * width

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from hardneg.distributed import gather
+from hardneg.distributed import World, gather
+from hardneg.training.scoring import at_least_float32
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
@@ -25,9 +26,9 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
     return empty.index_put((document, place), marked)
 
 
-def gather_slots(slots: Tensor, total: int) -> Tensor:
+def gather_slots(slots: Tensor, total: int, here: World | None = None) -> Tensor:
     """The slots of all processes' documents, `total` in all, as `hardneg.distributed.gather` puts them together."""
-    return gather(slots.flatten(1), total).reshape(total, *slots.shape[1:])
+    return gather(slots.flatten(1), total, here).reshape(total, *slots.shape[1:])
 
 
 def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
@@ -42,6 +43,6 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
     """
     vectors, there = slots[..., :-1], slots[..., -1] > 0
     with torch.autocast(queries.device.type, enabled=False):
-        products = (queries.float() @ vectors.flatten(0, 1).T).reshape(len(queries), *there.shape)
+        products = (at_least_float32(queries) @ vectors.flatten(0, 1).T).reshape(len(queries), *there.shape)
     best: Tensor = products.masked_fill(~there, -torch.inf).max(dim=2).values
     return best

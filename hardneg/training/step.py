@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from hardneg.distributed import world
+from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.seeding import derive_seed
 from hardneg.training.approach import Approach, Objective
@@ -59,7 +60,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
             loss = learner.loss(learner.approach.scores(model, batch, learner.half))
-            losses.append(float(loss.detach()))
+            losses.append(_value(loss.detach(), learner.options))
             _check_finite("loss", losses[-1], step, [batch])
             accelerator.backward(loss / len(batches))
     norms = gradient_norms(learner.groups)
@@ -71,6 +72,11 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     learner.optimizer.step()
     learner.optimizer.zero_grad()
     return Update(sum(losses) / len(losses), norm, norms)
+
+
+def _value(loss: Tensor, options: TrainOptions) -> float:
+    """The loss, or the mean of all processes' losses where each has its own."""
+    return float(loss if options.across == "processes" else gather(loss.reshape(1, 1), world().size).mean())
 
 
 def _check_finite(what: str, value: float, step: int, batches: Sequence[Any]) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.distributed import gather
+from hardneg.distributed import World, gather, world
+from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
 from hardneg.training.batches import Batch, ahead, make_batch
+from hardneg.training.by_length import Features, in_parts
 from hardneg.training.examples import Draw, Examples, TrainingData
+from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import masked, score_batch
@@ -25,7 +28,7 @@ class TwoTowers(nn.Module):
         self.module = encoder.module
         self._embed = encoder.embed
 
-    def forward(self, queries: dict[str, Tensor], documents: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
         return self._embed(queries, "query"), self._embed(documents, "document")
 
@@ -40,6 +43,9 @@ class BothSides:
         self.learner: nn.Module = encoder.module
         self.tower = TwoTowers(encoder)
         self._corpus, self._cut = data.corpus, data.segments
+        self._unmasked = options.mask == "none"
+        self._here = _sharing(options)
+        self._chunk = _chunk(options)
         self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
 
     @property
@@ -62,19 +68,52 @@ class BothSides:
         return ahead(lambda start: self.make(self._examples.draw(start, size)), starts)
 
     def make(self, draw: Draw) -> Batch:
-        """The batch of what was drawn."""
-        return make_batch(self.encoder, self._corpus, draw, self._cut)
+        """The batch of what was drawn, or of this process's own queries where it shares with no other."""
+        if self._here.size < world().size:
+            draw = draw.part(world().share(len(draw.query_ids)))
+        draw = draw.unmasked() if self._unmasked else draw
+        return make_batch(self.encoder, self._corpus, draw, self._cut, self._here)
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
-        """Each query against each document of the batch, those of all processes."""
-        with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
-            queries, documents = model(batch.queries, batch.documents)
-        queries, column = gather(queries, batch.columns.queries), batch.column.to(documents.device)
+        """Each query against each document of the batch, those of all processes that share."""
+        queries, documents = self._vectors(model, batch, half)
+        queries = gather(queries, batch.columns.queries, self._here)
+        column = batch.column.to(documents.device)
         if batch.counts is None or self._cut is None:
-            return score_batch(queries, gather(documents, batch.distinct)[column], batch.columns)
-        slots = gather_slots(in_slots(documents, batch.counts, self._cut.count), batch.distinct)
+            return score_batch(queries, gather(documents, batch.distinct, self._here)[column], batch.columns)
+        slots = gather_slots(in_slots(documents, batch.counts, self._cut.count), batch.distinct, self._here)
         return masked(best_segments(queries, slots)[:, column], batch.columns)
+
+    def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
+        """Those of this process's queries and documents."""
+        precision = torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
+        if self._chunk is None:
+            with precision:
+                vectors: tuple[Tensor, Tensor] = model(batch.queries, batch.documents)
+            return vectors
+        rows = batch.columns.width * (1 if self._cut is None else self._cut.count)
+        queries, documents = in_parts(batch.queries, self._chunk), in_parts(batch.documents, self._chunk * rows)
+        return encode_twice(queries, documents, Towers(self.encoder.embed, model, precision))
 
     def look(self, step: int) -> Record:
         """Nothing besides the loss."""
         return {}
+
+
+def _chunk(options: TrainOptions) -> int | None:
+    """How many queries are encoded at a time; none: all at once, as the largest of the shares is small enough."""
+    largest = max(world().shares(options.batch_size))
+    return None if options.chunk is None or largest <= options.chunk else options.chunk
+
+
+def _sharing(options: TrainOptions) -> World:
+    """This process's place among those whose documents its queries see."""
+    here = world()
+    if options.across == "processes":
+        return here
+    if options.batch_size % here.size:
+        raise UsageError(
+            f"training options: across own: {here.size} processes have no equal shares of batch_size "
+            f"{options.batch_size}: give a multiple of {here.size}"
+        )
+    return World()

@@ -1,0 +1,85 @@
+"""Gradient caching: a batch of any size in the memory that a part of it needs.
+
+1. All parts are encoded, without a graph.
+2. The loss of the whole batch gives each vector its gradient.
+3. Each part is encoded once more, now with a graph, and its vectors' gradients go through it to the weights.
+
+Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021), section 3.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hardneg.models.spec import Kind
+from hardneg.training.by_length import Features, Parts
+
+Vectors = tuple[Tensor, ...]
+Pass = Callable[[], Vectors]
+
+
+@dataclass(frozen=True, slots=True)
+class Towers:
+    """What encodes: one side's texts, or some of both; precision: the context that a pass is made in.
+
+    `both` may be wrapped for several processes. It is called once with a graph, at the end, as the wrapper expects, and
+    then adds up the gradients that all parts have left; the other parts go past it.
+    """
+
+    one: Callable[[Features, Kind], Tensor]
+    both: Callable[[Features, Features], Vectors]
+    precision: AbstractContextManager[Any]
+
+
+def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
+    """The vectors of both sides, whose gradients go on to the weights part by part.
+
+    Each part is encoded now, without a graph, and again when the gradients are there, with the same dropout.
+    """
+    passes = [*_one_by_one(queries, "query", towers), *_one_by_one(documents, "document", towers)]
+    passes.append(partial(towers.both, queries.features[-1], documents.features[-1]))
+    first = int(torch.randint(2**62, ()))
+    seeded = [partial(_with_seed, first + place, encode, towers) for place, encode in enumerate(passes)]
+    *found, query, document = _Twice.apply(torch.empty(0, requires_grad=True), seeded)  # type: ignore[no-untyped-call]
+    others = len(queries.features) - 1
+    return queries.join([*found[:others], query]), documents.join([*found[others:], document])
+
+
+def _one_by_one(parts: Parts, kind: Kind, towers: Towers) -> list[Pass]:
+    """A pass for each part but the last."""
+
+    def encode(features: Features) -> Vectors:
+        return (towers.one(features, kind),)
+
+    return [partial(encode, features) for features in parts.features[:-1]]
+
+
+def _with_seed(seed: int, encode: Pass, towers: Towers) -> Vectors:
+    torch.manual_seed(seed)
+    with towers.precision:
+        return encode()
+
+
+class _Twice(torch.autograd.Function):
+    """Its first argument stands for the weights, that something ask for gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, passes: Sequence[Pass]) -> Vectors:
+        found = [encode() for encode in passes]
+        ctx.passes, ctx.counts = passes, [len(vectors) for vectors in found]
+        return tuple(part for vectors in found for part in vectors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
+        waiting = iter(gradients)
+        for encode, count in zip(ctx.passes, ctx.counts, strict=True):
+            with torch.enable_grad():
+                vectors = encode()
+            torch.autograd.backward(vectors, list(islice(waiting, count)))
+        return None, None

@@ -1,0 +1,133 @@
+"""Gradient caching: the value and the gradients of the plain batch, in the memory of a part of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from precise import PreciseEncoder
+from test_loop import Interrupted
+from toy import options, toy_data
+
+from hardneg.data.segments import Segments
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.ranknet import RankNet
+from hardneg.losses.star import Star
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+from hardneg.training import gradient_cache
+from hardneg.training.loop import train
+from hardneg.training.two_towers import BothSides
+
+Gradients = dict[str, torch.Tensor]
+
+
+def gradients(encoder: Any, toy: Path, loss: Any, cut: Segments | None = None, **more: Any) -> tuple[float, Gradients]:
+    """The loss of one batch and what it gives to each weight."""
+    chosen = options(**more)
+    way = BothSides(encoder, replace(toy_data(toy), segments=cut), chosen)
+    batch = next(way.batches(range(0, 1, 1), chosen.batch_size))
+    encoder.module.zero_grad()
+    torch.manual_seed(7)
+    value = loss(way.scores(way.tower, batch, chosen.precision == "bf16"))
+    value.backward()
+    named = encoder.module.named_parameters()
+    return value.item(), {name: weights.grad.clone() for name, weights in named if weights.grad is not None}
+
+
+def assert_equal(found: tuple[float, Gradients], expected: tuple[float, Gradients], within: float = 1e-9) -> None:
+    assert found[0] == pytest.approx(expected[0], rel=within, abs=within)
+    assert found[1].keys() == expected[1].keys() and len(found[1]) > 4
+    for name, gradient in expected[1].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=within, atol=within)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batch_size=st.integers(1, 14),
+    chunk=st.integers(1, 8),
+    negatives=st.integers(0, 3),
+    loss=st.sampled_from([InfoNCE(), Star(), RankNet()]),
+    cut=st.sampled_from([None, Segments(length=2, count=3)]),
+    mask=st.sampled_from(["known", "none"]),
+)
+def test_value_and_gradients_are_those_of_the_plain_batch(
+    toy_folder: Path, batch_size: int, chunk: int, negatives: int, loss: Any, cut: Any, mask: str
+) -> None:
+    encoder, more = PreciseEncoder(), {"batch_size": batch_size, "negatives_per_query": negatives, "mask": mask}
+    plain = gradients(encoder, toy_folder, loss, cut, **more)
+    assert_equal(gradients(encoder, toy_folder, loss, cut, chunk=chunk, **more), plain)
+    if batch_size > 1 or negatives:
+        assert max(float(gradient.abs().max()) for gradient in plain[1].values()) > 1e-6
+
+
+@pytest.mark.parametrize(("cut", "rows"), [(None, 3), (Segments(length=2, count=3), 9)])
+def test_no_pass_with_a_graph_is_larger_than_a_chunk(toy_folder: Path, cut: Any, rows: int) -> None:
+    """11 queries and, by two negatives each, up to 33 documents, of up to three segments."""
+    encoder = PreciseEncoder()
+    gradients(encoder, toy_folder, Star(), cut, batch_size=11, chunk=2)
+    passes = encoder.passes
+    assert [size for kind, size, graph in passes if kind == "query" and graph] == [2, 2, 2, 2, 2, 1]
+    assert max(size for kind, size, _ in passes if kind == "document") <= 2 * rows
+    first, second = passes[: len(passes) // 2], passes[len(passes) // 2 :]
+    assert not any(graph for *_, graph in first) and all(graph for *_, graph in second)
+    assert [told[:2] for told in first] == [told[:2] for told in second]
+
+
+def test_a_batch_that_is_no_larger_than_a_chunk_is_encoded_once(toy_folder: Path) -> None:
+    encoder = PreciseEncoder(dropout=0.5)
+    plain = gradients(encoder, toy_folder, Star(), batch_size=5)
+    assert_equal(gradients(encoder, toy_folder, Star(), batch_size=5, chunk=5), plain, within=0)
+    assert len(encoder.passes) == 4
+
+
+def test_dropout_is_the_same_both_times(toy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the gradients of one graph through all the passes."""
+    encoder = PreciseEncoder(dropout=0.5)
+    more = {"batch_size": 9, "chunk": 2}
+    twice = gradients(encoder, toy_folder, InfoNCE(), **more)
+    assert_equal(gradients(encoder, toy_folder, InfoNCE(), **more), twice, within=0)
+
+    class Once:
+        @staticmethod
+        def apply(anchor: torch.Tensor, passes: Any) -> list[torch.Tensor]:
+            return [part for encode in passes for part in encode()]
+
+    monkeypatch.setattr(gradient_cache, "_Twice", Once)
+    assert_equal(gradients(encoder, toy_folder, InfoNCE(), **more), twice)
+    encoder.module.dropout.p = 0.0
+    assert gradients(encoder, toy_folder, InfoNCE(), **more)[0] != pytest.approx(twice[0], rel=1e-3)
+
+
+@pytest.fixture()
+def transformer(tiny_model: Path) -> Encoder:
+    return Encoder.load(ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24), "cpu")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_transformers_gradients(toy_folder: Path, transformer: Encoder, precision: str) -> None:
+    more: dict[str, Any] = {"batch_size": 7, "precision": precision}
+    plain = gradients(transformer, toy_folder, Star(), Segments(length=6, count=3), **more)
+    cached = gradients(transformer, toy_folder, Star(), Segments(length=6, count=3), chunk=2, **more)
+    assert_equal(cached, plain, within=1e-5 if precision == "fp32" else 2e-2)
+
+
+def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
+    """Also with activations that are computed twice in the second pass."""
+    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
+    chosen = options(max_steps=6, batch_size=6, chunk=2, gradient_checkpointing=True)
+
+    def run(folder: str, progress: Any, **more: Any) -> dict[str, torch.Tensor]:
+        encoder = Encoder.load(spec, "cpu")
+        train(encoder, toy_data(toy_folder), Star(), replace(chosen, **more), tmp_path / folder, progress=progress)
+        return encoder.module.state_dict()
+
+    whole = run("whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        run("broken", Interrupted(5))
+    for other in (run("broken", Silent()), run("once", Silent(), gradient_checkpointing=False)):
+        assert all(torch.equal(tensor, other[name]) for name, tensor in whole.items())

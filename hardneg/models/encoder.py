@@ -93,7 +93,7 @@ class Encoder:
             ModelError: a segment is longer than what the model reads, or too short for any text.
         """
         parts, prompt = self.parts("document"), self.spec.prompt("document")
-        most = positions(parts[0])
+        most = positions(parts[0].model)
         if most is not None and cut.length > most:
             raise ModelError(
                 f"model {self.spec.name!r} reads at most {most} tokens: segments of {cut.length} are longer"

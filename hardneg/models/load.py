@@ -113,18 +113,18 @@ def _check_encoder(encoder: nn.Module, spec: ModelSpec) -> None:
     kinds = getattr(encoder, "modality_config", {"text": {}})
     if "text" not in kinds or "message" in kinds:
         raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
-    most = positions(encoder)
+    most = positions(encoder.model)
     for field in ("query_length", "document_length"):
         if most is not None and (asked := getattr(spec, field)) > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {field} is {asked}, lower it")
 
 
-def positions(encoder: Any) -> int | None:
-    """How many tokens the model has positions for; None where there is no such bound."""
-    most = getattr(encoder.model.config, "max_position_embeddings", None)
+def positions(model: Any) -> int | None:
+    """How many tokens a transformer has positions for; None where there is no such bound."""
+    most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None
-    for part in encoder.model.modules():  # RoBERTa and its kin count positions from the padding index on
+    for part in model.modules():  # RoBERTa and its kin count positions from the padding index on
         first = getattr(part, "padding_idx", None)
         if isinstance(first, int) and isinstance(getattr(part, "position_embeddings", None), nn.Embedding):
             return int(most) - first - 1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import EARLIER, SCRATCH
+from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
@@ -73,10 +73,7 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
         said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))
     work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
-    best = {} if result.best is None else {"best step": result.best_step, f"best dev {options.metric}": result.best}
-    earlier = {EARLIER: round(result.earlier, 3)} if result.earlier else {}
-    left_out = {f"left out: {reason}": n for reason, n in result.skipped.items()}
-    return {"steps": result.steps, **earlier, **best, **left_out}
+    return result.facts(options.metric)
 
 
 def _name(model: Input) -> str:

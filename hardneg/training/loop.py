@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hardneg.artifacts import SCRATCH
+from hardneg.artifacts import EARLIER, SCRATCH
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
 from hardneg.identity import digest
@@ -54,6 +54,13 @@ class TrainingResult:
     best: float | None
     skipped: Mapping[str, int]
     earlier: float = 0.0
+
+    def facts(self, metric: str) -> dict[str, Any]:
+        """What a manifest tells of it; `metric` is what the best weights were chosen by."""
+        earlier = {EARLIER: round(self.earlier, 3)} if self.earlier else {}
+        best = {} if self.best is None else {"best step": self.best_step, f"best dev {metric}": self.best}
+        left_out = {f"left out: {reason}": count for reason, count in self.skipped.items()}
+        return {"steps": self.steps, **earlier, **best, **left_out}
 
 
 def train(

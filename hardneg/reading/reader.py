@@ -1,0 +1,129 @@
+"""A reader: loaded from an encoder's files, saved as a folder that transformers opens too."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hardneg.errors import ModelError
+from hardneg.models.files import check_files, read_json
+from hardneg.models.load import positions, without_bars
+from hardneg.models.save import forget_last_call, written_whole
+from hardneg.models.source import fetch
+from hardneg.reading.network import ReaderNetwork
+from hardneg.reading.spec import ReaderSpec
+from hardneg.reading.tokens import PassageTokens, tokenise_passages
+from hardneg.seeding import derive_seed
+from hardneg.types import Document
+
+_SPEC, _SELECTION = "reader.json", "selection.safetensors"
+
+
+class Reader:
+    """A `ReaderNetwork` with its tokenizer, and how much it reads."""
+
+    def __init__(self, module: ReaderNetwork, tokenizer: Any, spec: ReaderSpec) -> None:
+        self.module = module
+        self.tokenizer = tokenizer
+        self.spec = spec
+
+    @classmethod
+    def load(cls, spec: ReaderSpec, seed: int, device: str | None = None) -> "Reader":
+        """The reader that `spec` describes, on `device` (None: the best there is), in evaluation mode.
+
+        seed: of the weights that the files lack, as those of the heads.
+
+        Raises:
+            ModelError: the model is not there, or cannot be read with.
+        """
+        folder = fetch(spec.start)
+        check_files(folder)
+        with _opening(folder), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
+            return cls._of(folder, spec, device)
+
+    @classmethod
+    def open(cls, folder: Path, device: str | None = None) -> "Reader":
+        """The reader in a folder that `save` wrote.
+
+        Raises:
+            ModelError: the folder is not there, or was not written by `save`.
+        """
+        from safetensors.torch import load_model
+
+        if not (folder / _SPEC).is_file():
+            raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
+        with _opening(folder):
+            said = read_json(folder / _SPEC)
+            reader = cls._of(folder, ReaderSpec(str(folder), None, said["length"], said["answer_length"]), device)
+            load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
+        return reader
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes."""
+        return self.module.selection.weight.device
+
+    def tokenise(self, questions: Sequence[str], passages: Sequence[Document]) -> PassageTokens:
+        """Each question with its passage, as many of both."""
+        return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
+
+    def save(self, folder: Path) -> None:
+        """Writes a folder that `AutoModelForQuestionAnswering` opens, with the selection's weights beside it.
+
+        Raises:
+            ModelError: the folder cannot be written.
+        """
+        from safetensors.torch import save_model
+
+        with written_whole(folder) as place:
+            forget_last_call(self.tokenizer)
+            self.module.body.save_pretrained(str(place))
+            self.tokenizer.save_pretrained(str(place))
+            save_model(self.module.selection, str(place / _SELECTION))
+            said = {"length": self.spec.length, "answer_length": self.spec.answer_length}
+            (place / _SPEC).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def _of(cls, folder: Path, spec: ReaderSpec, device: str | None) -> "Reader":
+        from sentence_transformers.util import get_device_name
+        from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+        local = {"local_files_only": True, "trust_remote_code": False}
+        body = AutoModelForQuestionAnswering.from_pretrained(
+            str(folder), dtype=torch.float32, use_safetensors=True, **local
+        )
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
+        _check(body, tokenizer, spec)
+        return cls(ReaderNetwork(body).to(device or get_device_name()).eval(), tokenizer, spec)
+
+
+def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
+    if body.config.is_encoder_decoder:
+        raise ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
+    if not tokenizer.is_fast:
+        raise ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
+    most = positions(body)
+    if most is not None and spec.length > most:
+        raise ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")
+
+
+@contextmanager
+def _opening(folder: Path) -> Iterator[None]:
+    """Keeps transformers silent about fresh heads; what it cannot open is told in one line."""
+    from safetensors import SafetensorError
+    from transformers.utils import logging as reports
+
+    level = reports.get_verbosity()
+    reports.set_verbosity_error()
+    try:
+        with without_bars():
+            yield
+    except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"reader {folder}: cannot be opened ({reason}): check the folder") from error
+    finally:
+        reports.set_verbosity(level)

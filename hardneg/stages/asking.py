@@ -1,0 +1,22 @@
+"""The questions of a split with the first passages of a run, as readers take them."""
+
+from collections.abc import Iterator
+
+from hardneg.data.collection import StoredCollection
+from hardneg.data.run_stream import lists_in_order
+from hardneg.errors import DataError
+from hardneg.reading.answering import Question
+from hardneg.stages.search import RUN
+from hardneg.stages.work import Input
+
+
+def questions(collection: StoredCollection, split: str, run: Input, depth: int) -> Iterator[Question]:
+    """Every question of the split in its order, maybe without passages. Raises DataError for one that is unknown."""
+    queries = collection.queries(split)
+    path = run.folder / RUN
+    for (query_id, text), ranked in zip(queries, lists_in_order(path, queries.query_ids), strict=True):
+        rows = collection.corpus.rows(ranked.doc_ids[:depth])
+        if (rows < 0).any():
+            missing = ranked.doc_ids[int(rows.argmin())]
+            raise DataError(f"{path}: document {missing!r} is not in the corpus: search again in this corpus")
+        yield Question(query_id, text, rows)

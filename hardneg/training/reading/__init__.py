@@ -1,0 +1,1 @@
+"""Training of readers on retrieved passages."""

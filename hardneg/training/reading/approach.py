@@ -1,0 +1,132 @@
+"""The approach of stage `train-reader`: each question with a passage that has an answer and several that have none."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hardneg.data.answer_matching import answer_spans
+from hardneg.distributed import gather
+from hardneg.identity import digest
+from hardneg.reading.reader import Reader
+from hardneg.reading.spans import span_log_likelihood
+from hardneg.training.batches import ahead, own_share
+from hardneg.training.examples import Draw, Examples
+from hardneg.training.history import Record
+from hardneg.training.options import TrainOptions
+from hardneg.training.reading.data import ReadingData
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingBatch:
+    """One batch of questions.
+
+    features: of this process's share, `passages` rows a question, the first one with an answer. spans: int64 [b, S, 2],
+    first and last tokens of the answers in that one. there: bool [b, S], false for padding.
+    """
+
+    query_ids: list[str]
+    features: dict[str, Tensor]
+    passages: int
+    spans: Tensor
+    there: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingScores:
+    """What the network says of B questions, those of all processes.
+
+    selected: float32 [B, m], the scores of the passages; the first has the answer. spans: float32 [B], the
+    log-probability of the answer's spans in it.
+    """
+
+    selected: Tensor
+    spans: Tensor
+
+
+@dataclass(frozen=True)
+class ReadingLoss:
+    """The passage with the answer is to be selected, and the answer marked in it: the mean over questions of both.
+
+    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __call__(self, batch: ReadingScores) -> Tensor:
+        """Minus the log-probability of the passage among those of its question, and of all spans that are answers."""
+        selected = torch.log_softmax(batch.selected, 1)[:, 0]
+        return -(selected + batch.spans).mean()
+
+
+class Reading:
+    """Trains a reader; the passages of a question are drawn anew in each epoch."""
+
+    pause: int | None = None
+
+    def __init__(self, reader: Reader, data: ReadingData, options: TrainOptions) -> None:
+        self.encoder = reader
+        self.learner: nn.Module = reader.module
+        self.tower: nn.Module = reader.module
+        self._data = data
+        self._examples = Examples(data.examples, options.negatives_per_query, options.seed, options.positive)
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """How much was left out, by reason."""
+        return {**self._data.left_out, **self._examples.skipped}
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def digest(self) -> str:
+        """That of the examples, and how much is read of them."""
+        return digest([self._examples.digest(), self.encoder.spec.length])
+
+    def prepare(self, step: int) -> None:
+        """Nothing: draws depend on the seed alone."""
+
+    def batches(self, starts: range, size: int) -> Iterator[ReadingBatch]:
+        """The drawn examples, tokenised one batch ahead."""
+        return ahead(lambda start: self._make(self._examples.draw(start, size)), starts)
+
+    def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
+        """The selection among a question's passages, and the likelihood of the answer's spans."""
+        device = self.encoder.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})
+        spans, there = batch.spans.to(device), batch.there.to(device)
+        marked = span_log_likelihood(starts[:: batch.passages], ends[:: batch.passages], spans, there)
+        both = torch.column_stack([selected.view(-1, batch.passages), marked])
+        both = gather(both, len(batch.query_ids))
+        return ReadingScores(both[:, :-1], both[:, -1])
+
+    def look(self, step: int) -> Record:
+        """Nothing besides the loss."""
+        return {}
+
+    def _make(self, draw: Draw) -> ReadingBatch:
+        own = own_share(len(draw.texts))
+        count = draw.documents.shape[1]
+        passages = self._data.examples.corpus.documents_at(draw.documents[own].reshape(-1))
+        tokens = self.encoder.tokenise([text for text in draw.texts[own] for _ in range(count)], passages)
+        spans = [
+            tokens.spans(i * count, answer_spans(passages[i * count].text, self._data.answers[query_id]))
+            for i, query_id in enumerate(draw.query_ids[own])
+        ]
+        features = tokens.tokens.batch(np.arange(len(passages)))
+        return ReadingBatch(draw.query_ids, features, count, *padded_spans(spans))
+
+
+def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
+    """Spans by question as int64 [b, S, 2], and which of them are there, bool [b, S]."""
+    most = max(map(len, spans))
+    padded = torch.zeros((len(spans), most, 2), dtype=torch.int64)
+    there = torch.zeros((len(spans), most), dtype=torch.bool)
+    for row, own in enumerate(spans):
+        padded[row, : len(own)] = torch.tensor(own)
+        there[row, : len(own)] = True
+    return padded, there

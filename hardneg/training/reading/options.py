@@ -1,0 +1,18 @@
+"""What can be said about the training of a reader."""
+
+from dataclasses import dataclass
+
+from hardneg.training.options import TrainOptions
+
+
+@dataclass(frozen=True)
+class ReaderOptions(TrainOptions):
+    """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
+
+    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+    """
+
+    batch_size: int = 16
+    negatives_per_query: int = 23
+    learning_rate: float = 1e-5
+    metric: str = "exact_match"

@@ -19,7 +19,8 @@ from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.reranker_spec import RerankSpec
 from hardneg.stages.spec_parts import DATASET
-from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec, TrainSpec
+from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec
+from hardneg.stages.train_spec import TrainSpec
 
 _DOCUMENT_BYTES = 600
 _PROCESS_BYTES = 700_000_000

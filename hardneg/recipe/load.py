@@ -21,6 +21,7 @@ from hardneg.stages.analysis_spec import Projection
 from hardneg.stages.learning_spec import LearningSpec, Validation
 from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
 from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, TrainQueriesSpec, Watch
+from hardneg.stages.train_spec import TrainSpec
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.shares import Devices
@@ -209,6 +210,8 @@ def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
 
 
 def _loss_problems(name: str, spec: LearningSpec, loss: Any) -> list[str]:
+    if isinstance(spec, TrainSpec) and spec.teacher is None and "teacher" in needs_of(loss):
+        return [f"stages.{name}.teacher: missing; {spec.loss.name} learns the scores of a run, such as a rerank stage's"]
     lacking = [part for part in needs_of(loss) if part not in spec.gives]
     stages = [verb for verb, kind in STAGES.items() if issubclass(kind, LearningSpec) and {*lacking} <= {*kind.gives}]
     told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"

@@ -26,6 +26,7 @@ from hardneg.stages.spec_parts import (
     StageSpec,
     has_answers,
 )
+from hardneg.stages.train_spec import TrainSpec
 
 
 class DatasetSpec(StageSpec):
@@ -121,25 +122,6 @@ class MineSpec(StageSpec):
         asked = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
         if asked and not has_answers(collection, self.split):
             yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
-
-
-class TrainSpec(LearningSpec):
-    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`.
-
-    augmented: more negatives, with the queries they are of, such as a label stage makes: their examples are mixed with
-    the others.
-    """
-
-    version = 1
-    stage: Literal["train"]
-    negatives: Annotated[Name | None, Reference(("negatives",))] = None
-    augmented: Annotated[Name | None, Reference(("negatives",))] = None
-
-    @model_validator(mode="after")
-    def _complete(self) -> "TrainSpec":
-        if self.negatives is None and self.options.negatives_per_query:
-            raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
-        return self
 
 
 class Watch(BaseModel):

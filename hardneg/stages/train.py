@@ -9,6 +9,7 @@ from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.learning import save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.specs import MineSpec
+from hardneg.stages.teaching import taught
 from hardneg.stages.work import Input, Work
 from hardneg.training.examples import TrainingData
 from hardneg.training.loop import train
@@ -21,9 +22,10 @@ def run(work: Work) -> dict[str, Any]:
     """Trains, saves the model with its card, and leaves the learning curve beside it."""
     collection = open_collection(work.inputs["dataset"])
     encoder = open_encoder(work.inputs["model"], work.device)
+    data, told = _data(work, collection)
     result = train(
         encoder,
-        _data(work, collection),
+        data,
         work.plugins["loss"],
         work.spec.options,
         work.folder,
@@ -32,14 +34,15 @@ def run(work: Work) -> dict[str, Any]:
     )
     if not world().first:
         return {}
-    return save(work, encoder, _card_facts(work, collection), result)
+    return {**save(work, encoder, _card_facts(work, collection), result), **told}
 
 
-def _data(work: Work, collection: StoredCollection) -> TrainingData:
-    data = _examples(collection, work.inputs.get("negatives"))
+def _data(work: Work, collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
+    """The examples, and what the manifest tells of them."""
+    data, told = taught(work, _examples(collection, work.inputs.get("negatives")))
     if "augmented" in work.inputs:
         data = mixed(data, _listed_alone(_examples(collection, work.inputs["augmented"])))
-    return replace(data, segments=work.spec.segments)
+    return replace(data, segments=work.spec.segments), told
 
 
 def _examples(collection: StoredCollection, source: Input | None) -> TrainingData:
@@ -65,6 +68,8 @@ def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:
         maker = negatives.plugins.get("miner", negatives.name)
         chosen = f"{work.spec.options.negatives_per_query} a query from {maker}"
     told: dict[str, object] = {"Dataset": f"{len(collection.corpus)} passages, {queries} training queries"}
+    if "teacher" in work.inputs:
+        told["Teacher"] = f"the scores of {work.inputs['teacher'].name}"
     if more is not None:
         told["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
     return {**told, "Negatives": chosen}

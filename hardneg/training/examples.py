@@ -13,6 +13,7 @@ from hardneg.data.segments import Segments
 from hardneg.errors import DataError, TrainingError
 from hardneg.identity import digest
 from hardneg.seeding import generator
+from hardneg.training.teacher import Teacher
 
 
 class NegativeLists(Protocol):
@@ -39,7 +40,8 @@ class TrainingData:
 
     query_ids and texts: the training queries. positives: known relevant documents by query id; one is
     drawn, and none of them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: how
-    documents are cut, each then scored by its best segment; none: their first tokens count.
+    documents are cut, each then scored by its best segment; none: their first tokens count. teacher: its scores of the
+    queries' documents, if any.
     """
 
     corpus: Corpus
@@ -48,6 +50,7 @@ class TrainingData:
     positives: Mapping[str, Sequence[str]]
     negatives: NegativeLists | None = None
     segments: Segments | None = None
+    teacher: Teacher | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Draw:
 
     documents: int64 [B, 1 + n], each query's positive and then its negatives.
     known: int64 [K], all known positives of all queries; owner: int64 [K], the batch row each belongs to.
+    teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
     """
 
     query_ids: list[str]
@@ -63,13 +67,15 @@ class Draw:
     documents: NDArray[np.int64]
     known: NDArray[np.int64]
     owner: NDArray[np.int64]
+    teacher: NDArray[np.float32] | None = None
 
     def part(self, rows: slice) -> "Draw":
         """Some queries that lie in a row, with their own documents alone."""
         start, stop, _ = rows.indices(len(self.query_ids))
         kept = (self.owner >= start) & (self.owner < stop)
         known, owner = self.known[kept], self.owner[kept] - start
-        return Draw(self.query_ids[rows], self.texts[rows], self.documents[rows], known, owner)
+        teacher = None if self.teacher is None else self.teacher[rows]
+        return Draw(self.query_ids[rows], self.texts[rows], self.documents[rows], known, owner, teacher)
 
     def unmasked(self) -> "Draw":
         """As if nothing were known to be relevant but the positives that were drawn."""
@@ -139,8 +145,10 @@ class Examples:
     def digest(self) -> str:
         """A name for the queries, their positives, and how many negatives each has."""
         ids = [self._data.query_ids[query] for query in self._queries.tolist()]
-        named = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
-        return digest(named if self._data.segments is None else [*named, asdict(self._data.segments)])
+        named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
+        segments, teacher = self._data.segments, self._data.teacher
+        named += [] if segments is None else [asdict(segments)]
+        return digest(named if teacher is None else [*named, teacher.name])
 
     def draw(self, start: int, count: int) -> Draw:
         """The examples at positions `start` to `start + count` of the endless order.
@@ -156,7 +164,8 @@ class Examples:
         negatives = self._rows_of([doc_id for _, doc_ids in draws for doc_id in doc_ids])
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
-        return Draw(asked.query_ids, asked.texts, documents, asked.known, asked.owner)
+        teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
+        return Draw(asked.query_ids, asked.texts, documents, asked.known, asked.owner, teacher)
 
     def ask(self, start: int, count: int) -> Asked:
         """The queries at positions `start` to `start + count` of the endless order."""

@@ -20,18 +20,20 @@ class Columns:
 
     contents: uint64 [B * (1 + n)].
     known: uint64 [K], all known positives; owner: int64 [K], the query of each.
+    teacher: float32 [B, 1 + n], a teacher's scores of each query's own documents, nan where it has none.
     """
 
     queries: int
     contents: NDArray[np.uint64]
     known: NDArray[np.uint64]
     owner: NDArray[np.int64]
+    teacher: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, draw: Draw, content_hash: NDArray[np.uint64]) -> "Columns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
-        return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner)
+        return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)
 
     @property
     def width(self) -> int:
@@ -71,7 +73,8 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
     """Scores float [B, B * (1 + n)] with what their columns are.
 
-    A row's own positive is valid; all other columns that hold a known positive of the row are not.
+    A row's own positive is valid; all other columns that hold a known positive of the row are not. A teacher's scores
+    are those of the row's own documents, nan elsewhere.
     """
     width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
@@ -79,4 +82,11 @@ def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
     positive = column == row * width
     own = (column // width == row) & ~positive
     blocked = torch.from_numpy(columns.blocked()).to(scores.device)
-    return ScoreBatch(scores, positive, own, positive | ~blocked)
+    return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=_spread(columns, scores, positive | own))
+
+
+def _spread(columns: Columns, scores: Tensor, mine: Tensor) -> Tensor | None:
+    """The teacher's scores where `mine`, bool [B, M], is true, nan elsewhere; None where there is no teacher."""
+    if columns.teacher is None:
+        return None
+    return torch.full_like(scores, torch.nan).masked_scatter(mine, torch.from_numpy(columns.teacher).to(scores))

@@ -1,0 +1,80 @@
+"""A teacher's scores of the training queries' documents: written once, mapped, looked up batch by batch."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.corpus import Corpus
+from hardneg.identity import digest, file_digest
+from hardneg.replacing import replacing
+from hardneg.types import RankedList
+
+_KEYS, _SCORES = "keys.i8", "scores.f4"
+_QUERIES = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """What a teacher scored.
+
+    documents: how many the corpus has. keys: int64 [E], ascending, a query's place among the training queries times
+    that, plus a document's row. values: float32 [E]. name: a digest of both.
+    """
+
+    documents: int
+    keys: NDArray[np.int64]
+    values: NDArray[np.float32]
+    name: str = field(default="")
+
+    @classmethod
+    def open(cls, folder: Path, documents: int) -> "Teacher":
+        """Maps what `write_teacher` wrote."""
+        keys, values = folder / _KEYS, folder / _SCORES
+        name = digest([file_digest(keys), file_digest(values)])
+        if not keys.stat().st_size:
+            return cls(documents, np.empty(0, np.int64), np.empty(0, np.float32), name)
+        return cls(documents, np.memmap(keys, "<i8", "r"), np.memmap(values, "<f4", "r"), name)
+
+    def scores(self, queries: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of each query's documents.
+
+        Args:
+            queries: int64 [B], places among the training queries.
+            documents: int64 [B, n], rows of the corpus.
+
+        Returns:
+            float32 [B, n], nan where the teacher has no score.
+        """
+        wanted = queries[:, None] * self.documents + documents
+        if not len(self.keys):
+            return np.full(wanted.shape, np.nan, np.float32)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[place] == wanted, self.values[place], np.float32(np.nan))
+
+
+def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> dict[str, int]:
+    """Writes the scores of one list a training query, in the queries' order, a block at a time.
+
+    Returns:
+        How many `scores` there are, and how many `documents that the corpus lacks` were left out.
+    """
+    waiting, start, found = iter(lists), 0, Counter[str]()
+    with replacing(folder / _KEYS) as keys, replacing(folder / _SCORES) as values:
+        while block := list(islice(waiting, _QUERIES)):
+            place = np.repeat(np.arange(start, start + len(block)), [len(ranked.doc_ids) for ranked in block])
+            rows = corpus.rows([doc_id for ranked in block for doc_id in ranked.doc_ids])
+            scores = np.concatenate([ranked.scores for ranked in block])
+            known = np.flatnonzero(rows >= 0)
+            key = (place * len(corpus) + rows)[known]
+            order = key.argsort()
+            keys.write(key[order].astype("<i8").tobytes())
+            values.write(scores[known][order].astype("<f4").tobytes())
+            found["scores"] += len(known)
+            found["documents that the corpus lacks"] += len(rows) - len(known)
+            start += len(block)
+    return dict(found)

@@ -36,7 +36,7 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def gradient_norms(groups: Groups) -> dict[str, float]:
-    """The 2-norm of each group's gradients as they are now, computed in float32; 0 where there are none."""
+    """The 2-norm of each group's gradients as they are now, computed in float32 or better; 0 where there are none."""
     gradients = {
         name: [weights.grad for weights in group if weights.grad is not None] for name, group in groups.items()
     }
@@ -46,7 +46,8 @@ def gradient_norms(groups: Groups) -> dict[str, float]:
 
 
 def _norm(tensors: list[Tensor]) -> Tensor:
-    each: Sequence[Tensor] = torch._foreach_norm(tensors, 2, dtype=torch.float32)
+    precise = torch.promote_types(tensors[0].dtype, torch.float32)
+    each: Sequence[Tensor] = torch._foreach_norm(tensors, 2, dtype=precise)
     total: Tensor = torch.linalg.vector_norm(torch.stack(list(each)))
     return total
 

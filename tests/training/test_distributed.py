@@ -1,9 +1,6 @@
 """Two and three processes on one batch: the gradients and weights of a single process."""
 
 import json
-import os
-import socket
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from processes import launch
 
 from hardneg.data.segments import Segments
 from hardneg.distributed import World, world
@@ -22,7 +20,6 @@ from hardneg.training import loop
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 
-HERE = Path(__file__).parent
 LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet(), "segments": Star()}
 SIZES = {"even": (6, 1), "odd": (5, 2), "fewer": (2, 1)}
 CASES = [f"{loss}-{size}" for loss in LOSSES for size in SIZES]
@@ -138,27 +135,12 @@ def resume(toy: Path, out: Path, number: int) -> None:
     torch.save(encoder.module.state_dict(), out / f"resumed-{number}-{here.rank}.pt")
 
 
-def start(toy: Path, model: Path, out: Path, number: int) -> list[subprocess.Popen[bytes]]:
-    """`number` processes that run this file."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, __file__, str(toy), str(model), str(out), str(number)]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
-    path = os.pathsep.join([str(HERE.parents[1]), str(HERE)])
-    return [
-        subprocess.Popen(
-            command, env={**os.environ, **shared, "PYTHONPATH": path, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
-        for rank in range(number)
-    ]
-
-
 @pytest.fixture(scope="module")
 def learnt(toy_folder: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of one, two and three processes."""
     out = tmp_path_factory.mktemp("distributed")
-    running = [process for number in (2, 3) for process in start(toy_folder, tiny_model, out, number)]
+    given = [str(toy_folder), str(tiny_model), str(out)]
+    running = [process for number in (2, 3) for process in launch(Path(__file__), [*given, str(number)], number)]
     make_optimizer = loop.make_optimizer
     try:
         main(str(toy_folder), str(tiny_model), str(out), "1")

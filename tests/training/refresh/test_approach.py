@@ -1,15 +1,12 @@
 """Refreshes taken up while a toy model trains: at step boundaries, never going back, with their age noted."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from processes import launch
 from refresh_toy import approach, run
 from toy import toy_data
 
@@ -80,27 +77,11 @@ def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Pat
     assert way.digest() == approach(toy_folder, tmp_path, {}).digest()
 
 
-def start(toy: Path, out: Path, number: int) -> list[subprocess.Popen[bytes]]:
-    """`number` processes that run the toy."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
-    path = os.pathsep.join([str(TOY.parents[2]), str(TOY.parent)])
-    return [
-        subprocess.Popen(
-            [sys.executable, str(TOY), str(toy), str(out)],
-            env={**os.environ, **shared, "PYTHONPATH": path, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(number)
-    ]
-
-
 @pytest.mark.slow
 def test_all_processes_go_over_at_the_same_step(toy_folder: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    processes = [process for number in (1, 2) for process in start(toy_folder, tmp_path, number)]
+    processes = [process for number in (1, 2) for process in launch(TOY, [str(toy_folder), str(tmp_path)], number)]
     assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
     one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
     for other in two:

@@ -1,0 +1,229 @@
+"""Cross-batch negatives of two and three processes: the scores, masks, gradients and weights of one plain batch."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from precise import PreciseEncoder
+from processes import launch
+from test_distributed import Watched
+from toy import options, toy_data
+
+from hardneg import distributed
+from hardneg.data.segments import Segments
+from hardneg.distributed import World, leave, world
+from hardneg.errors import UsageError
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.star import Star
+from hardneg.progress import Silent
+from hardneg.training import loop, two_towers
+from hardneg.training.examples import Examples
+from hardneg.training.options import TrainOptions
+from hardneg.types import ScoreBatch
+
+CASES: dict[str, dict[str, Any]] = {
+    "even": {"batch_size": 6},
+    "odd": {"batch_size": 5, "chunk": 1},
+    "fewer": {"batch_size": 2, "chunk": 1},
+    "accumulated": {"batch_size": 7, "chunk": 2, "accumulate": 2},
+    "segments": {"batch_size": 5, "chunk": 2},
+    "unmasked": {"batch_size": 11, "chunk": 2, "mask": "none"},
+    "own": {"batch_size": 6},
+    "own-in-chunks": {"batch_size": 6, "chunk": 1},
+}
+BROKEN = ("without-gradients", "own-gradients-alone")
+ACROSS = [name for name in CASES if not name.startswith("own")]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A loss that keeps what it was shown."""
+
+    version: ClassVar[int] = 1
+
+    loss: Any
+    batches: list[ScoreBatch] = field(default_factory=list, compare=False)
+
+    def __call__(self, batch: ScoreBatch) -> torch.Tensor:
+        self.batches.append(batch)
+        value: torch.Tensor = self.loss(batch)
+        return value
+
+
+def broken(kind: str) -> Any:
+    """A gather as it must not be: other processes' parts, or all of them, are constants."""
+
+    def gather(part: torch.Tensor, total: int, here: World | None = None) -> torch.Tensor:
+        whole, here = distributed.gather(part.detach(), total), world()
+        if kind == "without-gradients":
+            return whole + 0 * part.sum()
+        share = here.share(total)
+        return torch.cat([whole[: share.start], part[: share.stop - share.start], whole[share.stop :]])
+
+    return gather
+
+
+def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, torch.Tensor]:
+    """Two steps: the gradients of each, the final weights, and all that the loss was shown; and so into a file."""
+    seen: list[dict[str, torch.Tensor]] = []
+    loop.make_optimizer = lambda towers, options: Watched(towers, seen)
+    encoder: Any = PreciseEncoder()
+    data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
+    loss = Seen(Star() if name == "accumulated" else InfoNCE())
+    loop.train(encoder, data, loss, chosen, out / name, progress=Silent())
+    found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
+    found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
+    for place, batch in enumerate(loss.batches):
+        shown = {part: getattr(batch, part).detach() for part in ("scores", "positive", "own", "valid")}
+        found |= {f"batch {place} {part}": tensor for part, tensor in shown.items()}
+    torch.save(found, out / f"{name}-{world().rank}.pt")
+    return found
+
+
+def settings(**more: Any) -> TrainOptions:
+    return options(**{"max_steps": 2, "accumulate": 1, "learning_rate": 0.1, "clip_norm": None, **more})
+
+
+def main(toy: str, out: str, number: str) -> None:
+    """All cases in one of several processes."""
+    folder = Path(out) / number
+    folder.mkdir(exist_ok=True)
+    for name, more in CASES.items():
+        across = "own" if name.startswith("own") else "processes"
+        learn(Path(toy), folder, name, settings(across=across, **more))
+    right = two_towers.gather
+    for name in BROKEN:
+        two_towers.gather = broken(name)
+        learn(Path(toy), folder, name, settings(batch_size=6))
+    two_towers.gather = right
+    leave()
+
+
+@pytest.fixture(scope="module")
+def learnt(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of two and of three processes."""
+    out = tmp_path_factory.mktemp("cross-batch")
+    running = [
+        process
+        for number in (2, 3)
+        for process in launch(Path(__file__), [str(toy_folder), str(out), str(number)], number)
+    ]
+    try:
+        assert [process.wait(timeout=400) for process in running] == [0] * 5
+    finally:
+        for process in running:
+            process.kill()
+    return out
+
+
+@pytest.fixture()
+def alone(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What one process comes to."""
+    monkeypatch.setattr(loop, "make_optimizer", loop.make_optimizer)
+    return lambda name, **more: learn(toy_folder, tmp_path, name, settings(**more))
+
+
+def differences(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> set[str]:
+    """The names of what is not the same to nine digits."""
+    assert found.keys() == expected.keys()
+    same = {"rtol": 1e-9, "atol": 1e-9}
+    return {
+        name for name, tensor in expected.items() if not torch.allclose(found[name].double(), tensor.double(), **same)
+    }
+
+
+def results(learnt: Path, name: str) -> list[dict[str, torch.Tensor]]:
+    ranks = [(number, rank) for number in (2, 3) for rank in range(number)]
+    return [torch.load(learnt / str(number) / f"{name}-{rank}.pt", weights_only=True) for number, rank in ranks]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ACROSS)
+def test_all_is_that_of_one_process_and_the_plain_batch(learnt: Path, alone: Any, name: str) -> None:
+    plain = alone(name, **{**CASES[name], "chunk": None})
+    assert sum(name.startswith("step 1") for name in plain) == 5
+    for found in results(learnt, name):
+        assert differences(found, plain) == set()
+
+
+@pytest.mark.slow
+def test_each_rows_label_is_its_querys_positive(learnt: Path, toy_folder: Path) -> None:
+    """By the vectors of the texts; 5 queries in shares of 2 and 3, and of 1, 2 and 2."""
+    encoder: Any = PreciseEncoder()
+    data = toy_data(toy_folder)
+    draw = Examples(data, 2, options().seed).draw(0, 5)
+
+    def vectors(texts: Any, kind: str) -> torch.Tensor:
+        return encoder.embed(encoder.features(list(texts), kind), kind).detach()
+
+    positives = vectors(data.corpus.contents(draw.documents[:, 0]), "document")
+    expected = (vectors(draw.texts, "query") * positives).sum(1)
+    for found in results(learnt, "odd"):
+        scores, positive = found["batch 0 scores"], found["batch 0 positive"]
+        assert scores.shape == (5, 15)
+        assert positive.nonzero().tolist() == [[row, 3 * row] for row in range(5)]
+        torch.testing.assert_close(scores[positive], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["own", "own-in-chunks"])
+def test_negatives_of_ones_own_process_are_those_of_smaller_batches(learnt: Path, alone: Any, name: str) -> None:
+    """Which one process has by accumulating them."""
+    two, three = (alone(f"{name}-{number}", batch_size=6 // number, accumulate=number) for number in (2, 3))
+    for found, expected, number in zip(results(learnt, name), [two] * 2 + [three] * 3, [2] * 2 + [3] * 3, strict=True):
+        assert found["batch 0 scores"].shape == (6 // number, 18 // number)
+        trained = {name: tensor for name, tensor in found.items() if not name.startswith("batch")}
+        assert differences(trained, {name: expected[name] for name in trained}) == set()
+
+
+@pytest.mark.slow
+def test_wrong_gathers_are_caught(learnt: Path, alone: Any) -> None:
+    """Without gradients there are none; with those of one's own part they are too small by the number of processes."""
+    plain = alone("even", **CASES["even"])
+    gradients = {name for name in plain if name.startswith("step 0")}
+    for found in results(learnt, "without-gradients"):
+        assert differences(found, plain) >= gradients
+        assert all(float(found[name].abs().max()) == 0 for name in gradients)
+    for found, number in zip(results(learnt, "own-gradients-alone"), [2] * 2 + [3] * 3, strict=True):
+        assert differences(found, plain) >= gradients
+        first = {name: found[name] * number for name in gradients}
+        assert differences(first, {name: plain[name] for name in gradients}) == set()
+
+
+@pytest.mark.slow
+def test_the_first_process_tells_the_mean_loss(learnt: Path, alone: Any, tmp_path: Path) -> None:
+    for number in (2, 3):
+        alone(f"own-{number}", batch_size=6 // number, accumulate=number)
+        one = (tmp_path / f"own-{number}" / "history.jsonl").read_text().splitlines()
+        several = (learnt / str(number) / "own" / "history.jsonl").read_text().splitlines()
+        assert [_loss(line) for line in several] == pytest.approx([_loss(line) for line in one], rel=1e-9)
+
+
+def _loss(line: str) -> float:
+    return float(json.loads(line)["loss"])
+
+
+def test_shares_must_be_equal_where_each_process_is_on_its_own(
+    toy_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder: Any = PreciseEncoder()
+    monkeypatch.setattr(two_towers, "world", lambda: World(0, 4))
+    with pytest.raises(UsageError, match="4 processes have no equal shares of batch_size 6: give a multiple of 4"):
+        two_towers.BothSides(encoder, toy_data(toy_folder), settings(batch_size=6, across="own"))
+
+
+def test_options_count_where_they_change_what_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = TrainOptions().identity()
+    assert TrainOptions(mask="none").identity() == {**plain, "mask": "none"}
+    assert TrainOptions(chunk=8).identity() == {**plain, "chunk": 8}
+    assert TrainOptions(across="own").identity() == {**plain, "across": "own", "processes": 1}
+    assert plain.keys() <= asdict(TrainOptions()).keys()
+    assert TrainOptions(chunk=0).problems() == ["chunk must be 1 or above, not 0"]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

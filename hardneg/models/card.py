@@ -19,7 +19,7 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object], scores: Scores |
         path is cut to its last part.
     scores: metric values by row name (a model or a split) and metric.
     """
-    shown = {name: _without_place(value) for name, value in facts.items()}
+    shown = {name: without_place(value) for name, value in facts.items()}
     parts = [_front_matter(shown), "# Dense retriever trained with hard negatives", _facts(encoder, shown)]
     if scores:
         parts += ["## Scores", _table(scores)]
@@ -32,7 +32,8 @@ def with_scores(card: str, scores: Scores) -> str:
     return f"{before}## Scores\n\n{_table(scores)}\n\n{heading}{after}"
 
 
-def _without_place(value: object) -> str:
+def without_place(value: object) -> str:
+    """The value as text; an absolute path is cut to its last part."""
     text = str(value)
     return PurePath(text).name if PurePath(text).is_absolute() else text
 

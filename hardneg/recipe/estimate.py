@@ -17,7 +17,7 @@ from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
-from hardneg.stages.reranker_spec import RerankSpec
+from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 from hardneg.stages.spec_parts import DATASET
 from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec
 from hardneg.stages.train_spec import TrainSpec
@@ -168,6 +168,17 @@ def _fuse(step: Step, sizes: _Sizes) -> _Row:
     return count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, count / 500 + 3
 
 
+def _train_reranker(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, TrainRerankerSpec)
+    options = step.spec.options
+    steps = options.total_steps(_queries(sizes, "train"))
+    tokens = options.batch_size * (1 + options.negatives_per_query) * _PAIR_TOKENS
+    passes = 5 if options.adversarial else 3
+    seconds = passes * steps * options.accumulate * tokens * sizes.shape.operations_a_token / sizes.operations
+    memory = _PROCESS_BYTES + 4 * sizes.shape.weights + int(tokens * sizes.shape.hidden * sizes.shape.layers * 60)
+    return steps, "steps", 4 * sizes.shape.weights, memory, seconds + 5
+
+
 def _rerank(step: Step, sizes: _Sizes) -> _Row:
     assert isinstance(step.spec, RerankSpec)
     count = _queries(sizes, step.spec.split)
@@ -249,6 +260,7 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "train": _train,
     "train-queries": _train_queries,
     "train-refreshed": _train_refreshed,
+    "train-reranker": _train_reranker,
     "fuse": _fuse,
     "rerank": _rerank,
     "evaluate": _evaluate,

@@ -12,6 +12,7 @@ from hardneg.data.segments import Segments
 from hardneg.datasets.withheld import Withheld
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
+from hardneg.protocols import TrainableReranker
 from hardneg.recipe.extends import read_whole_tree
 from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.references import reference_problems
@@ -19,6 +20,7 @@ from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.analysis_spec import Projection
 from hardneg.stages.learning_spec import LearningSpec, Validation
+from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
 from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, TrainQueriesSpec, Watch
 from hardneg.stages.train_spec import TrainSpec
@@ -159,7 +161,7 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     parent = location[-2] if len(location) > 1 else ""
     nested: Mapping[str, Any] = {
-        "options": TrainOptions,
+        "options": spec.model_fields["options"].annotation if "options" in spec.model_fields else TrainOptions,
         "model": ModelSpec,
         "segments": Segments,
         "validation": Validation,
@@ -181,7 +183,7 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
     own: dict[str, Any] = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
     if "segments" in spec.model_fields and not issubclass(spec, TrainQueriesSpec):
         own["segments"] = top.segments
-    if issubclass(spec, LearningSpec) and isinstance(options := value.get("options", {}), Mapping):
+    if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
         return {**own, **value, "options": {"seed": top.seed, **options}}
     return {**own, **value}
 
@@ -196,7 +198,9 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
         if isinstance(spec, IndexSpec) and (name, "backend") in plugins:
             problems += _index_problems(name, spec, plugins[name, "backend"].input)
-        if isinstance(spec, LearningSpec) and (name, "loss") in plugins:
+        if isinstance(spec, TrainRerankerSpec) and (name, "reranker") in plugins:
+            problems += _reranker_problems(name, spec, plugins[name, "reranker"])
+        if isinstance(spec, LearningSpec | TrainRerankerSpec) and (name, "loss") in plugins:
             problems += _loss_problems(name, spec, plugins[name, "loss"])
     return plugins
 
@@ -209,7 +213,13 @@ def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
     return []
 
 
-def _loss_problems(name: str, spec: LearningSpec, loss: Any) -> list[str]:
+def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any) -> list[str]:
+    if isinstance(reranker, TrainableReranker):
+        return []
+    return [f"stages.{name}.reranker: {spec.reranker.name} cannot be trained: it has no network to load"]
+
+
+def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any) -> list[str]:
     if isinstance(spec, TrainSpec) and spec.teacher is None and "teacher" in needs_of(loss):
         return [f"stages.{name}.teacher: missing; {spec.loss.name} learns the scores of a run, such as a rerank stage's"]
     lacking = [part for part in needs_of(loss) if part not in spec.gives]

@@ -20,7 +20,7 @@ LOCK = "recipe.lock.yaml"
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out `model/`, `index/`, `runs/`, `analyses/`, `metrics.json`, `report.html` and `recipe.lock.yaml`.
+    """Lays out `model/`, `index/`, `rerankers/`, `runs/`, `analyses/`, metrics, the report and `recipe.lock.yaml`.
 
     Of several runs at once, one after the other does so.
 
@@ -30,9 +30,12 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
         out.mkdir(parents=True, exist_ok=True)
         store.keep(out, [step.key for step in plan.steps.values()])
         written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
+        for name, made in artifacts.items():
+            if made.kind == "reranker":
+                written.append(link_folder(made.path / "model", out / "rerankers" / name))
         for kind, step in plan.recipe.outputs.items():
-            if made := artifacts.get(step):
-                source = made.path / kind if made.kind == "model" else made.path
+            if output := artifacts.get(step):
+                source = output.path / kind if output.kind == "model" else output.path
                 written.append(link_folder(source, out / kind))
         if (out / "metrics.json") in written and (out / "model") in written:
             _add_scores(out / "model" / "README.md", out / "metrics.json")

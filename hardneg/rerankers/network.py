@@ -29,7 +29,12 @@ class PairNetwork:
             raise ModelError("a reranker that is trained or batched must be one transformer that classifies sequences")
         if module.num_labels not in (1, 2):
             raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")
-        self.module = module
+        self._module = module
+
+    @property
+    def module(self) -> Any:
+        """The `CrossEncoder`."""
+        return self._module
 
     @property
     def device(self) -> torch.device:

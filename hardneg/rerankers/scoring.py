@@ -52,7 +52,7 @@ class PairScorer:
     def of(cls, module: "CrossEncoder", device: str | None = None, options: ScoreOptions | None = None) -> "PairScorer":
         """The network, moved to `device` (None: the best there is)."""
         options = options or ScoreOptions()
-        network = PairNetwork(module.to(device or _best_device()))
+        network = PairNetwork(module.to(device or best_device()))
         half = takes_bf16(options.precision, network.device)
         return cls(network.in_bfloat16() if half else network, options, half)
 
@@ -105,7 +105,8 @@ class PairScorer:
         return found
 
 
-def _best_device() -> str:
+def best_device() -> str:
+    """Where to compute unless something else is said."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -8,6 +8,7 @@ from typing import Any
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.evaluate import METRICS
 from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.specs import EvaluateSpec
 from hardneg.stages.work import Input, Work
 from hardneg.training.history import HISTORY
@@ -51,7 +52,7 @@ def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, obje
         "relevant from grade": evaluation.spec.relevance_level,
     }
     for label, source in trained.items():
-        assert isinstance(source.spec, LearningSpec)
+        assert isinstance(source.spec, LearningSpec | TrainRerankerSpec)
         settings[f"{label}: loss"] = source.plugins["loss"]
         settings |= {f"{label}: {name}": value for name, value in source.spec.options.identity().items()}
         settings |= {

@@ -1,12 +1,40 @@
 """What a recipe says of rerankers: how one is trained, and what it reranks."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
 
-from hardneg.stages.spec_parts import FREE, Name, PluginKind, Reference, Setting, StageSpec
+from hardneg.stages.learning_spec import Validation
+from hardneg.stages.spec_parts import FREE, Loss, Name, PluginKind, Reference, Setting, StageSpec, without_problems
+from hardneg.training.reranker.options import RerankerOptions
 from hardneg.types import PluginSetting
+
+with_config(ConfigDict(extra="forbid"))(RerankerOptions)
+
+
+class TrainRerankerSpec(StageSpec):
+    """Trains a reranker on mined negatives, each query's documents against each other.
+
+    validation: how many dev queries, and how many documents of `validation_run` for each (`depth`).
+    """
+
+    version = 1
+    kind = "reranker"
+    gives: ClassVar[tuple[str, ...]] = ()
+    needs_dataset = True
+    resumes = True
+    stage: Literal["train-reranker"]
+    reranker: Annotated[Setting, PluginKind("rerankers")]
+    negatives: Annotated[Name, Reference(("negatives",))]
+    loss: Loss = PluginSetting("bce")
+    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)
+    validation_run: Annotated[Name | None, Reference(("run",))] = None
+    validation: Validation = Validation()
+
+    def identity(self) -> dict[str, Any]:
+        """The options that only say how often to look or to save are left out."""
+        return {**super().identity(), "options": self.options.identity()}
 
 
 class RerankSpec(StageSpec):

@@ -10,7 +10,7 @@ from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
-from hardneg.stages.reranker_spec import RerankSpec
+from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 from hardneg.stages.spec_parts import (
     FREE,
     LATER,
@@ -234,7 +234,7 @@ class ReportSpec(StageSpec):
     kind = "report"
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
-    training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
+    training: Annotated[dict[str, Name], Reference(("model", "reranker"))] = Field(default_factory=dict)
     analyses: Annotated[dict[str, Name], Reference(("analysis",))] = Field(default_factory=dict)
     title: str = ""
 
@@ -248,6 +248,7 @@ AnyStage = (
     | TrainSpec
     | TrainQueriesSpec
     | TrainRefreshedSpec
+    | TrainRerankerSpec
     | FuseSpec
     | RerankSpec
     | EvaluateSpec
@@ -263,6 +264,7 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "train": TrainSpec,
     "train-queries": TrainQueriesSpec,
     "train-refreshed": TrainRefreshedSpec,
+    "train-reranker": TrainRerankerSpec,
     "fuse": FuseSpec,
     "rerank": RerankSpec,
     "evaluate": EvaluateSpec,

@@ -125,18 +125,23 @@ def pool_metrics(
         gains[pool.query[here] - start, pool.place[here]] = pool.gains[here]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH]
         ranked.append(np.take_along_axis(gains, order, axis=1))
-    return _means(np.concatenate(ranked), pool)
+    return ranked_metrics(np.concatenate(ranked), pool.gains, pool.query)
 
 
-def _means(ranked: NDArray[np.int64], pool: Pool) -> dict[str, float]:
-    """ranked: int64 [Q, up to 100], the gain of each retrieved document."""
+def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: NDArray[np.int64]) -> dict[str, float]:
+    """The means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with something relevant.
+
+    ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], all that there is to gain,
+    ascending by query; query: int64 [J], whose each is.
+    """
+    ranked = ranked[:, :_DEPTH]
     top = ranked[:, :10]
     first = np.where((top > 0).any(axis=1), 1 / (1 + (top > 0).argmax(axis=1)), 0.0)
-    total = np.bincount(pool.query, minlength=len(ranked))
-    order = np.lexsort((-pool.gains, pool.query))
+    total = np.bincount(query, minlength=len(ranked))
+    order = np.lexsort((-gains, query))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(total) - total, total)
-    best = np.where(rank < 10, pool.gains[order] / np.log2(rank + 2), 0.0)
-    ideal = np.bincount(pool.query[order], best, minlength=len(ranked))
+    best = np.where(rank < 10, gains[order] / np.log2(rank + 2), 0.0)
+    ideal = np.bincount(query[order], best, minlength=len(ranked))
     gained = (top / np.log2(np.arange(top.shape[1]) + 2)).sum(axis=1)
     return {
         "mrr@10": float(first.mean()),

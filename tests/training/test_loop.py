@@ -5,8 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from toy import BagEncoder, options, toy_data
+from toy import BagEncoder, Interrupted, options, toy_data
 
 from hardneg.errors import MissingDependency, TrainingError, UsageError
 from hardneg.losses.infonce import InfoNCE
@@ -219,25 +217,6 @@ def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path
         assert not encoder.module.training
     assert found[0] == pytest.approx(found[1], rel=1e-4)
     assert found[0][-1] < found[0][0]
-
-
-class Interrupted(Silent):
-    """A progress display at which someone presses Ctrl-C."""
-
-    def __init__(self, after: int) -> None:
-        self.after = after
-
-    @contextmanager
-    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        yield self
-
-    def advance(self, count: int = 1) -> None:
-        self.after -= 1
-        if self.after == 0:
-            raise KeyboardInterrupt
-
-    def describe(self, text: str) -> None:
-        pass
 
 
 def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:

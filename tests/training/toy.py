@@ -3,6 +3,8 @@
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,8 +117,6 @@ class KilledAt(Silent):
         self.left = step
 
     def task(self, *args: Any, **kwargs: Any) -> Any:
-        from contextlib import contextmanager
-
         @contextmanager
         def running() -> Any:
             yield SimpleNamespace(advance=lambda count=1: None, describe=self._describe)
@@ -127,6 +127,25 @@ class KilledAt(Silent):
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), 9)
+
+
+class Interrupted(Silent):
+    """A progress display at which someone presses Ctrl-C."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    @contextmanager
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
+        yield self
+
+    def advance(self, count: int = 1) -> None:
+        self.after -= 1
+        if self.after == 0:
+            raise KeyboardInterrupt
+
+    def describe(self, text: str) -> None:
+        pass
 
 
 def main(toy: str, folder: str, optimizer: str, killed_at: str) -> None:

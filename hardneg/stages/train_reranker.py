@@ -1,0 +1,92 @@
+"""Stage `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hardneg.artifacts import SCRATCH
+from hardneg.data.collection import StoredCollection
+from hardneg.data.runs import read_run
+from hardneg.distributed import world
+from hardneg.errors import UsageError
+from hardneg.rerankers.card import reranker_card
+from hardneg.rerankers.network import PairNetwork
+from hardneg.rerankers.scoring import ScoreOptions, best_device
+from hardneg.stages.learning import training_data
+from hardneg.stages.opening import MODEL_FOLDER, open_collection
+from hardneg.stages.search import RUN
+from hardneg.stages.work import Work
+from hardneg.training.history import HISTORY
+from hardneg.training.loop import TrainingResult, learn
+from hardneg.training.reranker.approach import Reranking
+from hardneg.training.reranker.validation import rerank_validation
+from hardneg.training.validation import ValidationData
+
+EVERY_PROCESS = True
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Trains, saves the network with its card, and leaves the learning curve beside it."""
+    collection, spec = open_collection(work.inputs["dataset"]), work.spec
+    network = PairNetwork(work.plugins["reranker"].load(None).to(work.device or best_device()))
+    _check_outputs(work, network)
+    negatives = work.inputs["negatives"]
+    data = training_data(collection, getattr(negatives.spec, "split", "train"), negatives)
+    result = learn(
+        Reranking(network, data, work.plugins["loss"], spec.options),
+        work.plugins["loss"],
+        spec.options,
+        work.folder,
+        progress=work.progress,
+        validate=_validation(work, collection, network),
+    )
+    if not world().first:
+        return {}
+    network.save(work.folder / MODEL_FOLDER, reranker_card(network, _said(work, collection, result)))
+    work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
+    return result.facts(spec.options.metric)
+
+
+def _check_outputs(work: Work, network: PairNetwork) -> None:
+    wanted, found = getattr(work.plugins["loss"], "outputs", None), network.module.num_labels
+    if wanted not in (None, found):
+        raise UsageError(
+            f"{work.name}: loss {work.spec.loss.name} needs a head of {wanted} outputs, the reranker has {found}: "
+            f"say outputs: {wanted} in its options, or take loss bce"
+        )
+
+
+def _validation(
+    work: Work, collection: StoredCollection, network: PairNetwork
+) -> Callable[[], Mapping[str, float]] | None:
+    """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
+    if "validation_run" not in work.inputs:
+        return None
+    options = work.spec.validation
+    queries = collection.queries(options.split)
+    data = ValidationData(
+        collection.corpus,
+        queries.query_ids[: options.queries],
+        queries.texts[: options.queries],
+        collection.qrels(options.split),
+        read_run(work.inputs["validation_run"].folder / RUN),
+    )
+    return rerank_validation(network, data, options.depth, ScoreOptions(precision=work.spec.options.precision))
+
+
+def _said(work: Work, collection: StoredCollection, result: TrainingResult) -> dict[str, object]:
+    """What the model card says."""
+    options, negatives = work.spec.options, work.inputs["negatives"]
+    pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)
+    said: dict[str, object] = {
+        "Base model": work.spec.reranker.options.get("source", work.spec.reranker.name),
+        "Dataset": f"{len(collection.corpus)} passages, {negatives.facts['queries']} training queries",
+        "Negatives": f"{options.negatives_per_query} a query from {negatives.plugins.get('miner', negatives.name)}",
+        "Loss": work.plugins["loss"],
+        "Training": f"{result.steps} steps of {pairs} pairs, {options.optimizer}, "
+        f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
+    }
+    if options.adversarial:
+        said["Adversarial"] = f"embeddings moved by {options.adversarial:g}"
+    if result.best is not None:
+        said[f"Dev {options.metric}, of a run's top"] = f"{result.best:.4f} at step {result.best_step}"
+    return said

@@ -1,0 +1,1 @@
+"""Training of a reranker: each query with its own documents, pair by pair."""

@@ -1,0 +1,130 @@
+"""The approach of stage `train-reranker`: each query's documents are scored beside it, against each other alone."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.distributed import gather
+from hardneg.identity import digest
+from hardneg.models.inference import evaluating
+from hardneg.protocols import Loss
+from hardneg.rerankers.network import PairNetwork
+from hardneg.training.batches import ahead, own_share
+from hardneg.training.by_length import by_length
+from hardneg.training.examples import Draw, Examples, TrainingData
+from hardneg.training.history import Record
+from hardneg.training.reranker.adversary import ascent, moved
+from hardneg.training.reranker.options import RerankerOptions
+from hardneg.training.scoring import Columns
+from hardneg.types import ScoreBatch
+
+_PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
+
+
+@dataclass(frozen=True, slots=True)
+class PairBatch:
+    """One batch of B queries with `width` documents each, the positive first.
+
+    features: of this process's share of the pairs. valid: bool [B, width], as in a `ScoreBatch`.
+    """
+
+    query_ids: list[str]
+    features: dict[str, Tensor]
+    valid: Tensor
+
+    @property
+    def width(self) -> int:
+        """Documents of a query."""
+        return self.valid.shape[1]
+
+
+class PairTower(nn.Module):
+    """All pairs of a batch in one forward pass, so that a distributed wrapper sees one a step."""
+
+    def __init__(self, network: PairNetwork) -> None:
+        super().__init__()
+        self.module = network.module
+        self._logits = network.logits
+        self._cpu = network.device.type == "cpu"
+
+    def forward(self, features: dict[str, Tensor]) -> Tensor:
+        """float32 [n], the logit of each pair."""
+        return by_length(self._logits, features, _PAIRS_A_PASS) if self._cpu else self._logits(features)
+
+
+class Reranking:
+    """Trains a network that scores pairs; a query's positive and its negatives are drawn anew in each epoch.
+
+    Source: Qu et al., RocketQA (NAACL 2021), section 3.3, step 2.
+    """
+
+    pause: int | None = None
+
+    def __init__(self, network: PairNetwork, data: TrainingData, loss: Loss, options: RerankerOptions) -> None:
+        self.encoder = network
+        self.learner: nn.Module = network.module
+        self.tower: nn.Module = PairTower(network)
+        self._corpus, self._loss, self._size = data.corpus, loss, options.adversarial
+        self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """How many queries and positives were left out, by reason."""
+        return self._examples.skipped
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def digest(self) -> str:
+        """That of the examples, and how much is read of them."""
+        return digest([self._examples.digest(), self.encoder.module.max_seq_length])
+
+    def prepare(self, step: int) -> None:
+        """Nothing: draws depend on the seed alone."""
+
+    def batches(self, starts: range, size: int) -> Iterator[PairBatch]:
+        """The drawn examples, tokenised one batch ahead."""
+        return ahead(lambda start: self._make(self._examples.draw(start, size)), starts)
+
+    def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
+        """Each query against its own documents, those of all processes; by embeddings that are moved, if asked for."""
+        with self._adversary(batch, half) if self._size else nullcontext():
+            return self._scores(model, batch, half)
+
+    def look(self, step: int) -> Record:
+        """Nothing besides the loss."""
+        return {}
+
+    def _make(self, draw: Draw) -> PairBatch:
+        own, width = own_share(len(draw.texts)), draw.documents.shape[1]
+        documents = self._corpus.contents(draw.documents[own].reshape(-1))
+        queries = [text for text in draw.texts[own] for _ in range(width)]
+        return PairBatch(draw.query_ids, self.encoder.features(queries, documents), self._valid(draw))
+
+    def _valid(self, draw: Draw) -> Tensor:
+        """A drawn document that is another known positive of its query, or a copy of one, is no negative."""
+        queries, width = draw.documents.shape
+        blocked = Columns.of(draw, self._corpus.content_hash).blocked().reshape(queries, queries, width)
+        own = torch.from_numpy(blocked).diagonal().T.clone()
+        own[:, 0] = False
+        return ~own
+
+    def _scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
+        device = self.encoder.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            logits = model(batch.features)
+        scores = gather(logits.view(-1, batch.width), len(batch.query_ids))
+        positive = torch.zeros_like(scores, dtype=torch.bool)
+        positive[:, 0] = True
+        return ScoreBatch(scores, positive, ~positive, batch.valid.to(device))
+
+    def _adversary(self, batch: PairBatch, half: bool) -> Any:
+        """The embeddings moved to where the loss, without dropout, grows fastest."""
+        layer = self.encoder.embeddings
+        with evaluating(self.learner):
+            loss = self._loss(self._scores(self.tower, batch, half))
+        return moved(layer, ascent(loss, next(layer.parameters()), self._size))

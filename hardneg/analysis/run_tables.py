@@ -81,8 +81,12 @@ def _document(shown: Mapping[str, Any] | None) -> str:
     if shown is None:
         return "–"
     grade = "not judged" if shown["relevance"] is None else f"grade {shown['relevance']}"
-    text = shown["text"] if len(shown["text"]) <= _SHOWN else shown["text"][:_SHOWN] + "…"
-    return f"{shown['doc_id']} ({grade}) {text}".strip()
+    return f"{shown['doc_id']} ({grade}) {shortened(shown['text'])}".strip()
+
+
+def shortened(text: str) -> str:
+    """A text for a table's cell."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def percent(share: float | None) -> str:

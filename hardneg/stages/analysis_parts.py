@@ -1,10 +1,13 @@
-"""Analyses of runs that a recipe describes in several values: overlap, holes, wins."""
+"""Analyses that a recipe describes in several values: overlap, holes, wins, denoising, planted."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hardneg.analysis.planted import THRESHOLDS
+from hardneg.miners.rules import RULES
+from hardneg.registry import suggestion
 from hardneg.stages.spec_parts import Name, Reference, marked_references
 
 Runs = Annotated[dict[Name, Name], Reference(("run",))]
@@ -75,6 +78,36 @@ class Wins(Part):
     against: Run
     metric: Name = "ndcg@10"
     examples: int = Field(5, gt=0)
+
+
+class Denoising(Part):
+    """What filters of negatives dropped, by rank; `examples`: how many queries of each the report shows."""
+
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(min_length=1)
+    examples: int = Field(5, ge=0)
+
+
+class Planted(Part):
+    """How many of the positives that the dataset withholds each filter of negatives removes, and what else it removes.
+
+    run: whose first `depth` documents are filtered. scores: runs over the same queries whose scores decide, by label;
+    none: those of `run`. thresholds: by the name of the filtering miner.
+    """
+
+    run: Run
+    scores: Runs = Field(default_factory=dict)
+    thresholds: dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]] = Field(
+        default_factory=lambda: dict(THRESHOLDS)
+    )
+    depth: int = Field(50, gt=0)
+    split: Name = "train"
+
+    @model_validator(mode="after")
+    def _known(self) -> "Planted":
+        for name in self.thresholds:
+            if name not in RULES:
+                raise ValueError(f"thresholds: no filter {name}{suggestion(name, RULES)}; there are {', '.join(RULES)}")
+        return self
 
 
 def _check_label(label: str | None, labels: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from hardneg.evaluation.report import Section
 from hardneg.stages.analyze import (
     ABLATION,
     COSTS,
+    DENOISING,
     DRIFT,
     ERRORS,
     GRADIENTS,
@@ -18,12 +19,14 @@ from hardneg.stages.analyze import (
     MATRIX,
     OPERATIONS,
     OVERLAP,
+    PLANTED,
     PROJECTION,
     REFRESHES,
     SCORES,
     SIZES,
     WINS,
 )
+from hardneg.stages.denoising_sections import denoising_section, example_section, planted_section
 from hardneg.stages.run_sections import hole_section, overlap_section, score_section, win_section
 from hardneg.stages.training_sections import gradient_section, refresh_section
 
@@ -38,6 +41,9 @@ def sections(label: str, folder: Path, names: Sequence[str]) -> list[Section]:
             columns, rows = _beside(columns, rows, contents)
         svg = (folder / f"{name}.svg").read_text("utf-8")
         found.append(Section(f"{label}: {title}", columns, rows, explained, svg))
+        if name == DENOISING and content["examples"]:
+            title, columns, rows, explained = example_section(content)
+            found.append(Section(f"{label}: {title}", columns, rows, explained))
     return found
 
 
@@ -156,6 +162,8 @@ _TABLES: dict[str, Callable[[Any], _Table]] = {
     OVERLAP: overlap_section,
     HOLES: hole_section,
     WINS: win_section,
+    DENOISING: denoising_section,
+    PLANTED: planted_section,
     ABLATION: _ablation,
     MATRIX: _matrix,
     SIZES: _sizes,

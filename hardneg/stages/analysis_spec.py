@@ -1,16 +1,16 @@
 """What a recipe may say of an analysis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from hardneg.stages.analysis_parts import Holes, Overlap, Runs, Wins, part_references, parts_of
+from hardneg.stages.analysis_parts import Denoising, Holes, Overlap, Planted, Runs, Wins, part_references, parts_of
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
 _LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")
-_PARTS = ("overlap", "holes", "wins")
+_PARTS = ("overlap", "holes", "wins", "denoising", "planted")
 _ANALYSES = ("indexes", "runs", "training", *_LABELS, *_PARTS, "costs", "evaluation", "matrix")
 
 
@@ -48,9 +48,10 @@ class AnalyzeSpec(StageSpec):
 
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
     same label; by default the model that encoded it. training: drift of fixed negatives. gradients, refreshes: of
-    trainings. scores: their tails. overlap, holes, wins: of runs. evaluation, metric: bars of an ablation (metric: the
-    first one by default). matrix: systems of an evaluation by two axes. projection: a query among its documents.
-    costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
+    trainings. scores: their tails. overlap, holes, wins: of runs. denoising: what filters of negatives dropped.
+    planted: how many of the positives that the dataset withholds filters would drop. evaluation, metric: bars of an
+    ablation (metric: the first one by default). matrix: systems of an evaluation by two axes. projection: a query among
+    its documents. costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
     operations: the time of one document, query or step of stages, by label.
     """
 
@@ -68,6 +69,8 @@ class AnalyzeSpec(StageSpec):
     overlap: Overlap | None = None
     holes: Holes | None = None
     wins: Wins | None = None
+    denoising: Denoising | None = None
+    planted: Planted | None = None
     costs: dict[str, Annotated[tuple[Name, ...], BeforeValidator(parse_names)]] = Field(default_factory=dict)
     evaluation: Annotated[Name | None, Reference(("metrics",))] = None
     metric: Name | None = None
@@ -103,6 +106,11 @@ class AnalyzeSpec(StageSpec):
             yield from ((f"costs.{label}.{i}", name, _COSTED) for i, name in enumerate(names))
         if self.matrix:
             yield "matrix.evaluation", self.matrix.evaluation, Reference(("metrics",))
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Withheld positives, where filters are measured by them."""
+        if self.planted and not collection.get("withheld", {}).get("judgements"):
+            yield "planted: this dataset withholds no judgements: give it `withheld`, or leave planted out"
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; stages count by their keys."""

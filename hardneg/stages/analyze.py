@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hardneg.analysis.figures.denoising import draw_denoising, draw_planted
 from hardneg.analysis.figures.drift import draw_drift
 from hardneg.analysis.figures.gradients import draw_gradients
 from hardneg.analysis.figures.operations import draw_operations
 from hardneg.analysis.figures.refreshes import draw_refreshes
 from hardneg.analysis.figures.runs import draw_holes, draw_overlap, draw_scores, draw_wins
 from hardneg.replacing import replace_text
+from hardneg.stages.analyze_denoising import denoising_found, planted_found
 from hardneg.stages.analyze_errors import pairwise_errors
 from hardneg.stages.analyze_histories import drift_found, gradients_found, refreshes_found
 from hardneg.stages.analyze_operations import operations_found
@@ -26,6 +28,7 @@ ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "pro
 MATRIX, SIZES, OPERATIONS = "matrix", "sizes", "operations"
 GRADIENTS, REFRESHES = "gradients", "refreshes"
 SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
+DENOISING, PLANTED = "denoising", "planted"
 
 _Make = Callable[[Work, str], Any]
 """Makes an analysis and its figures under a name; what it returns goes into the JSON."""
@@ -43,6 +46,8 @@ def run(work: Work) -> dict[str, Any]:
         OVERLAP: (spec.overlap is not None, partial(_drawn, overlap_found, draw_overlap)),
         HOLES: (spec.holes is not None, partial(_drawn, holes_found, draw_holes)),
         WINS: (spec.wins is not None, partial(_drawn, wins_found, draw_wins)),
+        DENOISING: (spec.denoising is not None, partial(_drawn, denoising_found, draw_denoising)),
+        PLANTED: (spec.planted is not None, partial(_drawn, planted_found, draw_planted)),
         ABLATION: (spec.evaluation is not None, _ablation),
         MATRIX: (spec.matrix is not None, _matrix),
         PROJECTION: (spec.projection is not None, _projection),

@@ -58,11 +58,12 @@ def wins_found(work: Work) -> dict[str, Any]:
     ours, theirs = (read_run(work.inputs[f"wins.{side}"].folder / RUN) for side in ("run", "against"))
     found = wins_of((ours, theirs), collection.qrels(spec.split), part.metric, spec.relevance_level)
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
-    told = to_json(found, texts, lambda doc_ids: _texts(collection.corpus, doc_ids))
+    told = to_json(found, texts, lambda doc_ids: texts_of(collection.corpus, doc_ids))
     return {**part.model_dump(mode="json"), **told}
 
 
-def _texts(corpus: Corpus, doc_ids: Sequence[str]) -> Mapping[str, str]:
+def texts_of(corpus: Corpus, doc_ids: Sequence[str]) -> Mapping[str, str]:
+    """The contents of the documents that the corpus has, by id."""
     rows = corpus.rows(doc_ids)
     found = corpus.documents_at(rows[rows >= 0])
     return {document.doc_id: document.contents for document in found}

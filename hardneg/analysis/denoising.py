@@ -1,0 +1,160 @@
+"""What a filter of negatives dropped: how much at each rank, and documents that it was most sure of."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hardneg.data.drops import drop_batches, drops_at
+from hardneg.data.negatives import read_negatives
+from hardneg.errors import ArtifactError
+
+SCORE = "score"
+_NEVER = ("positive", "duplicate", "repeated")
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Counts by rank; R ranks, the first is rank 1.
+
+    queries: how many were mined. candidates: int64 [R], how many lists were looked at so far down. dropped: by reason
+    int64 [R].
+    """
+
+    queries: int
+    candidates: NDArray[np.int64]
+    dropped: dict[str, NDArray[np.int64]]
+
+    @property
+    def in_question(self) -> NDArray[np.int64]:
+        """int64 [R], candidates that are no known positives and no copies."""
+        return self.candidates - sum((self.dropped[name] for name in _NEVER if name in self.dropped), np.int64(0))
+
+    def filtered(self) -> NDArray[np.float64]:
+        """float64 [R], the share of those in question that was dropped by score; nan where there are none.
+
+        Source: RocketQA (Qu et al., NAACL 2021), figure 5.
+        """
+        by_score = self.dropped.get(SCORE, np.zeros(len(self.candidates), np.int64))
+        found = np.full(len(by_score), np.nan)
+        np.divide(by_score, self.in_question, found, where=self.in_question > 0)
+        return found
+
+
+def shares(dropped: Path) -> Shares:
+    """The counts of a `dropped.arrow`. Raises ArtifactError where it is missing or damaged."""
+    queries, candidates = 0, np.zeros(0, np.int64)
+    counts: dict[str, NDArray[np.int64]] = {}
+    for batch in drop_batches(dropped):
+        queries += batch.num_rows
+        looked_at = np.bincount(batch.column("candidates").to_numpy())
+        candidates = _added(candidates, looked_at[::-1].cumsum()[::-1][1:])
+        reasons = batch.column("reasons").flatten().dictionary_encode()
+        ranks, codes = batch.column("ranks").flatten().to_numpy(), reasons.indices.to_numpy()
+        for code, reason in enumerate(reasons.dictionary.to_pylist()):
+            found = np.bincount(ranks[codes == code])[1:]
+            counts[reason] = _added(counts.get(reason, np.zeros(0, np.int64)), found)
+    return Shares(queries, candidates, {name: _added(found, candidates * 0) for name, found in counts.items()})
+
+
+def _added(one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
+    total = np.zeros(max(len(one), len(two)), np.int64)
+    total[: len(one)] += one
+    total[: len(two)] += two
+    return total
+
+
+@dataclass(frozen=True)
+class Example:
+    """Of one query, the document with the highest score that was dropped by it, and what was taken instead.
+
+    rank, score: of the dropped document. kept: the first negative, at `kept_rank`; None where its rank is not known.
+    """
+
+    query_id: str
+    positives: Sequence[str]
+    dropped: str
+    rank: int
+    score: float
+    kept: str
+    kept_rank: int | None
+
+
+def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
+    """The queries with the highest scores that were dropped by them, of those that have negatives, best first.
+
+    Source: RocketQA (Qu et al., NAACL 2021), table 4.
+
+    Args:
+        dropped: a `dropped.arrow`.
+        negatives: the `negatives.arrow` of the same queries.
+        count: how many queries to show.
+
+    Raises:
+        ArtifactError: a file is missing or damaged, or the two are not of the same queries.
+    """
+    mined, start = read_negatives(negatives), 0
+    found: list[tuple[float, int, Example]] = []
+    batches = drop_batches(dropped)
+    if sum(batch.num_rows for batch in batches) != len(mined):
+        raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+    for batch in batches:
+        for row, entry in _most_confident(batch, count):
+            query_id, drops = drops_at(batch, row)
+            item = mined[start + row]
+            ranks = drops.chosen.tolist() if len(drops.chosen) == len(item.negatives) else [None]
+            score, rank = float(drops.scores[entry]), int(drops.ranks[entry])
+            told = (drops.doc_ids[entry], rank, score, item.negatives[0], ranks[0])
+            found.append((-score, start + row, Example(query_id, item.positives, *told)))
+        found = heapq.nsmallest(count, found)
+        start += batch.num_rows
+    return [example for _, _, example in found]
+
+
+def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, int]]:
+    """Rows with negatives, and in each the entry of the highest score that was dropped by it; the best `count` rows."""
+    scores, reasons = (batch.column(name).flatten() for name in ("scores", "reasons"))
+    by_score = np.flatnonzero(reasons.to_numpy(zero_copy_only=False) == SCORE)
+    starts = batch.column("doc_ids").offsets.to_numpy()
+    chosen = batch.column("chosen").value_lengths().to_numpy()
+    seen: set[int] = set()
+    for entry in by_score[np.argsort(-scores.to_numpy()[by_score], kind="stable")].tolist():
+        row = int(np.searchsorted(starts, entry, "right")) - 1
+        if chosen[row] and row not in seen:
+            seen.add(row)
+            yield row, entry - int(starts[row])
+        if len(seen) == count:
+            return
+
+
+def to_json(found: Shares) -> dict[str, Any]:
+    """Numbers by rank, from the first one."""
+    filtered = [None if np.isnan(share) else share for share in found.filtered().tolist()]
+    dropped = {reason: counts.tolist() for reason, counts in found.dropped.items()}
+    return {"queries": found.queries, "candidates": found.candidates.tolist(), "dropped": dropped, "filtered": filtered}
+
+
+def example_json(example: Example, queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
+    """With the texts that are known, documents' cut at 300 characters."""
+
+    def shown(doc_id: str, **told: Any) -> dict[str, Any]:
+        return {"doc_id": doc_id, **told, "text": texts.get(doc_id, "")[:_LONGEST]}
+
+    return {
+        "query_id": example.query_id,
+        "text": queries.get(example.query_id, ""),
+        "positive": shown(example.positives[0]) if example.positives else None,
+        "dropped": shown(example.dropped, rank=example.rank, score=example.score),
+        "kept": shown(example.kept, rank=example.kept_rank),
+    }
+
+
+def doc_ids_of(shown: Iterable[Example]) -> list[str]:
+    """The documents whose texts examples show."""
+    return list(dict.fromkeys(doc_id for each in shown for doc_id in (*each.positives[:1], each.dropped, each.kept)))

@@ -1,0 +1,63 @@
+"""What `read` stages measured, as one section of a report: a row for each run and number of passages."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hardneg.stages.evaluate import METRICS
+from hardneg.stages.read import SYSTEM
+from hardneg.stages.work import Input
+
+if TYPE_CHECKING:
+    from hardneg.evaluation.metrics import Scores
+    from hardneg.evaluation.report import Section
+    from hardneg.evaluation.significance import Comparison
+
+_COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
+
+
+def reading_sections(sources: Mapping[str, Input]) -> "list[Section]":
+    """One section where anything was read: exact match and F1, and tests against the first label's exact match.
+
+    Source: Qu et al., RocketQA (NAACL 2021), Table 5.
+    """
+    from hardneg.evaluation.metrics_json import read_metrics
+    from hardneg.evaluation.report import Section
+    from hardneg.evaluation.significance import compare_all
+
+    if not sources:
+        return []
+    systems = {label: read_metrics(source.folder / METRICS).results[SYSTEM] for label, source in sources.items()}
+    first = next(iter(systems))
+    matches = {
+        label: {name: values for name, values in scores.items() if name in systems[first] and _count(name)}
+        for label, scores in systems.items()
+    }
+    tests = {(test.system, test.metric): test for test in compare_all(matches, (first,))}
+    rows = [row for label, scores in systems.items() for row in _rows(label, scores, tests)]
+    explained = (
+        "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over words. "
+        f"Differences in exact match and p values, after Holm's correction, against {first} with as many passages."
+    )
+    return [Section("Reading", _COLUMNS, rows, explained)]
+
+
+def _count(metric: str) -> str:
+    """The number of passages of an exact match; empty for other metrics."""
+    kind, _, count = metric.partition("@")
+    return count if kind == "exact_match" else ""
+
+
+def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Comparison]") -> list[Sequence[str]]:
+    from hardneg.evaluation.report import estimates
+    from hardneg.evaluation.report_content import bounds, number, p_value, signed
+
+    found, rows = estimates(scores), list[Sequence[str]]()
+    for metric in scores:
+        if count := _count(metric):
+            test = tests.get((label, metric))
+            tested = ["–"] * 3
+            if test is not None:
+                tested = [signed(test.difference), p_value(test.t_holm), p_value(test.randomisation_holm)]
+            measured = [number(found[metric].mean), bounds(found[metric].interval), number(found[f"f1@{count}"].mean)]
+            rows.append([label, count, *measured, *tested])
+    return rows

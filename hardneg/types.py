@@ -188,7 +188,7 @@ class ScoreBatch:
     valid: bool [B, M], false for padding and for a document that must not count as a negative of this row: another
         known positive of the query, or a copy of one. A row's own positive is valid.
     ranks: int64 [B, M] or None, rank of the document in the list it was retrieved from, counted from 1; 0 is unknown.
-    teacher: float [B, M] or None, a teacher's scores.
+    teacher: float [B, M] or None, a teacher's scores, nan where it has none.
     weights: float [B] or None, weight of each row.
     """
 

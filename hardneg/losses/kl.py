@@ -23,7 +23,8 @@ class KL:
 
     Attributes:
         temperature: what the scores are divided by first; below 1 for scores of a narrow range, such as cosines.
-        teacher_temperature: what the teacher's scores are divided by first; below 1 for probabilities.
+        teacher_temperature: what the teacher's scores are divided by first.
+        probabilities: the teacher's scores are probabilities; their logits are taken.
     """
 
     version: ClassVar[int] = 1
@@ -31,6 +32,7 @@ class KL:
 
     temperature: float = 1.0
     teacher_temperature: float = 1.0
+    probabilities: bool = False
 
     def __post_init__(self) -> None:
         check_temperature("kl", self.temperature)
@@ -40,9 +42,9 @@ class KL:
         """The loss, a scalar.
 
         Raises:
-            TrainingError: the batch has no teacher's scores.
+            TrainingError: the batch has no teacher's scores, or they are not what they should be.
         """
-        teacher, taught = taught_scores("kl", batch)
+        teacher, taught = taught_scores("kl", batch, self.probabilities)
         taught = taught & batch.valid
         wanted = _log_softmax(teacher / self.teacher_temperature, taught)
         found = _log_softmax(safe_scores(batch) / self.temperature, taught)

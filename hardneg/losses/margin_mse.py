@@ -23,12 +23,14 @@ class MarginMSE:
 
     Attributes:
         temperature: what the scores, not the teacher's, are divided by first.
+        probabilities: the teacher's scores are probabilities; their logits are compared.
     """
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("teacher",)
 
     temperature: float = 1.0
+    probabilities: bool = False
 
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
@@ -37,9 +39,9 @@ class MarginMSE:
         """The loss, a scalar.
 
         Raises:
-            TrainingError: the batch has no teacher's scores.
+            TrainingError: the batch has no teacher's scores, or they are not what they should be.
         """
-        teacher, taught = taught_scores("margin-mse", batch)
+        teacher, taught = taught_scores("margin-mse", batch, self.probabilities)
         gaps = safe_scores(batch) / self.temperature - teacher
         positive, present = positive_scores(gaps, batch)
         known, _ = positive_scores(taught.to(gaps.dtype), batch)

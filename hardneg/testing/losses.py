@@ -27,7 +27,10 @@ class LossTests(PluginTests):
     scale: ClassVar[float] = 0.9
 
     def batch(self) -> ScoreBatch:
-        """Four queries, four positives and eight mined documents; some cells are not valid. float64."""
+        """Four queries, four positives and eight mined documents; some cells are not valid. float64.
+
+        A teacher has scored each query's own documents alone.
+        """
         import torch
 
         source = torch.Generator().manual_seed(11)
@@ -37,6 +40,7 @@ class LossTests(PluginTests):
         valid = ~((column == 3) & (row == 0) | (column == 5) & (row == 1) | (column == 11) & (row != 1))
         ranks = torch.where(own, column % 2 + 1 + row, 0)
         teacher = torch.rand(4, 12, generator=source, dtype=torch.float64) + positive * 2
+        teacher = teacher.masked_fill(~(positive | own), torch.nan)
         given = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
         needs = {*self.needs, *needs_of(self.plugin)}
         optional = {name: part for name, part in given.items() if name in needs}

@@ -93,6 +93,19 @@ def test_without_a_single_score_nothing_is_learnt(loss: Loss) -> None:
         loss(replace(batch_of([[2, 1]], [[0, 0]]), teacher=None))
 
 
+def test_probabilities_are_turned_back_into_logits() -> None:
+    """Logits ln 9 and -ln 3: the margin is ln 27; certainty is bounded."""
+    batch = batch_of([[2, 1]], [[0.9, 0.25]])
+    assert learnt(MarginMSE(probabilities=True), batch)[0] == pytest.approx((math.log(27) - 1) ** 2)
+    odds = KL(probabilities=True)(batch).item()
+    assert odds == pytest.approx(KL()(batch_of([[2, 1]], [[math.log(9), -math.log(3)]])).item())
+    for loss in (MarginMSE(probabilities=True), KL(probabilities=True)):
+        value, gradient = learnt(loss, batch_of([[2, 1, 0]], [[1, 0, NAN]]))
+        assert math.isfinite(value) and gradient.isfinite().all() and not gradient[0, 2]
+        with pytest.raises(TrainingError, match="are no probabilities: leave `probabilities` out"):
+            loss(batch_of([[2, 1]], [[1.5, 0]]))
+
+
 def test_rows_are_weighted() -> None:
     batch = batch_of([[2, 1], [0, 0]], [[4, 1], [5, 5]])
     weights = torch.tensor([3.0, 1.0], dtype=torch.float64)

@@ -3,14 +3,16 @@
 import typer
 
 from hardneg.cli.analyses.costs import costs, operations
+from hardneg.cli.analyses.denoising import denoising, planted
 from hardneg.cli.analyses.errors import errors
 from hardneg.cli.analyses.histories import drift, gradients, refreshes
 from hardneg.cli.analyses.projection import projection
 from hardneg.cli.analyses.runs import holes, overlap, scores, wins
 
 app = typer.Typer(
-    help="What lies behind the metrics: errors, drift of negatives, gradients, overlaps, holes, wins, costs.",
+    help="What lies behind the metrics: errors, drift and filters of negatives, overlaps, holes, wins, costs.",
     no_args_is_help=True,
 )
-for _command in (errors, drift, gradients, refreshes, scores, overlap, holes, wins, projection, costs, operations):
+_COMMANDS = (errors, drift, gradients, refreshes, scores, overlap, holes, wins, denoising, planted, projection)
+for _command in (*_COMMANDS, costs, operations):
     app.command()(_command)

@@ -150,7 +150,8 @@ class Drops:
     """Which n of the first `candidates` documents of a query's list were left out, by rank, and why.
 
     ranks: int32 [n], in the list, counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n],
-    those that decided, nan where there is none. chosen: int32 [k], the ranks of the k negatives, in their order.
+    those that decided, nan where there is none. chosen: int32 [k], the ranks of the k negatives, in their order; 0 for
+    those from elsewhere.
     """
 
     candidates: int

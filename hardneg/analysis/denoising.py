@@ -108,9 +108,9 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
         for row, entry in _most_confident(batch, count):
             query_id, drops = drops_at(batch, row)
             item = mined[start + row]
-            ranks = drops.chosen.tolist() if len(drops.chosen) == len(item.negatives) else [None]
+            rank_of_first = int(drops.chosen[0]) or None
             score, rank = float(drops.scores[entry]), int(drops.ranks[entry])
-            told = (drops.doc_ids[entry], rank, score, item.negatives[0], ranks[0])
+            told = (drops.doc_ids[entry], rank, score, item.negatives[0], rank_of_first)
             found.append((-score, start + row, Example(query_id, item.positives, *told)))
         found = heapq.nsmallest(count, found)
         start += batch.num_rows

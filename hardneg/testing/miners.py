@@ -99,6 +99,22 @@ class MinerTests(PluginTests):
             counts = [isinstance(count, int) and count >= 0 for count in found.dropped.values()]
             rule(all(counts), "`dropped` counts what was left out, by reason", found.dropped)
 
+    def test_what_it_tells_of_its_drops_is_so(self, tmp_path: Path) -> None:
+        """Where it tells which documents it dropped, and not how many alone."""
+        asked = self.candidates()
+        for query, found in zip(asked, self._mine(tmp_path, asked), strict=True):
+            if (drops := found.drops) is not None:
+                sizes = [len(drops.doc_ids), len(drops.ranks), len(drops.reasons), len(drops.scores)]
+                rule(len(set(sizes)) == 1, "a dropped document has a rank, a reason and a score", sizes)
+                listed = ["", *query.ranking.doc_ids[: drops.candidates]]
+                there = [listed[rank] if 0 < rank < len(listed) else None for rank in drops.ranks.tolist()]
+                text = "a dropped document stands at its rank among the candidates, counted from 1"
+                rule(there == list(drops.doc_ids), text, f"{list(drops.doc_ids)} of query {query.query_id}")
+                known = {doc_id: rank for rank, doc_id in enumerate(query.ranking.doc_ids, 1)}
+                ranks = [known.get(doc_id, 0) for doc_id in found.negatives]
+                text = "`chosen` are the negatives' ranks in the list, 0 for those from elsewhere"
+                rule(drops.chosen.tolist() == ranks, text, f"{drops.chosen.tolist()}, not {ranks}")
+
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
         """The same in another order, in another batch, and when asked again."""
         asked = self.candidates()

@@ -21,11 +21,16 @@ import pytest
 from hardneg.indexes.flat import Flat
 from hardneg.miners.topk import TopK
 from hardneg.testing import DatasetTests, IndexTests, LossTests, MinerTests, RerankerTests
-from hardneg.types import Document, Hits, Judgement, Negatives, Query
+from hardneg.types import Document, Drops, Hits, Judgement, Negatives, Query
 
 def answer(query, chosen, scores=None):
     scores = np.full(len(chosen), np.nan, np.float32) if scores is None else scores
     return Negatives(query.query_id, query.positives, chosen, scores)
+
+def telling(query, ranks, chosen):
+    chosen, ranks = np.array(chosen, np.int32), np.array(ranks, np.int32)
+    drops = Drops(9, query.ranking.doc_ids[:2], ranks, ["score"] * len(ranks), np.zeros(len(ranks), np.float32), chosen)
+    return Negatives(query.query_id, query.positives, [], np.empty(0, np.float32), {}, drops)
 
 def fit(query):
     return [name for name in dict.fromkeys(query.ranking.doc_ids) if name not in query.positives]
@@ -137,6 +142,10 @@ BROKEN = [
     (MINER, "return (answer(q, [d for d in q.ranking.doc_ids if d not in q.positives]) for q in candidates)",
      "test_no_document_twice", "a document is a query's negative once"),
     (MINER, "return (answer(q, ['x']) for q in candidates)", "test_negatives_are_documents", "ids of the lists or"),
+    (MINER, "return (telling(q, [1], []) for q in candidates)", "test_what_it_tells", "has a rank, a reason and a score"),
+    (MINER, "return (telling(q, [2, 3], []) for q in candidates)", "test_what_it_tells", "stands at its rank among"),
+    (MINER, "return (telling(q, [1, 2][:len(q.ranking.doc_ids)], [4]) for q in candidates)", "test_what_it_tells",
+     "`chosen` are the negatives' ranks"),
     (MINER, "return (answer(q, fit(q), q.ranking.scores) for q in candidates)", "test_a_score_a_negative",
      "as many scores as negatives"),
     (MINER, "draws = random.Random(seed)\n        return (answer(q, draws.sample(fit(q), len(fit(q)) // 2)) for q in candidates)",

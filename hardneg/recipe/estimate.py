@@ -16,6 +16,7 @@ from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.label_spec import LabelSpec
+from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 from hardneg.stages.spec_parts import DATASET
@@ -233,6 +234,24 @@ def _train_queries(step: Step, sizes: _Sizes) -> _Row:
     return steps, "steps", 5 * sizes.shape.weights, memory, learning + searching + 5
 
 
+def _train_reader(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, TrainReaderSpec)
+    options, shape = step.spec.options, model_shape(step.spec.reader.start)
+    steps = options.total_steps(_queries(sizes, step.spec.split))
+    tokens = options.batch_size * (1 + options.negatives_per_query) * step.spec.reader.length * 0.5
+    seconds = 3 * steps * options.accumulate * tokens * shape.operations_a_token / sizes.operations
+    memory = _PROCESS_BYTES + 4 * shape.weights + int(tokens * shape.hidden * shape.layers * 60)
+    return steps, "steps", 4 * shape.weights, memory, seconds + 5
+
+
+def _read(step: Step, sizes: _Sizes) -> _Row:
+    assert isinstance(step.spec, ReadSpec)
+    count = _queries(sizes, step.spec.split)
+    tokens = count * max(step.spec.passages) * _PAIR_TOKENS
+    seconds = tokens * sizes.shape.operations_a_token / sizes.operations
+    return count, "queries", count * 300, _PROCESS_BYTES + 2 * sizes.shape.weights, seconds + 5
+
+
 def _evaluate(step: Step, sizes: _Sizes) -> _Row:
     assert isinstance(step.spec, EvaluateSpec)
     count = _queries(sizes, step.spec.split)
@@ -263,6 +282,8 @@ _RULES: Mapping[str, Callable[[Step, _Sizes], _Row]] = {
     "train-reranker": _train_reranker,
     "fuse": _fuse,
     "rerank": _rerank,
+    "train-reader": _train_reader,
+    "read": _read,
     "evaluate": _evaluate,
     "analyze": _analyze,
     "report": _report,

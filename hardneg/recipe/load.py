@@ -13,6 +13,7 @@ from hardneg.datasets.withheld import Withheld
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
+from hardneg.reading.spec import ReaderSpec
 from hardneg.recipe.extends import read_whole_tree
 from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.references import reference_problems
@@ -169,6 +170,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
         "devices": Devices,
         "projection": Projection,
         "watch": Watch,
+        "reader": ReaderSpec,
         "withheld": Withheld,
     }
     if parent not in nested:

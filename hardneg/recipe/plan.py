@@ -8,11 +8,12 @@ from typing import Any
 from hardneg.artifacts import Artifact, Store
 from hardneg.errors import ArtifactError, DataError, HardnegError, UsageError
 from hardneg.identity import digest
-from hardneg.models.identity import model_digest
+from hardneg.models.identity import model_content, model_digest
 from hardneg.protocols import TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.spec_parts import DATASET, START, StageSpec
 from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec
 
@@ -163,6 +164,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
                 origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
             for place in ("source", "revision"):
                 origin["plugins"][field]["options"].pop(place, None)
+    if isinstance(spec, TrainReaderSpec):
+        origin["start"] = _content(lambda: digest(model_content(spec.reader.start)), sources.problems)
     if name == DATASET:
         with plugin_errors(plugins.values()):
             origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)

@@ -17,6 +17,7 @@ from hardneg.recipe.plan import Plan
 from hardneg.replacing import link_file, replace_text
 
 LOCK = "recipe.lock.yaml"
+_ANSWERS = {".jsonl": "answers.jsonl", "-metrics.json": "metrics.json"}
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
@@ -66,6 +67,8 @@ def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
         elif artifact.kind == "metrics":
             place = f"metrics-{name}.json" if shown and name not in shown else "metrics.json"
             files[place] = artifact.path / "metrics.json"
+        elif artifact.kind == "answers":
+            files |= {f"answers/{name}{end}": artifact.path / source for end, source in _ANSWERS.items()}
         elif artifact.kind == "report":
             files["report.html"] = artifact.path / "report.html"
             files["report.md"] = artifact.path / "report.md"

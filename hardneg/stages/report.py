@@ -8,6 +8,7 @@ from typing import Any
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.evaluate import METRICS
 from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.reading_sections import reading_sections
 from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.specs import EvaluateSpec
 from hardneg.stages.work import Input, Work
@@ -33,7 +34,8 @@ def run(work: Work) -> dict[str, Any]:
             section
             for label, source in work.inputs_of("analyses").items()
             for section in sections(label, source.folder, source.facts["analyses"])
-        ],
+        ]
+        + reading_sections(work.inputs_of("reading")),
     )
     write_report(work.folder, report)
     return {}

@@ -9,6 +9,7 @@ from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
 from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
 from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 from hardneg.stages.spec_parts import (
@@ -228,7 +229,7 @@ class EvaluateSpec(StageSpec):
 
 
 class ReportSpec(StageSpec):
-    """Writes the table, the tests, the training curves and analyses as Markdown and as one HTML page."""
+    """Writes the table, the tests, the training curves, analyses and what was read as Markdown and one HTML page."""
 
     version = 1
     kind = "report"
@@ -236,6 +237,7 @@ class ReportSpec(StageSpec):
     evaluation: Annotated[Name, Reference(("metrics",))]
     training: Annotated[dict[str, Name], Reference(("model", "reranker"))] = Field(default_factory=dict)
     analyses: Annotated[dict[str, Name], Reference(("analysis",))] = Field(default_factory=dict)
+    reading: Annotated[dict[str, Name], Reference(("answers",))] = Field(default_factory=dict)
     title: str = ""
 
 
@@ -251,6 +253,8 @@ AnyStage = (
     | TrainRerankerSpec
     | FuseSpec
     | RerankSpec
+    | TrainReaderSpec
+    | ReadSpec
     | EvaluateSpec
     | AnalyzeSpec
     | ReportSpec
@@ -267,6 +271,8 @@ STAGES: Mapping[str, type[StageSpec]] = {
     "train-reranker": TrainRerankerSpec,
     "fuse": FuseSpec,
     "rerank": RerankSpec,
+    "train-reader": TrainReaderSpec,
+    "read": ReadSpec,
     "evaluate": EvaluateSpec,
     "analyze": AnalyzeSpec,
     "report": ReportSpec,

@@ -141,8 +141,11 @@ class TrainableReranker(Reranker, Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """A digest of the content that `load(None)` reads; the options `source` and `revision` then are but a place."""
+        """A digest of the content that `load(None)` reads; the options in `PLACES` then only say where it lies."""
         ...
+
+
+PLACES = ("source", "revision")
 
 
 class DatasetLoader(Protocol):

@@ -142,6 +142,24 @@ def check_output(output: Path, file: bool) -> None:
         raise UsageError(f"{output} is there already and holds other things; give another --output")
 
 
+def check_run(output: Path) -> None:
+    """Refuses, before any work, an output that no run can be written to.
+
+    Raises:
+        UsageError: it is a folder, or does not end in .gz.
+    """
+    if output.suffix != ".gz":
+        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+    check_output(output, file=True)
+
+
+def tell_left_out(counts: Mapping[str, int]) -> None:
+    """One line for each reason that anything was left out for."""
+    for reason, count in counts.items():
+        if count:
+            typer.echo(f"  {reason}: {count}")
+
+
 def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:
     """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there."""
     from hardneg.artifacts import disk_errors

@@ -13,6 +13,7 @@ from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.mine import export, mine
 from hardneg.cli.report import report
+from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, search, train
 from hardneg.distributed import world
 from hardneg.errors import HardnegError
@@ -39,6 +40,7 @@ app.command("doctor")(doctor)
 app.command("evaluate")(evaluate)
 app.command("encode")(encode)
 app.command("search")(search)
+app.command("rerank")(rerank)
 app.command("mine")(mine)
 app.command("train")(train)
 app.command("export")(export)

@@ -262,7 +262,3 @@ def _tell_mined(facts: Mapping[str, Any]) -> None:
     _tell_left_out(counts)
 
 
-def _tell_left_out(counts: Mapping[str, int]) -> None:
-    for reason, count in counts.items():
-        if count:
-            typer.echo(f"  {reason}: {count}")

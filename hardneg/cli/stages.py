@@ -55,8 +55,7 @@ def search(
         raise UsageError("search: give --model NAME or --index NAME, one of them")
     if candidates is not None and model is None:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")
-    if output.suffix != ".gz":
-        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+    lines.check_run(output)
     searched = {"stage": "search", "split": split, "depth": depth}
     stages: dict[str, Any] = {
         lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": index},

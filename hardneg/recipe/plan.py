@@ -9,7 +9,7 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.errors import ArtifactError, DataError, HardnegError, UsageError
 from hardneg.identity import digest
 from hardneg.models.identity import model_content, model_digest
-from hardneg.protocols import TrainableReranker
+from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
@@ -162,7 +162,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         if isinstance(plugin, TrainableReranker):
             with plugin_errors([plugin]):
                 origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
-            for place in ("source", "revision"):
+            for place in PLACES:
                 origin["plugins"][field]["options"].pop(place, None)
     if isinstance(spec, TrainReaderSpec):
         origin["start"] = _content(lambda: digest(model_content(spec.reader.start)), sources.problems)

@@ -1,4 +1,4 @@
-"""Mining from a run that someone else made: brought into the order of the split, then as any other."""
+"""Work on a run that someone else made: it is brought into the order of the split, then taken as any other."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import Run, read_run, strictly_decreasing, write_run
 from hardneg.errors import DataError
-from hardneg.stages import mine
+from hardneg.stages import mine, rerank
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Input, Work
@@ -24,6 +24,22 @@ def mine_from(path: Path, work: Work) -> dict[str, Any]:
     Raises:
         DataError: the run has a mistake, or none of its queries is in the split.
     """
+    given, facts = _with_run(path, work, "runs.run")
+    return {**mine.run(given), **facts}
+
+
+def rerank_from(path: Path, work: Work) -> dict[str, Any]:
+    """Stage `rerank` on the run in `path`, as `mine_from` does with stage `mine`.
+
+    Raises:
+        DataError: the run has a mistake, or none of its queries is in the split.
+    """
+    given, facts = _with_run(path, work, "run")
+    return {**rerank.run(given), **facts}
+
+
+def _with_run(path: Path, work: Work, field: str) -> tuple[Work, dict[str, int]]:
+    """The work with the run as its input, and what of the run is not in the collection."""
     collection, run, facts = open_collection(work.inputs["dataset"]), read_run(path), Counter[str]()
     folder = work.folder / "run"
     folder.mkdir()
@@ -31,8 +47,8 @@ def mine_from(path: Path, work: Work) -> dict[str, Any]:
     write_run(folder / RUN, _entries(run, query_ids, collection, facts))
     if not facts["queries in the run"]:
         raise DataError(f"{path}: none of its queries is in split {work.spec.split}; name the split it is of")
-    inputs = {**work.inputs, "runs.run": Input("run", "", folder)}
-    return {**mine.run(replace(work, inputs=inputs)), **{name: count for name, count in facts.items() if count}}
+    inputs = {**work.inputs, field: Input("run", "", folder)}
+    return replace(work, inputs=inputs), {name: count for name, count in facts.items() if count}
 
 
 def _entries(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, tee
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
-from hardneg.protocols import TrainableReranker
+from hardneg.identity import tree_digest
+from hardneg.protocols import PLACES, TrainableReranker
+from hardneg.registry import plugin_identity
+from hardneg.rerankers.kept import KeptScorer, KeptScores
 from hardneg.rerankers.scoring import PairScorer, Request, ScoreOptions
 from hardneg.stages.opening import MODEL_FOLDER, open_collection
 from hardneg.stages.search import RUN, Entry
@@ -109,7 +113,17 @@ def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block]) -> Iterator[S
     if not isinstance(plugin, TrainableReranker):
         yield from plugin.rerank(request for block in blocks for request in block.requests(corpus))
         return
-    network = plugin.load(None if source is None else source.folder / MODEL_FOLDER)
-    scorer = PairScorer.of(network, work.device, ScoreOptions(work.spec.tokens_per_batch, work.spec.precision))
+    folder = None if source is None else source.folder / MODEL_FOLDER
+    options = ScoreOptions(work.spec.tokens_per_batch, work.spec.precision)
+    scorer = PairScorer.of(plugin.load(folder), work.device, options)
+    kept = KeptScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
     for block in blocks:
-        yield from scorer.rerank(block.requests(corpus))
+        yield from (KeptScorer(scorer, kept) if kept else scorer).rerank(block.requests(corpus))
+
+
+def _content(plugin: TrainableReranker, folder: Path | None) -> Any:
+    """All that a network's scores depend on, besides the texts."""
+    identity = plugin_identity(type(plugin).__qualname__, plugin)
+    for place in PLACES:
+        identity["options"].pop(place, None)
+    return {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()}

@@ -42,6 +42,7 @@ class RerankSpec(StageSpec):
 
     reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
+    keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
     """
 
     version = 1
@@ -57,6 +58,7 @@ class RerankSpec(StageSpec):
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    keep_scores: bool = Field(default=True, json_schema_extra=FREE)
 
     @model_validator(mode="after")
     def _complete(self) -> "RerankSpec":

@@ -7,6 +7,6 @@ from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.losses import LossTests
 from hardneg.testing.miners import MinerTests
-from hardneg.testing.rerankers import RerankerTests
+from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 
-__all__ = ["DatasetTests", "IndexTests", "LossTests", "MinerTests", "RerankerTests"]
+__all__ = ["DatasetTests", "IndexTests", "LossTests", "MinerTests", "RerankerTests", "TrainableRerankerTests"]

@@ -1,10 +1,11 @@
-"""The contract of rerankers (`hardneg.protocols.Reranker`) as tests."""
+"""The contract of rerankers (`hardneg.protocols.Reranker` and `TrainableReranker`) as tests."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardneg.testing.contract import PluginTests, rule
 
@@ -77,3 +78,77 @@ class RerankerTests(PluginTests):
             rule(False, text)
 
         next(iter(self.make(tmp_path).rerank(endless())))
+
+
+class TrainableRerankerTests(RerankerTests):
+    """The tests of a reranker that stage `train-reranker` can train.
+
+    `rounding` is how far scores may be from those in 32 bits, for a plugin that computes in 16.
+    """
+
+    rounding: ClassVar[float] = 0.02
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return [(query, text) for query, documents in self.requests() for text in documents]
+
+    def _outputs(self, network: Any) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = network.to("cpu").predict(self._pairs(), show_progress_bar=False)
+        return found
+
+    def test_loads_the_same_network_each_time(self, tmp_path: Path) -> None:
+        """Weights that the source lacks, such as a new head's, are drawn from a seed of the plugin's own."""
+        import torch
+
+        plugin, found = self.make(tmp_path), []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            before = torch.get_rng_state()
+            found.append(self._outputs(plugin.load(None)))
+            kept = bool(torch.equal(before, torch.get_rng_state()))
+            rule(kept, "loading leaves torch's random state as it was")
+        rule(bool(np.array_equal(found[0], found[1])), "`load(None)` gives the same weights at each call", found)
+
+    def test_a_network_of_one_or_two_outputs(self, tmp_path: Path) -> None:
+        """Its length and its activation are those that it is trained and saved with."""
+        from sentence_transformers import CrossEncoder
+
+        network = self.make(tmp_path).load(None)
+        rule(isinstance(network, CrossEncoder), "`load` gives a sentence_transformers.CrossEncoder", type(network))
+        rule(network.num_labels in (1, 2), "the network has one output or two", network.num_labels)
+        rule(not network.training, "the network is in evaluation mode")
+        rule(isinstance(network.max_seq_length, int), "`max_seq_length` says how much is read", network.max_seq_length)
+
+    def test_its_own_scores_are_the_networks(self, tmp_path: Path) -> None:
+        """Activation of the output, or of the second less the first."""
+        import torch
+
+        plugin = self.make(tmp_path)
+        network = plugin.load(None).to("cpu")
+        raw = torch.from_numpy(network.predict(self._pairs(), activation_fn=torch.nn.Identity()))
+        logits = raw.reshape(len(raw), -1)
+        expected = network.activation_fn(logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).tolist()
+        found = [score for scores in self._scores(tmp_path, self.requests()) for score in scores]
+        near = np.allclose(found, expected, rtol=self.rounding, atol=self.rounding)
+        rule(near, "`rerank` gives the network's scores", f"{found} instead of {expected}")
+
+    def test_a_saved_network_comes_back(self, tmp_path: Path) -> None:
+        """As after training: with other weights than `load(None)` has."""
+        import torch
+
+        plugin = self.make(tmp_path)
+        network = plugin.load(None).to("cpu")
+        with torch.no_grad():
+            for weight in network.parameters():
+                weight.mul_(1.25)
+        network.save_pretrained(str(tmp_path / "trained"), create_model_card=False)
+        again = plugin.load(tmp_path / "trained")
+        near = np.allclose(self._outputs(again), self._outputs(network), atol=1e-6)
+        rule(near, "`load(folder)` gives the network that was saved there")
+        rule(again.max_seq_length == network.max_seq_length, "`load(folder)` reads as much as `load(None)`")
+
+    def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
+        """One that is told again and again without loading anything."""
+        plugin = self.make(tmp_path)
+        told = plugin.fingerprint()
+        rule(isinstance(told, str) and bool(told), "`fingerprint` is a text that is not empty", told)
+        rule(plugin.fingerprint() == told, "`fingerprint` is the same as long as the content is")

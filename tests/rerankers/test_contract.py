@@ -5,10 +5,21 @@ from pathlib import Path
 from tiny import tiny_encoder
 
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.testing import RerankerTests
+from hardneg.testing import TrainableRerankerTests
 
 
-class TestCrossEncoder(RerankerTests):
+class TestCrossEncoder(TrainableRerankerTests):
     def make(self, folder: Path) -> CrossEncoder:
-        source = folder / "encoder"
-        return CrossEncoder(str(source if source.exists() else tiny_encoder(source)), length=48)
+        return CrossEncoder(str(_source(folder)), length=48)
+
+
+class TestTwoOutputs(TrainableRerankerTests):
+    tolerance = 1e-4
+
+    def make(self, folder: Path) -> CrossEncoder:
+        return CrossEncoder(str(_source(folder)), length=48, activation="none", outputs=2)
+
+
+def _source(folder: Path) -> Path:
+    source = folder / "encoder"
+    return source if source.exists() else tiny_encoder(source, kind="transformers")

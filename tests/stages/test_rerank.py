@@ -1,20 +1,31 @@
 """Stage `rerank`."""
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.data.runs import read_run
-from hardneg.errors import RecipeError
+from hardneg.errors import PluginError, RecipeError
+from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.rerankers.cross_encoder import CrossEncoder
+from hardneg.rerankers.scoring import PairScorer
 
 
 @pytest.fixture
-def planned(tmp_path, tiny_model):
-    """Plans stages over a search of the test queries."""
+def planned(tmp_path, tiny_model, monkeypatch):
+    """Plans stages over a search of the test queries; scores are kept in a folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     collection = small_collection(tmp_path / "data")
 
     def plan(stages):
@@ -85,3 +96,101 @@ def test_one_reranker_is_needed(planned, tiny_model):
         planned({"r": {"stage": "rerank", "run": "start-test"}})
     with pytest.raises(RecipeError, match="'start-test' makes run, but reranker is needed"):
         planned({"r": {"stage": "rerank", "run": "start-test", "reranker": "start-test"}})
+
+
+IN_TWOS = 4096
+"""A depth by which a block is of two queries."""
+
+
+class Killing(Silent):
+    """A progress display that kills its own process when so many blocks are finished."""
+
+    def __init__(self, blocks):
+        self.left = blocks
+
+    @contextmanager
+    def task(self, title, total, unit, done=0) -> Iterator["Killing"]:
+        self.seen = title, total, done
+        yield self
+
+    def advance(self, count=1):
+        if self.seen[0] == "reranking":
+            self.left -= 1
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(recipe, store, blocks):
+    plan = make_plan(load_recipe(Path(recipe)))
+    execute(plan, Store(Path(store)), Options(device="cpu"), Watcher(progress=Killing(int(blocks))))
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_model, tmp_path, monkeypatch):
+    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=False)})
+    command = [sys.executable, __file__, tmp_path / "r.yaml", tmp_path / "store", "3"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
+    assert subprocess.run(command, env=environment, timeout=300).returncode == -signal.SIGKILL
+    parts = tmp_path / "store" / f"{plan.keys['r']}.partial" / "checkpoints"
+    assert [path.name for path in sorted(parts.glob("*.trec"))] == [f"{start:09d}.trec" for start in (0, 2, 4)]
+    asked, scores = [], PairScorer._scores
+    monkeypatch.setattr(
+        PairScorer, "_scores", lambda self, tokens, advance: asked.append(1) or scores(self, tokens, advance)
+    )
+    progress = Killing(99)
+    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher(progress=progress)).artifacts["r"]
+    assert len(asked) == 4 and progress.seen == ("reranking", 14, 6)
+    whole = execute(plan, Store(tmp_path / "whole"), Options(device="cpu"), Watcher()).artifacts["r"]
+    assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
+    assert made.facts["queries"] == whole.facts["queries"] == 14 and made.facts["pairs"] == whole.facts["pairs"]
+    assert sorted(path.name for path in made.path.iterdir()) == ["manifest.json", "run.trec.gz"]
+
+
+def test_scores_are_kept_by_content(planned, tiny_model, tmp_path, monkeypatch):
+    def make(store, **more):
+        plan = planned({"r": rerank(tiny_model, **more)})
+        return execute(plan, Store(tmp_path / store), Options(device="cpu"), Watcher()).artifacts["r"]
+
+    whole = make("one", depth=20)
+    with monkeypatch.context() as patch:
+        patch.setattr(PairScorer, "_scores", lambda *_: pytest.fail("a pair was scored again"))
+        top = make("one", depth=5)
+        again = make("two", depth=20)
+    assert (again.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
+    known = [dict(zip(*one, strict=True)) for one in zip(run_of(whole).doc_ids, run_of(whole).scores, strict=True)]
+    for scores, ids, values in zip(known, run_of(top).doc_ids, run_of(top).scores, strict=True):
+        assert [scores[name] for name in ids] == values.tolist()
+
+
+def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_model, tmp_path, monkeypatch):
+    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS)})
+
+    class Shortest:
+        def rerank(self, requests):
+            for _, documents in requests:
+                yield [1 / (1 + len(text)) for text in documents]
+
+    (name,) = plan.steps["r"].plugins
+    plan.steps["r"].plugins[name] = Shortest()
+    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    before, after = run_of(made["start-test"]), run_of(made["r"])
+    assert [set(ids) for ids in after.doc_ids] == [set(ids) for ids in before.doc_ids]
+    monkeypatch.setattr(Shortest, "rerank", lambda self, requests: ([1.0] for _ in requests))
+    with pytest.raises(PluginError, match="the reranker gave 1 scores for the 20 documents of query q46"):
+        execute(plan, Store(tmp_path / "store"), Options(device="cpu", force=("r",)), Watcher())
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_bytes_of_one(planned, tiny_model, tmp_path):
+    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=False)})
+    whole = execute(plan, Store(tmp_path / "one"), Options(device="cpu"), Watcher()).artifacts["r"]
+    command = [sys.executable, "-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--num-processes", "2"]
+    places = ["--store", tmp_path / "two", "--out", tmp_path / "out", "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([*command, *places], env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    found = Store(tmp_path / "two").find(plan.keys["r"])
+    assert (found.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
+
+
+if __name__ == "__main__":
+    killed(*sys.argv[1:])

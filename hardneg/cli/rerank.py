@@ -1,0 +1,80 @@
+"""`hardneg rerank`: the documents of anyone's run, scored anew by a reranker."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hardneg.cli import lines
+from hardneg.cli.stores import STORE, open_store
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Artifact
+    from hardneg.recipe.plan import Step
+
+_RERANKED = "reranked"
+
+
+def rerank(
+    dataset: str = lines.DATASET,
+    run: Path = typer.Option(..., "--run", help="The TREC run to take the documents from, plain or gzip."),
+    reranker: str = typer.Option(..., help="A plugin: cross-encoder:FOLDER or cross-encoder:HUB-ID."),
+    option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the plugin, such as length=256."),
+    split: str = typer.Option("test", help="The queries' split."),
+    depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),
+    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
+    settings: list[str] = lines.SET,
+    store: Path | None = STORE,
+    device: str | None = lines.DEVICE,
+) -> None:
+    """Score the best documents of a run anew, query and document together, and write them as a TREC run.
+
+    Scores are kept by content in the user's cache: the same again, or more of it, is quick.
+
+    Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
+    """
+    from hardneg.artifacts import disk_errors
+    from hardneg.replacing import link_file
+    from hardneg.stages.search import RUN
+    from hardneg.stages.spec_parts import DATASET
+
+    lines.check_run(output)
+    stage = {"plugin": _setting(reranker, option), "split": split, "depth": depth}
+    plan, opened = lines.plan_line("hardneg rerank", _tree(dataset, stage), settings), open_store(store)
+    collection = lines.run_line(plan, opened, device, until=DATASET).artifacts[DATASET]
+    with TemporaryDirectory() as folder:
+        facts = _reranked(plan.steps[_RERANKED], collection, run, Path(folder), device)
+        with disk_errors(output):
+            link_file(Path(folder) / RUN, output)
+    typer.echo(f"{output}: {facts.pop('queries', 0)} queries, {facts.pop('pairs', 0)} pairs scored")
+    lines.tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})
+
+
+def _setting(reranker: str, option: Sequence[str]) -> dict[str, Any]:
+    name, colon, source = reranker.partition(":")
+    return {"name": name, **({"source": source} if colon else {}), **lines.options(option)}
+
+
+def _tree(dataset: str, stage: dict[str, Any]) -> lines.Tree:
+    """A line whose run no stage makes: the search only stands for the one that is given."""
+    stages = {
+        lines.ENCODED: {"stage": "index", "backend": "bm25"},
+        lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": stage["split"]},
+        _RERANKED: {"stage": "rerank", "run": lines.SEARCHED, **stage},
+    }
+    return lines.line(dataset, None, stages)
+
+
+def _reranked(step: "Step", collection: "Artifact", run: Path, folder: Path, device: str | None) -> dict[str, Any]:
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.registry import plugin_errors
+    from hardneg.stages.foreign_run import rerank_from
+    from hardneg.stages.spec_parts import DATASET
+    from hardneg.stages.work import Input, Work
+
+    inputs = {DATASET: Input(DATASET, collection.key, collection.path)}
+    work = Work(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()), device)
+    with plugin_errors(step.plugins.values()):
+        return rerank_from(run, work)

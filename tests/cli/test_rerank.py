@@ -1,0 +1,57 @@
+"""`hardneg rerank` on plain files."""
+
+import pytest
+from recipe.recipes import small_collection
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.data.runs import read_run
+from hardneg.errors import DataError, RecipeError, UsageError
+
+RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 2 x", "q0 Q0 d0 1 1 x"]
+
+
+@pytest.fixture
+def hardneg(tmp_path, tiny_model, monkeypatch):
+    """Runs a command in a folder with a collection, a model and a run; gives what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    small_collection(tmp_path / "data")
+    (tmp_path / "model").symlink_to(tiny_model)
+    (tmp_path / "run.txt").write_text("\n".join(RUN) + "\n")
+
+    def run(*arguments):
+        given = ["rerank", "--dataset", "beir:data", "--run", "run.txt", "--device", "cpu", *map(str, arguments)]
+        result = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return run
+
+
+def test_anyones_run_is_reranked(hardneg, tmp_path):
+    out = hardneg("--reranker", "cross-encoder:model", "--option", "length=32", "--output", "best.trec.gz")
+    assert out.splitlines()[0] == "best.trec.gz: 14 queries, 3 pairs scored"
+    for told in ("run queries that are not in the split: 1", "documents that are not in the corpus: 1"):
+        assert told in out, out
+    found = read_run(tmp_path / "best.trec.gz")
+    assert found.query_ids == ["q46", "q47"] and sorted(found.doc_ids[0]) == ["d1", "d46"]
+    assert ((found.scores[0] > 0) & (found.scores[0] < 1)).all()
+    assert len(list((tmp_path / "cache" / "hardneg" / "scores").iterdir())) == 1
+    hardneg("--reranker", "cross-encoder:model", "--depth", "1", "--output", "first.trec.gz")
+    assert [len(ids) for ids in read_run(tmp_path / "first.trec.gz").doc_ids] == [1, 1]
+
+
+def test_mistakes_are_told(hardneg):
+    model = ["--reranker", "cross-encoder:model", "--output"]
+    with pytest.raises(UsageError, match=r"best.txt: runs are gzip files"):
+        hardneg(*model, "best.txt")
+    with pytest.raises(RecipeError, match="no rerankers plugin is called 'cross-encodr'; did you mean 'cross-encoder'"):
+        hardneg("--reranker", "cross-encodr:model", "--output", "best.trec.gz")
+    with pytest.raises(RecipeError, match="lenght: cross-encoder has no such option; did you mean 'length'"):
+        hardneg(*model, "best.trec.gz", "--option", "lenght=3")
+    with pytest.raises(DataError, match="none of its queries is in split dev"):
+        hardneg(*model, "best.trec.gz", "--split", "dev")

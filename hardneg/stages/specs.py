@@ -169,6 +169,8 @@ class TrainQueriesSpec(LearningSpec):
     def _complete(self) -> "TrainQueriesSpec":
         if self.segments is not None:
             raise ValueError("segments: the index has one vector a document; leave them out")
+        if named := self.options.given_of_batches():
+            raise ValueError(f"options.{named[0]}: queries meet lists of their own, and no batch; leave it out")
         needs = {"negatives": "static", "refresh_every": "refreshed"}
         for name, schedule in needs.items():
             given = getattr(self, name) is not None

@@ -48,6 +48,8 @@ class TrainOptions:
     not_in_identity: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "gradient_checkpointing", "tracker"})
     later: ClassVar[frozenset[str]] = frozenset({"positive", "order", "chunk", "mask", "across"})
     """Options that models were trained without: they count where they have another value than their default."""
+    of_batches: ClassVar[tuple[str, ...]] = ("chunk", "mask", "across")
+    """Options of training where each query meets the documents of its batch."""
 
     batch_size: int = 32
     negatives_per_query: int = 1
@@ -83,6 +85,10 @@ class TrainOptions:
         }
         alone = {"processes": world().size} if self.across == "own" else {}
         return {name: value for name, value in asdict(self).items() if name not in left_out} | alone
+
+    def given_of_batches(self) -> list[str]:
+        """Those `of_batches` that have another value than their default."""
+        return [name for name in self.of_batches if getattr(self, name) != getattr(TrainOptions, name)]
 
     def total_steps(self, queries: int) -> int:
         """How many steps there are for so many queries; the last one may begin another pass to be full."""

@@ -1,8 +1,9 @@
 """Gradient caching: the value and the gradients of the plain batch, in the memory of a part of it."""
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -76,6 +77,39 @@ def test_no_pass_with_a_graph_is_larger_than_a_chunk(toy_folder: Path, cut: Any,
     first, second = passes[: len(passes) // 2], passes[len(passes) // 2 :]
     assert not any(graph for *_, graph in first) and all(graph for *_, graph in second)
     assert [told[:2] for told in first] == [told[:2] for told in second]
+
+
+class Kept:
+    """A tensor that a graph keeps for its gradients, counted while it is there."""
+
+    live: ClassVar[list[int]] = [0]
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.detach()
+        self.live.append(self.live[-1] + tensor.nbytes)
+        weakref.finalize(self, Kept.gone, tensor.nbytes).atexit = False
+
+    @classmethod
+    def gone(cls, size: int) -> None:
+        cls.live.append(cls.live[-1] - size)
+
+
+def test_graphs_are_gone_before_the_next_pass(toy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What graphs keep at a time is that of one chunk of each side, however many there are."""
+    encoder, peaks = PreciseEncoder(), []
+    embed = encoder.embed
+
+    def counted(features: Any, kind: str) -> torch.Tensor:
+        with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
+            return embed(features, kind)
+
+    monkeypatch.setattr(encoder, "embed", counted)
+    for size, chunk in ((4, 4), (12, 4), (48, 4), (48, 48)):
+        Kept.live[:] = [0]
+        gradients(encoder, toy_folder, Star(), batch_size=size, chunk=chunk)
+        assert Kept.live[-1] == 0
+        peaks.append(max(Kept.live))
+    assert max(peaks[1:3]) <= 1.1 * peaks[0] < peaks[3] / 2, peaks
 
 
 def test_a_batch_that_is_no_larger_than_a_chunk_is_encoded_once(toy_folder: Path) -> None:

@@ -4,30 +4,23 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.data.segments import Segments
-from hardneg.datasets.withheld import Withheld
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
-from hardneg.reading.spec import ReaderSpec
 from hardneg.recipe.extends import read_whole_tree
 from hardneg.recipe.reading import apply_preset, apply_settings
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
-from hardneg.stages.analysis_spec import Projection
-from hardneg.stages.learning_spec import LearningSpec, Validation
+from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
-from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, TrainQueriesSpec, Watch
+from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, TrainQueriesSpec
 from hardneg.stages.train_spec import TrainSpec
-from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.options import RefreshOptions
-from hardneg.training.refresh.shares import Devices
 
 _MOST_STAGES = 200
 
@@ -160,24 +153,22 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
 
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
-    parent = location[-2] if len(location) > 1 else ""
-    nested: Mapping[str, Any] = {
-        "options": spec.model_fields["options"].annotation if "options" in spec.model_fields else TrainOptions,
-        "model": ModelSpec,
-        "segments": Segments,
-        "validation": Validation,
-        "refresh": RefreshOptions,
-        "devices": Devices,
-        "projection": Projection,
-        "watch": Watch,
-        "reader": ReaderSpec,
-        "withheld": Withheld,
-    }
-    if parent not in nested:
-        return list(spec.model_fields)
-    kind = nested[parent]
-    own = kind.model_fields if issubclass(kind, BaseModel) else [field.name for field in dataclasses.fields(kind)]
-    return list(own)
+    """The options of the innermost part of the spec on the way to a location."""
+    kind: type[Any] = spec
+    for name in location[:-1]:
+        fields = kind.model_fields if issubclass(kind, BaseModel) else {}
+        kind = next(_parts(fields[name].annotation), kind) if name in fields else kind
+    if issubclass(kind, BaseModel):
+        return list(kind.model_fields)
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _parts(annotation: Any) -> Iterator[type[Any]]:
+    """The classes with options of their own that stand in a type."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
@@ -223,7 +214,9 @@ def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any) -> lis
 
 def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any) -> list[str]:
     if isinstance(spec, TrainSpec) and spec.teacher is None and "teacher" in needs_of(loss):
-        return [f"stages.{name}.teacher: missing; {spec.loss.name} learns the scores of a run, such as a rerank stage's"]
+        return [
+            f"stages.{name}.teacher: missing; {spec.loss.name} learns the scores of a run, such as a rerank stage's"
+        ]
     lacking = [part for part in needs_of(loss) if part not in spec.gives]
     stages = [verb for verb, kind in STAGES.items() if issubclass(kind, LearningSpec) and {*lacking} <= {*kind.gives}]
     told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"

@@ -126,3 +126,21 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
     assert "dataset.withheld.unlabeled: no such option; did you mean 'unlabelled'" in raised.value.problems[0]
     with pytest.raises(RecipeError, match=r"dataset\.withheld: positives must be 0 or above and below 1, not 2"):
         load_recipe(path, settings=["dataset.withheld.positives=2"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "option", "meant"),
+    [
+        ({"stage": "analyze", "planted": {"run": "a", "threshold": {}}}, "planted.threshold", "thresholds"),
+        ({"stage": "analyze", "overlap": {"deep": 3}}, "overlap.deep", "depth"),
+        ({"stage": "analyze", "matrix": {"evaluation": "e", "rows": {}, "axis": 1}}, "matrix.axis", "axes"),
+        ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
+        ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
+        ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),
+        ({"stage": "train-refreshed", "loss": "nll", "options": {"max_step": 5}}, "options.max_step", "max_steps"),
+    ],
+)
+def test_an_option_of_a_part_is_looked_for_among_that_parts(tmp_path, tree, stage, option, meant):
+    tree["stages"]["extra"] = stage
+    told = f"stages.extra.{option}: no such option; did you mean {meant!r}"
+    assert any(problem.startswith(told) for problem in problems_of(tmp_path, tree))

@@ -34,6 +34,7 @@ _LUCENE_QUERIES = 150
 _SCORES_A_SECOND = 120e6
 _BLOCK_BYTES = 200_000_000
 _PAIR_TOKENS = 120
+_SCORE_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -198,12 +199,15 @@ def _train(step: Step, sizes: _Sizes) -> _Row:
     assert isinstance(step.spec, TrainSpec | TrainRefreshedSpec)
     options = step.spec.options
     steps = options.total_steps(_queries(sizes, "train"))
-    documents = options.batch_size * (1 + options.negatives_per_query)
+    documents = 1 + options.negatives_per_query
     rows, length = _segments(step, sizes)
-    tokens = options.batch_size * sizes.model.query_length * 0.4 + documents * rows * length * 0.8
-    seconds = 3 * steps * options.accumulate * tokens * sizes.shape.operations_a_token / sizes.operations
-    activations = int(tokens * sizes.shape.hidden * sizes.shape.layers * 60)
-    return steps, "steps", 4 * sizes.shape.weights, _PROCESS_BYTES + 4 * sizes.shape.weights + activations, seconds + 5
+    tokens = sizes.model.query_length * 0.4 + documents * rows * length * 0.8
+    size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
+    passes = 3 if at_once == size else 4
+    seconds = passes * steps * options.accumulate * size * tokens * sizes.shape.operations_a_token / sizes.operations
+    activations = int(at_once * tokens * sizes.shape.hidden * sizes.shape.layers * 60)
+    memory = _PROCESS_BYTES + 4 * sizes.shape.weights + activations + size * size * documents * _SCORE_BYTES
+    return steps, "steps", 4 * sizes.shape.weights, memory, seconds + 5
 
 
 def _train_refreshed(step: Step, sizes: _Sizes) -> _Row:

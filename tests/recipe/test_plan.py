@@ -111,6 +111,17 @@ def test_a_plan_can_be_looked_at_without_the_sources(tmp_path, tree):
     assert all(row.seconds > 0 and not row.cached for row in rows)
 
 
+def test_a_plan_knows_what_chunks_save_and_cost(tmp_path, tree):
+    path = write_recipe(tmp_path / "r.yaml", tree)
+    found = []
+    for chunk in ("null", "4096", "32"):
+        settings = ["stages.star.options.batch_size=4096", f"stages.star.options.chunk={chunk}"]
+        rows = estimate(make_plan(load_recipe(path, settings=settings)), Store(tmp_path / "store"))
+        found.append(next((row.memory, row.seconds) for row in rows if row.step.name == "star"))
+    assert found[0] == found[1]
+    assert found[2][0] < found[0][0] and found[0][1] < found[2][1] < 1.4 * found[0][1]
+
+
 def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):
     tree["stages"]["other"] = {"stage": "search", "index": "start-index", "model": "star"}
     tree["stages"]["same"] = {"stage": "search", "index": "start-index", "model": "start", "depth": 20}

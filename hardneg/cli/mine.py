@@ -143,7 +143,7 @@ def export(
         lookup = Lookup(collection.queries(split), collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
         typer.echo(f"{negatives}: {queries} queries")
-        _tell_left_out(lookup.counts)
+        lines.tell_left_out(lookup.counts)
         _write(_Mined(Path(folder), {}, collection, None), split, target)
 
 
@@ -246,7 +246,7 @@ def _write(made: _Mined, split: str, target: _Target) -> None:
     source = Source(made.collection.queries(split), made.collection.corpus)
     counts = write_form(target.form, target.output, read_negatives(made.folder / NEGATIVES), source, options)
     typer.echo(f"{target.output}: {counts.pop('rows')} rows, form {target.form}")
-    _tell_left_out(counts)
+    lines.tell_left_out(counts)
     if target.corpus is not None:
         typer.echo(f"{target.corpus}: {write_tevatron_corpus(target.corpus, made.collection.corpus)} documents")
 
@@ -259,6 +259,6 @@ def _tell_mined(facts: Mapping[str, Any]) -> None:
     if dropped:
         reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
         typer.echo(f"  candidates left out: {reasons}")
-    _tell_left_out(counts)
+    lines.tell_left_out(counts)
 
 

@@ -213,11 +213,12 @@ def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any) -> lis
 
 
 def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any) -> list[str]:
-    if isinstance(spec, TrainSpec) and spec.teacher is None and "teacher" in needs_of(loss):
+    untaught = isinstance(spec, TrainSpec) and spec.teacher is None
+    lacking = [part for part in needs_of(loss) if part not in spec.gives or (untaught and part == "teacher")]
+    if untaught and lacking == ["teacher"]:
         return [
-            f"stages.{name}.teacher: missing; {spec.loss.name} learns the scores of a run, such as a rerank stage's"
+            f"stages.{name}.teacher: missing; {spec.loss.name} learns a run's scores, such as those of a rerank stage"
         ]
-    lacking = [part for part in needs_of(loss) if part not in spec.gives]
     stages = [verb for verb, kind in STAGES.items() if issubclass(kind, LearningSpec) and {*lacking} <= {*kind.gives}]
     told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
     use = f"use it in stage {' or '.join(stages)}, or " if stages else "no stage gives that: "

@@ -53,7 +53,7 @@ def test_references_are_checked_by_name_and_kind(tmp_path, tree):
     assert problems_of(tmp_path, tree) == (
         "stages.start-test.index: 'static' makes negatives, but index is needed; such are: start-index, star-index",
         "stages.star.negatives: no stage 'statik'; did you mean 'static'?; it needs one that makes negatives",
-        "stages.report.training.STAR: 'star-index' makes index, but model is needed; such are: star",
+        "stages.report.training.STAR: 'star-index' makes index, but model or reranker is needed; such are: star",
         "outputs.model: 'nothing' is no stage that makes a model",
         "outputs.indx: no such output; did you mean 'index'?; it has: model, index",
     )

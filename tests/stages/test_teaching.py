@@ -79,7 +79,7 @@ def test_keys_and_mistakes(finished, tmp_path, tiny_model):
     before = planned(tmp_path, tree).keys
     after = planned(tmp_path, tree, "stages.teacher.depth=9").keys
     assert {name for name in before if before[name] != after[name]} == {"teacher", "student", "listwise"}
-    with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns the scores of a run"):
+    with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns a run's scores"):
         planned(tmp_path, tree, "stages.student.teacher=null")
     tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "never"}}
     with pytest.raises(

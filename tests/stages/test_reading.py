@@ -131,6 +131,7 @@ def test_the_report_has_a_table_of_what_was_read(recipe: Path, made: dict[str, A
     assert (out / "answers" / "read.jsonl").exists() and (out / "answers" / "read-metrics.json").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_recipe_ends_alike(recipe: Path, made: dict[str, Artifact]) -> None:
     """Killed at the fifth step of eight, behind a checkpoint, and in the third reading, behind 32 of 36 questions."""
     store = recipe.parent / "killed"

@@ -72,6 +72,10 @@ def mine(
     output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
     scores: bool = typer.Option(False, "--scores", help="Write the scores too, where the form has a place for them."),
     corpus: Path | None = CORPUS,
+    filter_by: Path | None = typer.Option(
+        None, "--filter-by", help="With --run: a TREC run whose scores the miner filters by, such as a reranker's."
+    ),
+    dropped: Path | None = typer.Option(None, "--dropped", help="Write here what a filtering miner dropped, and why."),
     seed: int = typer.Option(42, help="For miners that draw."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -90,6 +94,8 @@ def mine(
     target.check()
     if (model is None) == (run is None):
         raise UsageError("mine: give --model NAME or --run FILE, one of them")
+    if filter_by is not None and run is None:
+        raise UsageError("mine: --filter-by goes with --run FILE, the list to select from")
     stages: dict[str, Any] = {
         lines.MINED: {"stage": "mine", "split": split, "miner": {"name": miner, **lines.options(option)}}
     }
@@ -102,10 +108,12 @@ def mine(
     with together(device) as own_device:
         plan = lines.plan_line("hardneg mine", lines.line(dataset, model, stages, seed), settings)
         opened = open_store(store)
-        with _mined(plan, opened, run, own_device, scores) as made:
+        with _mined(plan, opened, (run, filter_by), own_device, scores) as made:
             if made is not None:
                 _tell_mined(made.facts)
                 _write(made, split, target)
+                if dropped is not None:
+                    _write_dropped(made.folder, dropped)
                 lines.keep(plan, opened, output)
 
 
@@ -168,12 +176,18 @@ def _collection(dataset: str, settings: list[str], store: Path | None) -> Iterat
 
 
 @contextmanager
-def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, scores: bool) -> Iterator[_Mined | None]:
-    """What is to be written, in the first of several processes; None in the others."""
+def _mined(
+    plan: "Plan", store: "Store", runs: tuple[Path | None, Path | None], device: str | None, scores: bool
+) -> Iterator[_Mined | None]:
+    """What is to be written, in the first of several processes; None in the others.
+
+    runs: the one to select from, and the one to filter by.
+    """
     from hardneg.data.collection import StoredCollection
     from hardneg.distributed import world
     from hardneg.stages.spec_parts import DATASET
 
+    run, filter_by = runs
     outcome = lines.run_line(plan, store, device, until=DATASET if run else None)
     if not world().first:
         yield None
@@ -185,11 +199,11 @@ def _mined(plan: "Plan", store: "Store", run: Path | None, device: str | None, s
         yield _Mined(made.path, made.facts, collection, known)
         return
     with TemporaryDirectory() as folder:
-        facts = _mine_run(plan, outcome.artifacts[DATASET], run, Path(folder))
+        facts = _mine_run(plan, outcome.artifacts[DATASET], (run, filter_by), Path(folder))
         yield _Mined(Path(folder), facts, collection, _run_scores(run, Path(folder)) if scores else None)
 
 
-def _mine_run(plan: "Plan", dataset: "Artifact", run: Path, folder: Path) -> dict[str, Any]:
+def _mine_run(plan: "Plan", dataset: "Artifact", runs: tuple[Path, Path | None], folder: Path) -> dict[str, Any]:
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.stages.foreign_run import mine_from
     from hardneg.stages.spec_parts import DATASET
@@ -197,7 +211,18 @@ def _mine_run(plan: "Plan", dataset: "Artifact", run: Path, folder: Path) -> dic
 
     step = plan.steps[lines.MINED]
     inputs = {DATASET: Input(DATASET, dataset.key, dataset.path)}
-    return mine_from(run, Work(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console())))
+    work = Work(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()))
+    return mine_from(runs[0], work, runs[1])
+
+
+def _write_dropped(folder: Path, path: Path) -> None:
+    from hardneg.replacing import link_file
+    from hardneg.stages.mine import DROPPED
+
+    if not (folder / DROPPED).is_file():
+        raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")
+    link_file(folder / DROPPED, path)
+    typer.echo(f"{path}: what was dropped")
 
 
 def _run_scores(run: Path, folder: Path) -> "Scores":
@@ -260,5 +285,3 @@ def _tell_mined(facts: Mapping[str, Any]) -> None:
         reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
         typer.echo(f"  candidates left out: {reasons}")
     lines.tell_left_out(counts)
-
-

@@ -12,19 +12,25 @@ from numpy.typing import NDArray
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import Run, read_run, strictly_decreasing, write_run
 from hardneg.errors import DataError
+from hardneg.miners.filtered import SCORES
 from hardneg.stages import mine, rerank
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Input, Work
 
 
-def mine_from(path: Path, work: Work) -> dict[str, Any]:
+def mine_from(path: Path, work: Work, scores: Path | None = None) -> dict[str, Any]:
     """Stage `mine` on the run in `path`; facts: its own, and what of the run is not in the collection.
 
+    scores: a run whose scores filters go by; of it too, facts tell what is not in the collection.
+
     Raises:
-        DataError: the run has a mistake, or none of its queries is in the split.
+        DataError: a run has a mistake, or none of its queries is in the split.
     """
     given, facts = _with_run(path, work, "runs.run")
+    if scores is not None:
+        given, others = _with_run(scores, given, f"runs.{SCORES}")
+        facts |= {f"{SCORES}: {name}": count for name, count in others.items()}
     return {**mine.run(given), **facts}
 
 
@@ -41,7 +47,7 @@ def rerank_from(path: Path, work: Work) -> dict[str, Any]:
 def _with_run(path: Path, work: Work, field: str) -> tuple[Work, dict[str, int]]:
     """The work with the run as its input, and what of the run is not in the collection."""
     collection, run, facts = open_collection(work.inputs["dataset"]), read_run(path), Counter[str]()
-    folder = work.folder / "run"
+    folder = work.folder / field
     folder.mkdir()
     query_ids = collection.queries(work.spec.split).query_ids
     write_run(folder / RUN, _entries(run, query_ids, collection, facts))

@@ -45,6 +45,9 @@ def test_what_a_filter_dropped_with_texts(files, tmp_path):
     assert "66.7%" in text and "rank 2 h the letter" in text
     assert printed("denoising", files / "dropped.arrow", "--examples", 0)["examples"] == []
     assert "no such file" in str(call("denoising", files / "missing.arrow").exception)
+    (tmp_path / "alone.arrow").write_bytes((files / "dropped.arrow").read_bytes())
+    told = str(call("denoising", tmp_path / "alone.arrow").exception)
+    assert "negatives.arrow: not there, and examples need it; give --examples 0" in told
 
 
 def test_hidden_positives_by_runs_and_judgements(files, tmp_path):

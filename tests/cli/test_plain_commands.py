@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.lines import Publication, plan_line
 from hardneg.cli.main import app
+from hardneg.data.negatives import read_negatives
 from hardneg.data.runs import read_run
 from hardneg.errors import DataError, RecipeError, UsageError
 
@@ -98,6 +99,22 @@ def test_mine_from_anyones_run(hardneg, place):
     (place / "run.txt").write_text("q59 Q0 d1 1 1 x\n")
     with pytest.raises(DataError, match="none of its queries is in split train"):
         hardneg(*command)
+
+
+def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
+    (place / "dense.txt").write_text("q3 Q0 d3 1 9 x\nq3 Q0 d40 2 8 x\nq3 Q0 d41 3 7 x\n")
+    (place / "ce.txt").write_text("q3 Q0 d40 1 0.9 x\nq3 Q0 d3 2 0.8 x\nq3 Q0 d41 3 0.01 x\nq3 Q0 gone 3 0 x\n")
+    command = ["mine", "--dataset", "beir:data", "--run", "dense.txt", "--output", "negatives.arrow"]
+    filtered = [*command, "--form", "hardneg", "--miner", "denoised", "--filter-by", "ce.txt"]
+    out = hardneg(*filtered, "--dropped", "dropped.arrow")
+    assert "left out: positive 1, score 1" in out and "scores: run documents that are not in the corpus: 1" in out
+    (row,) = [item for item in read_negatives(place / "negatives.arrow") if item.negatives]
+    assert (row.query_id, row.negatives) == ("q3", ["d41"]) and row.scores.tolist() == [7]
+    assert "rank 2 d40" in hardneg("analyze", "denoising", "dropped.arrow")
+    with pytest.raises(UsageError, match="this miner does not tell what it drops"):
+        hardneg(*command, "--form", "hardneg", "--dropped", "dropped.arrow")
+    with pytest.raises(UsageError, match="--filter-by goes with --run"):
+        hardneg(*MINE, "--output", "x.jsonl", "--filter-by", "ce.txt")
 
 
 def test_export_turns_one_form_into_another(hardneg):

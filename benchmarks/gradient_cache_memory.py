@@ -70,8 +70,8 @@ def _peak(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << (20 if sys.platform == "darwin" else 10))
 
 
-def measured(given: argparse.Namespace, queries: int, chunk: int | None) -> float:
-    """The peak MiB of another process, which is printed too."""
+def measured(given: argparse.Namespace, queries: int, chunk: int | None) -> tuple[float, float]:
+    """The peak MiB of another process, and the part of it that training brought; both are printed too."""
     command = [sys.executable, __file__, "--measure", str(queries), str(chunk or 0)]
     command += ["--length", str(given.length), "--model", given.model, "--precision", given.precision]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -79,7 +79,12 @@ def measured(given: argparse.Namespace, queries: int, chunk: int | None) -> floa
     way = "plain" if chunk is None else f"{-(-queries // chunk)} chunks of {chunk}"
     print(f"{queries:>6} queries, {way:<20} {peak:9.0f} MiB ({before:.0f} before training)  {seconds:7.1f} s a step")
     sys.stdout.flush()
-    return float(peak)
+    return peak, peak - before
+
+
+def compare(what: str, these: tuple[float, float], others: tuple[float, float]) -> None:
+    """Prints one line of ratios."""
+    print(f"{what}: {these[0] / others[0]:.2f} times the memory, {these[1] / others[1]:.2f} times what training brings")
 
 
 def main() -> None:
@@ -99,12 +104,10 @@ def main() -> None:
     small = measured(given, given.chunk, None)
     sizes = [size for power in range(2, 20, 2) if (size := given.chunk << power) < given.queries]
     cached = [measured(given, size, given.chunk) for size in [*sizes, given.queries]]
-    print(
-        f"cached {given.queries} queries: {cached[-1] / small:.2f} times the memory of a plain batch of {given.chunk}"
-    )
-    print(f"and {cached[-1] / cached[0]:.2f} times that of {[*sizes, given.queries][0] // given.chunk} chunks")
+    compare(f"cached against a plain batch of {given.chunk}", cached[-1], small)
+    compare("the largest cached batch against the smallest", cached[-1], cached[0])
     if not given.no_plain:
-        print(f"plain: {measured(given, given.queries, None) / cached[-1]:.1f} times the memory of cached")
+        compare("plain against cached", measured(given, given.queries, None), cached[-1])
     return None
 
 

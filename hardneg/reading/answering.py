@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus
+from hardneg.errors import ModelError
 from hardneg.models.batching import token_batches
 from hardneg.models.inference import evaluating, one_ahead
 from hardneg.models.precision import takes_bf16
@@ -66,6 +67,9 @@ def read(
     """For each question its answer by number of passages, in order; up to 96 questions are held.
 
     The answer is the best span of the passage with the highest selection score among the first so many.
+
+    Raises:
+        ModelError: a score is not finite.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
@@ -156,4 +160,6 @@ def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _
             span, first, last = best_spans(starts, ends, reader.spec.answer_length)
             found.selected[rows], found.span[rows] = selected.cpu().numpy(), span.cpu().numpy()
             found.first[rows], found.last[rows] = first.cpu().numpy(), last.cpu().numpy()
+    if not np.isfinite(found.selected).all():
+        raise ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
     return found

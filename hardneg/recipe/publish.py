@@ -21,7 +21,7 @@ _ANSWERS = {".jsonl": "answers.jsonl", "-metrics.json": "metrics.json"}
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out `model/`, `index/`, `rerankers/`, `runs/`, `analyses/`, metrics, the report and `recipe.lock.yaml`.
+    """Lays out `model/`, `index/`, `rerankers/`, `readers/`, `runs/`, `answers/`, `analyses/`, metrics, report, lock file.
 
     Of several runs at once, one after the other does so.
 
@@ -32,8 +32,8 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
         store.keep(out, [step.key for step in plan.steps.values()])
         written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
         for name, made in artifacts.items():
-            if made.kind == "reranker":
-                written.append(link_folder(made.path / "model", out / "rerankers" / name))
+            if made.kind in ("reranker", "reader"):
+                written.append(link_folder(made.path / "model", out / f"{made.kind}s" / name))
         for kind, step in plan.recipe.outputs.items():
             if output := artifacts.get(step):
                 source = output.path / kind if output.kind == "model" else output.path

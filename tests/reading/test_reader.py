@@ -101,6 +101,13 @@ def test_windows_and_batches_do_not_matter(reader: Reader, corpus: Corpus) -> No
     assert small[0][1][3] == Answer() and small[0][1][3].text == ""
 
 
+def test_scores_that_are_not_finite_are_told(tiny_model: Path, corpus: Corpus) -> None:
+    broken = Reader.load(ReaderSpec(str(tiny_model), length=40), 1, "cpu")
+    broken.module.selection.weight.data.fill_(torch.nan)
+    with pytest.raises(ModelError, match="a score that is not finite"):
+        list(read(broken, corpus, [Question("q", "what ran", np.array([0, 1]))], ReadOptions((2,))))
+
+
 def test_what_cannot_be_read_with_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="reads at most 512 tokens: length is 513"):
         Reader.load(ReaderSpec(str(tiny_model), length=513), 0, "cpu")

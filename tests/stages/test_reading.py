@@ -128,6 +128,7 @@ def test_the_report_has_a_table_of_what_was_read(recipe: Path, made: dict[str, A
     assert cells[-1][5][0] in "+−"
     assert "Reading" in (made["report"].path / "report.html").read_text()
     out = recipe.parent / "out"
+    assert (out / "readers" / "reader" / "reader.json").exists()
     assert (out / "answers" / "read.jsonl").exists() and (out / "answers" / "read-metrics.json").exists()
 
 

@@ -21,7 +21,7 @@ _ANSWERS = {".jsonl": "answers.jsonl", "-metrics.json": "metrics.json"}
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out models, `index/`, `runs/`, `answers/`, `analyses/`, `metrics.json`, `report.html` and `recipe.lock.yaml`.
+    """Lays out models, `index/`, `runs/`, `answers/`, `analyses/`, `metrics.json`, `report.html`, `recipe.lock.yaml`.
 
     Of several runs at once, one after the other does so.
 

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.errors import PluginError
+from hardneg.miners.denoised import Denoised
 from hardneg.miners.mixed import Mixed
+from hardneg.miners.positive_aware import PosMargin
 from hardneg.miners.random import Random
 from hardneg.miners.topk import TopK
 from hardneg.miners.window import Window
@@ -23,6 +25,8 @@ MINERS: list[NegativeMiner] = [
     Random(count=50),
     Mixed(depth=3),
     Mixed(depth=50, ratio=2.5),
+    Denoised(below=9.5, depth=8, fill="random"),
+    PosMargin(margin=1.5, order="random", without_positive="keep"),
 ]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hardneg.identity import digest
 from hardneg.models.token_budget import cache_folder
-from hardneg.rerankers.scoring import PairScorer, Request
+from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
 
 _log = logging.getLogger(__name__)
 
@@ -86,14 +86,17 @@ class KeptScorer:
     scorer: PairScorer
     kept: KeptScores
 
-    def rerank(self, requests: Iterable[Request]) -> Iterator[Sequence[float]]:
-        """One score a document, in the order given; all requests are held, and kept together."""
+    def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
+        """One score a document, in the order given; all requests are held, and kept together.
+
+        `advance` is told how many pairs each batch had.
+        """
         block = list(requests)
         pairs = [_pair(query, text) for query, documents in block for text in documents]
         scores = self.kept.find(pairs)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            asked = self.scorer.rerank(_lacking(block, np.isnan(scores)))
+            asked = self.scorer.rerank(_lacking(block, np.isnan(scores)), advance)
             scores[missing] = np.concatenate([np.asarray(found, np.float32) for found in asked])
             self.kept.keep([pairs[place] for place in missing.tolist()], scores[missing].tolist())
         ends = np.cumsum([len(documents) for _, documents in block])

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 Request = tuple[str, Sequence[str]]
 """A query's text, and the texts of its documents."""
 
+Advance = Callable[[int], None]
+"""Is told how many pairs are done."""
+
 _REQUESTS = 256
+
+
+def unheard(pairs: int) -> None:
+    """For whom it may not concern."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,7 @@ class PairScorer:
         half = takes_bf16(options.precision, network.device)
         return cls(network.in_bfloat16() if half else network, options, half)
 
-    def rerank(
-        self, requests: Iterable[Request], advance: Callable[[int], None] = lambda pairs: None
-    ) -> Iterator[Sequence[float]]:
+    def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
         """One score a document, in the order given; a few hundred queries are read ahead.
 
         `advance` is told how many pairs each batch had.
@@ -90,7 +95,7 @@ class PairScorer:
         queries = [query for query, documents in window for _ in documents]
         return self.network.tokenise(queries, [text for _, documents in window for text in documents])
 
-    def _scores(self, tokens: Tokens, advance: Callable[[int], None]) -> NDArray[np.float32]:
+    def _scores(self, tokens: Tokens, advance: Advance) -> NDArray[np.float32]:
         network, lengths = self.network, tokens.lengths
         budget = self.options.tokens_per_batch or usual_budget(network.device)
         scores = torch.empty(len(lengths), device=network.device)

@@ -1,5 +1,6 @@
 """Stage `rerank`: the best documents of a run, scored anew query and document together, as a TREC run."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,16 +19,17 @@ from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
 from hardneg.identity import tree_digest
+from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity
 from hardneg.rerankers.kept import KeptScorer, KeptScores
-from hardneg.rerankers.scoring import PairScorer, Request, ScoreOptions
+from hardneg.rerankers.scoring import Advance, PairScorer, Request, ScoreOptions
 from hardneg.stages.opening import MODEL_FOLDER, open_collection
 from hardneg.stages.search import RUN, Entry
 from hardneg.stages.work import Work
 
 EVERY_PROCESS = True
-_PAIRS = 8192  # of a block: what a process that is killed loses at most
+_PAIRS = 4096  # of a block: what a process that is killed loses at most
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,9 @@ def run(work: Work) -> dict[str, Any]:
     left = sum(min(step, total - start) for start in missing)
     wanted = (block for block in _blocks(work, collection, step, facts) if block.start in {*missing})
     blocks, ahead = tee(wanted)
-    answers = _answers(work, collection.corpus, ahead)
     share = sum(min(step, total - start) for start in mine)
     with work.progress.task("reranking", share, "queries", done=share - left) as task:
+        answers = _answers(work, collection.corpus, ahead, _speed(task))
         for block in blocks:
             write_run(parts / _name(block.start), block.entries(answers))
             task.advance(len(block.query_ids))
@@ -106,7 +108,19 @@ def _blocks(work: Work, collection: StoredCollection, step: int, facts: Counter[
         pass
 
 
-def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block]) -> Iterator[Sequence[float]]:
+def _speed(task: Task) -> Advance:
+    """Tells how many pairs a second are scored, while a block is under way."""
+    began, pairs = time.monotonic(), 0
+
+    def advance(count: int) -> None:
+        nonlocal pairs
+        pairs += count
+        task.describe(f"{pairs / max(time.monotonic() - began, 1e-3):.0f} pairs/s")
+
+    return advance
+
+
+def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block], advance: Advance) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
     source = work.inputs.get("reranker")
     plugin = work.plugins["plugin"] if source is None else source.plugins["reranker"]
@@ -118,7 +132,7 @@ def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block]) -> Iterator[S
     scorer = PairScorer.of(plugin.load(folder), work.device, options)
     kept = KeptScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
     for block in blocks:
-        yield from (KeptScorer(scorer, kept) if kept else scorer).rerank(block.requests(corpus))
+        yield from (KeptScorer(scorer, kept) if kept else scorer).rerank(block.requests(corpus), advance)
 
 
 def _content(plugin: TrainableReranker, folder: Path | None) -> Any:

@@ -19,7 +19,7 @@ class Counting:
     def __init__(self):
         self.asked = []
 
-    def rerank(self, requests):
+    def rerank(self, requests, advance):
         for query, documents in requests:
             self.asked += [(query, text) for text in documents]
             yield [float(len(query) + len(text)) for text in documents]

@@ -98,7 +98,7 @@ def test_one_reranker_is_needed(planned, tiny_model):
         planned({"r": {"stage": "rerank", "run": "start-test", "reranker": "start-test"}})
 
 
-IN_TWOS = 4096
+IN_TWOS = 2048
 """A depth by which a block is of two queries."""
 
 
@@ -118,6 +118,9 @@ class Killing(Silent):
             self.left -= 1
         if not self.left:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def describe(self, text):
+        assert text.endswith(" pairs/s") or self.seen[0] != "reranking"
 
 
 def killed(recipe, store, blocks):

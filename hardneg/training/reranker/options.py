@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from hardneg.training.options import TrainOptions
 
-_WITHOUT_EFFECT = ("chunk", "mask", "across")
-
 
 @dataclass(frozen=True)
 class RerankerOptions(TrainOptions):
@@ -34,7 +32,6 @@ class RerankerOptions(TrainOptions):
             found.append(f"adversarial must be 0 or above, not {self.adversarial}")
         found += [
             f"{name} has no effect on a reranker, which is shown each query's own documents: leave it out"
-            for name in _WITHOUT_EFFECT
-            if getattr(self, name) != getattr(TrainOptions, name)
+            for name in self.given_of_batches()
         ]
         return found

@@ -20,7 +20,7 @@ from hardneg.training import loop
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 
-LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet(), "segments": Star()}
+LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet(), "segments": Star(), "chunks": Star()}
 SIZES = {"even": (6, 1), "odd": (5, 2), "fewer": (2, 1)}
 CASES = [f"{loss}-{size}" for loss in LOSSES for size in SIZES]
 
@@ -74,6 +74,7 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
         negatives_per_query=2,
         max_steps=3,
         accumulate=accumulate,
+        chunk=1 if loss == "chunks" else None,
         learning_rate=0.1,
         warmup_steps=0,
         clip_norm=None,

@@ -67,9 +67,9 @@ def run(work: Work) -> dict[str, Any]:
     parts.mkdir(exist_ok=True)
     step, total = max(1, _PAIRS // work.spec.depth), len(collection.queries(work.spec.split))
     mine = range(here.rank * step, total, here.size * step)
-    missing = [start for start in mine if not (parts / _name(start)).exists()]
+    missing = {start for start in mine if not (parts / _name(start)).exists()}
     left = sum(min(step, total - start) for start in missing)
-    wanted = (block for block in _blocks(work, collection, step, facts) if block.start in {*missing})
+    wanted = (block for block in _blocks(work, collection, step, facts) if block.start in missing)
     blocks, ahead = tee(wanted)
     share = sum(min(step, total - start) for start in mine)
     with work.progress.task("reranking", share, "queries", done=share - left) as task:

@@ -21,8 +21,9 @@ OPTIONS = {"max_steps": 3, "batch_size": 6, "negatives_per_query": 2, "learning_
 
 
 @pytest.fixture
-def planned(tmp_path, tiny_model):
+def planned(tmp_path, tiny_model, monkeypatch):
     """Plans a line from a search to a reranked run; `more` changes the stage that trains."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     collection = small_collection(tmp_path / "data")
 
     def plan(**more):

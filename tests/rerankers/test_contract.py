@@ -1,7 +1,11 @@
-"""The built-in rerankers keep the contract."""
+"""The built-in rerankers keep the contract, and one that does not is told."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
+import pytest
+import torch
 from tiny import tiny_encoder
 
 from hardneg.rerankers.cross_encoder import CrossEncoder
@@ -14,10 +18,39 @@ class TestCrossEncoder(TrainableRerankerTests):
 
 
 class TestTwoOutputs(TrainableRerankerTests):
-    tolerance = 1e-4
-
     def make(self, folder: Path) -> CrossEncoder:
         return CrossEncoder(str(_source(folder)), length=48, activation="none", outputs=2)
+
+
+@dataclass(frozen=True)
+class Forgetful:
+    """A head that another draw makes each time, and that no folder brings back.
+
+    Args:
+        source: the encoder's folder.
+    """
+
+    version: ClassVar[int] = 1
+
+    source: str
+
+    def load(self, folder: Path | None) -> Any:
+        return CrossEncoder(self.source, length=48, seed=torch.initial_seed()).load()
+
+    def fingerprint(self) -> str:
+        return "forgetful"
+
+
+class Broken(TrainableRerankerTests):
+    def make(self, folder: Path) -> Forgetful:
+        return Forgetful(str(_source(folder)))
+
+
+def test_a_network_that_is_another_each_time_is_told(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="gives the same weights at each call"):
+        Broken().test_loads_the_same_network_each_time(tmp_path)
+    with pytest.raises(AssertionError, match="gives the network that was saved there"):
+        Broken().test_a_saved_network_comes_back(tmp_path)
 
 
 def _source(folder: Path) -> Path:

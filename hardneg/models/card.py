@@ -53,6 +53,8 @@ def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
         "Vectors": f"{encoder.dimension} dimensions, compared by {spec.similarity}",
         "Tokens read": f"{spec.query_length} of a query, {spec.document_length} of a document",
     }
+    if spec.typed:
+        own["Token types"] = f"{spec.query_token_type} of a query, {spec.document_token_type} of a document"
     for name, prompt in (("Query prompt", spec.query_prompt), ("Document prompt", spec.document_prompt)):
         if prompt:
             own[name] = f"`{prompt}`"
@@ -83,7 +85,7 @@ def _pyserini(encoder: "Encoder") -> str:
     pooling = _plain_pooling(encoder)
     if pooling is None:
         return (
-            "Pyserini's `AutoQueryEncoder` cannot apply this model's head; its `FaissSearcher` searches the "
+            "Pyserini's `AutoQueryEncoder` cannot apply this model's head or token types; its `FaissSearcher` searches the "
             "index that hardneg writes with query vectors from `SentenceTransformer`."
         )
     options = f'pooling="{pooling}", l2_norm={encoder.spec.similarity == "cosine"}'
@@ -101,6 +103,8 @@ hits = FaissSearcher("path/to/its/index", encoder).search("a question", k=10)
 
 def _plain_pooling(encoder: "Encoder") -> str | None:
     """`mean` or `cls` where that and a normalisation are all that follows the transformer, else None."""
+    if encoder.spec.typed:
+        return None
     rest = [part for part in list(encoder.module.children())[1:] if type(part).__name__ != "Normalize"]
     mode = getattr(rest[0], "pooling_mode", None) if len(rest) == 1 else None
     return mode if mode in ("mean", "cls") else None

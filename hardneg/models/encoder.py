@@ -1,6 +1,7 @@
 """A dense encoder: texts in, vectors out, with or without gradients."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from hardneg.models.save import read_spec, save_module
 from hardneg.models.segmenting import SegmentTokens, tokenise_segments
 from hardneg.models.sides import has_twins, side
 from hardneg.models.spec import Kind, ModelSpec
+from hardneg.models.token_types import typed
 from hardneg.progress import Progress, Silent
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ _SILENT = Silent()
 
 
 class Encoder:
-    """A SentenceTransformer with the prompts and lengths of its spec."""
+    """A SentenceTransformer with the prompts, lengths and token types of its spec."""
 
     def __init__(self, module: "SentenceTransformer", spec: ModelSpec) -> None:
         self.module = module
@@ -79,7 +81,8 @@ class Encoder:
         prompt = self.spec.prompt(kind)
         prompted = [prompt + text for text in texts] if prompt else texts
         parts = self.parts(kind)
-        return tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
+        tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
+        return typed(tokens, self.spec.token_type(kind)) if self.spec.typed else tokens
 
     def features(self, texts: Sequence[str], kind: Kind) -> dict[str, Tensor]:
         """What `embed` takes: int64 tensors [n, longest text] on the CPU, by the model's input names."""
@@ -98,7 +101,10 @@ class Encoder:
             raise ModelError(
                 f"model {self.spec.name!r} reads at most {most} tokens: segments of {cut.length} are longer"
             )
-        return tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
+        found = tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
+        if not self.spec.typed:
+            return found
+        return replace(found, tokens=typed(found.tokens, self.spec.document_token_type))
 
     def embed(self, features: dict[str, Tensor], kind: Kind) -> Tensor:
         """float32 [n, dimension] with gradients, whatever autocast is on; pooling and head run in float32."""

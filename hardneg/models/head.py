@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from hardneg.errors import ModelError
-from hardneg.models.spec import ModelSpec
+from hardneg.models.spec import Activation, ModelSpec
 from hardneg.seeding import derive_seed
 
 _PROJECTION_STD = 0.02
@@ -15,7 +15,8 @@ _PROJECTION_STD = 0.02
 def arrange(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
     """The modules with the pooling, head and normalisation that the spec asks for.
 
-    Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm.
+    Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
+    `activation` tanh it is that of CoRT.
 
     Raises:
         ModelError: the modules have no pooling to keep or to replace.
@@ -26,7 +27,7 @@ def arrange(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
     if spec.projection is not None:
-        modules = [*modules, _projection(_dimension(modules), spec.projection)]
+        modules = [*modules, _projection(_dimension(modules), spec.projection, spec.activation)]
     if spec.layer_norm:
         modules = [*modules, LayerNorm(_dimension(modules))]
     return [*modules, Normalize()] if spec.similarity == "cosine" else modules
@@ -48,13 +49,14 @@ def _pooled(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
     return [pooling if isinstance(module, Pooling) else module for module in modules]
 
 
-def _projection(size: int, dimension: int) -> nn.Module:
+def _projection(size: int, dimension: int, activation: Activation) -> nn.Module:
     from sentence_transformers.sentence_transformer.modules import Dense
 
     draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, dimension) >> 1)
     weight = torch.empty(dimension, size).normal_(0.0, _PROJECTION_STD, generator=draws)
     bias = torch.zeros(dimension)
-    dense: nn.Module = Dense(size, dimension, activation_function=None, init_weight=weight, init_bias=bias)
+    function = nn.Tanh() if activation == "tanh" else None
+    dense: nn.Module = Dense(size, dimension, activation_function=function, init_weight=weight, init_bias=bias)
     return dense
 
 

@@ -20,6 +20,8 @@ _CONFIGS = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
+# Options that models were made without: they count where they have another value than their default.
+_LATER = ("twins", "activation", "query_token_type", "document_token_type")
 # Library versions, places, and what a spec overrides (a tokenizer's file notes its last call's truncation).
 _IGNORED = {
     "_name_or_path",
@@ -47,8 +49,9 @@ def model_digest(spec: ModelSpec) -> str:
     """
     options = asdict(spec)
     del options["name"], options["revision"]
-    if not spec.twins:
-        del options["twins"]
+    for name in _LATER:
+        if getattr(spec, name) == getattr(ModelSpec, name):
+            del options[name]
     return digest([model_content(spec), options])
 
 

@@ -14,6 +14,7 @@ from hardneg.models.head import arrange
 from hardneg.models.sides import check_sides, has_twins, side, transformers, twins, with_own_queries
 from hardneg.models.source import fetch
 from hardneg.models.spec import ModelSpec
+from hardneg.models.token_types import check_token_types, joined
 from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def load_module(spec: ModelSpec, device: str | None = None) -> "SentenceTransfor
     check_files(folder)
     modules = _modules(folder, spec)
     check_sides(modules, spec.name)
+    modules = joined(modules) if spec.typed else modules
     return assembled(_arranged(modules, spec), spec, device)
 
 
@@ -101,6 +103,7 @@ def _arranged(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
     whole = nn.Sequential(*modules)
     for transformer in transformers(whole):
         _check_encoder(transformer, spec)
+        check_token_types(transformer, spec)
     if has_twins(whole):
         return [twins(arrange(side(whole, "query"), spec), arrange(side(whole, "document"), spec))]
     arranged = arrange(modules, spec)

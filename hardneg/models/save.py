@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.errors import ModelError
 from hardneg.models.files import read_json
-from hardneg.models.load import without_bars
-from hardneg.models.sides import transformers
-from hardneg.models.spec import ModelSpec
+from hardneg.models.inference import evaluating
+from hardneg.models.load import assembled, without_bars
+from hardneg.models.sides import side, transformers, twins
+from hardneg.models.spec import Kind, ModelSpec
+from hardneg.models.token_types import with_token_type
 from hardneg.replacing import system_errors
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 SPEC_FILE = "hardneg.json"
 _FIELDS = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
+_TYPES = ("query_token_type", "document_token_type")
 _READABLE = 0o444
 
 
@@ -30,11 +33,12 @@ def save_module(module: "SentenceTransformer", spec: ModelSpec, folder: Path, ca
     Raises:
         ModelError: the folder cannot be written.
     """
-    with written_whole(folder) as place:
-        for transformer in transformers(module):
+    with written_whole(folder) as place, evaluating(module):
+        whole = _typed(module, spec) if spec.typed else module
+        for transformer in transformers(whole):
             forget_last_call(transformer.tokenizer)
-        module.save(str(place), create_model_card=False, safe_serialization=True)
-        options = {name: getattr(spec, name) for name in _FIELDS}
+        whole.save(str(place), create_model_card=False, safe_serialization=True)
+        options = {name: getattr(spec, name) for name in (*_FIELDS, *(_TYPES if spec.typed else ()))}
         (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if card is not None:
             (place / "README.md").write_text(card, encoding="utf-8")
@@ -66,7 +70,14 @@ def read_spec(folder: Path) -> ModelSpec:
     content = read_json(path)
     if lacking := set(_FIELDS).difference(content if isinstance(content, dict) else ()):
         raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
-    return ModelSpec(str(folder), **{name: content[name] for name in _FIELDS})
+    return ModelSpec(str(folder), **{name: content[name] for name in (*_FIELDS, *_TYPES) if name in content})
+
+
+def _typed(module: "SentenceTransformer", spec: ModelSpec) -> "SentenceTransformer":
+    """The same weights behind a tokenizer a side, which gives that side's token types wherever the model is opened."""
+    kinds: tuple[Kind, ...] = ("query", "document")
+    query, document = (with_token_type(side(module, kind), spec.token_type(kind)) for kind in kinds)
+    return assembled([twins(query, document)], spec, str(module.device))
 
 
 def forget_last_call(tokenizer: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 
 Pooling = Literal["own", "cls", "mean"]
 Similarity = Literal["dot", "cosine"]
+Activation = Literal["identity", "tanh"]
 Kind = Literal["query", "document"]
 
 _SHORTEST = 3
@@ -17,11 +18,13 @@ class ModelSpec:
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
     pooling: `own` keeps what a SentenceTransformer has; the others replace it.
-    projection: size of a linear layer after the pooling; none if None. layer_norm: a LayerNorm after that.
+    projection: size of a linear layer after the pooling; none if None. activation: what its output goes through.
+    layer_norm: a LayerNorm after that.
     similarity: `cosine` ends in a normalisation, `dot` does not.
     query_prompt, document_prompt: put before each text.
     twins: queries and documents begin with the same weights and are trained apart.
     query_length, document_length: how many tokens are read, special ones included.
+    query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
     """
 
     name: str
@@ -35,6 +38,14 @@ class ModelSpec:
     query_length: int = 64
     document_length: int = 256
     twins: bool = False
+    activation: Activation = "identity"
+    query_token_type: int = 0
+    document_token_type: int = 0
+
+    @property
+    def typed(self) -> bool:
+        """Whether it says token types."""
+        return bool(self.query_token_type or self.document_token_type)
 
     def prompt(self, kind: Kind) -> str:
         """What is put before each text of this kind."""
@@ -43,6 +54,10 @@ class ModelSpec:
     def length(self, kind: Kind) -> int:
         """How many tokens of a text of this kind are read, special ones included."""
         return self.query_length if kind == "query" else self.document_length
+
+    def token_type(self, kind: Kind) -> int:
+        """The token type of every token of a text of this kind."""
+        return self.query_token_type if kind == "query" else self.document_token_type
 
     def problems(self) -> list[str]:
         """One line for each field that no model can have."""
@@ -55,6 +70,13 @@ class ModelSpec:
             found.append(f"similarity is {self.similarity!r}: it can be dot or cosine")
         if self.projection is not None and self.projection < 1:
             found.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
+        if self.activation not in ("identity", "tanh"):
+            found.append(f"activation is {self.activation!r}: it can be identity or tanh")
+        elif self.activation != "identity" and self.projection is None:
+            found.append(f"activation is {self.activation!r} with no projection before it: give one, or leave it out")
+        for field in ("query_token_type", "document_token_type"):
+            if (value := getattr(self, field)) < 0:
+                found.append(f"{field} is {value}: types are counted from 0")
         for field in ("query_length", "document_length"):
             if (value := getattr(self, field)) < _SHORTEST:
                 found.append(f"{field} is {value}: at least {_SHORTEST} tokens are needed")

@@ -85,8 +85,8 @@ def _pyserini(encoder: "Encoder") -> str:
     pooling = _plain_pooling(encoder)
     if pooling is None:
         return (
-            "Pyserini's `AutoQueryEncoder` cannot apply this model's head or token types; its `FaissSearcher` searches the "
-            "index that hardneg writes with query vectors from `SentenceTransformer`."
+            "Pyserini's `AutoQueryEncoder` cannot apply this model's head or token types; its `FaissSearcher` searches "
+            "the index that hardneg writes with query vectors from `SentenceTransformer`."
         )
     options = f'pooling="{pooling}", l2_norm={encoder.spec.similarity == "cosine"}'
     if encoder.spec.query_prompt:

@@ -64,7 +64,7 @@ def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
 
 
 def _of_one_type(tokenizer: Any, token_type: int) -> Any:
-    """The tokenizer in the class of transformers that keeps whatever stands behind it, there a template with the type."""
+    """The tokenizer with a template of one token type, in the class of transformers that keeps it as it is."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 

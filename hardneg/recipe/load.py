@@ -96,6 +96,7 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     written = tree.get("stages")
     problems += reference_problems(stages, set(written) if isinstance(written, Mapping) else set())
     plugins = _configure_all(stages, problems)
+    problems += _similarity_problems(stages, plugins, top.model.similarity) if top else ()
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", problems)
@@ -223,6 +224,17 @@ def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any)
     told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
     use = f"use it in stage {' or '.join(stages)}, or " if stages else "no stage gives that: "
     return [f"{told}; {use}take another loss"] if lacking else []
+
+
+def _similarity_problems(
+    stages: Mapping[str, StageSpec], plugins: Mapping[tuple[str, str], Any], similarity: str
+) -> Iterator[str]:
+    """Losses for scores of another kind than those of the recipe's model, which all that is trained from it has too."""
+    for name, spec in stages.items():
+        wanted = getattr(type(plugins.get((name, "loss"))), "similarity", similarity)
+        if isinstance(spec, LearningSpec) and wanted != similarity:
+            told = f"{spec.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
+            yield f"stages.{name}.loss: {told}; say model.similarity: {wanted}, or take another loss"
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

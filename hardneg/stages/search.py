@@ -15,8 +15,10 @@ from hardneg.data.queries import Queries
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import World, barrier, world
+from hardneg.errors import UsageError
+from hardneg.indexes.angular import angular_scores
 from hardneg.indexes.reranking import rank_candidates
-from hardneg.models.encoder import EncodeOptions
+from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
 from hardneg.stages.work import Work
@@ -64,6 +66,8 @@ def _entries(work: Work, collection: StoredCollection, part: range, facts: Count
         return
     searcher = open_searcher(work.inputs["index"], collection, work.device, work.progress)
     encoder = open_encoder(work.inputs["model"], work.device) if "model" in work.inputs else None
+    if work.spec.scores == "angular":
+        _check_cosines(encoder)
     options, queries, depth = (
         EncodeOptions(precision=work.spec.precision),
         collection.queries(work.spec.split),
@@ -86,10 +90,21 @@ def _entries(work: Work, collection: StoredCollection, part: range, facts: Count
                 theirs = [known.get(query_id, ()) for query_id in query_ids]
                 found = _with_positives(hits, searcher, wanted, theirs, collection.corpus)
             for query_id, (rows, scores) in zip(query_ids, found, strict=True):
-                yield query_id, collection.corpus.ids(rows), scores
+                yield query_id, collection.corpus.ids(rows), _reported(work, scores)
             task.advance(len(texts))
     for _ in lists or ():
         pass
+
+
+def _check_cosines(encoder: Encoder | None) -> None:
+    if encoder is None or encoder.spec.similarity != "cosine":
+        raise UsageError(
+            "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
+        )
+
+
+def _reported(work: Work, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    return angular_scores(scores) if work.spec.scores == "angular" else scores
 
 
 def _candidates(work: Work, queries: Queries, part: range, facts: Counter[str]) -> Iterator[RankedList]:

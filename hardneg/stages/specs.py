@@ -76,7 +76,8 @@ class SearchSpec(StageSpec):
 
     model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
     by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
-    known positives that it lacks, at their own scores; such a run is for mining, not to be measured.
+    known positives that it lacks, at their own scores; such a run is for mining, not to be measured. scores: `angular`
+    are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors.
     """
 
     version = 1
@@ -90,6 +91,7 @@ class SearchSpec(StageSpec):
     depth: int = Field(default=100, gt=0)
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     positives: bool = Field(default=False, json_schema_extra=LATER)
+    scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
 
 
 class MineSpec(StageSpec):

@@ -68,6 +68,16 @@ def test_an_index_of_vectors_needs_them(tmp_path, tree):
     )
 
 
+def test_a_loss_that_is_made_for_another_similarity(tmp_path, tree):
+    tree["stages"]["star"]["loss"] = "triplet"
+    load_recipe(write_recipe(tmp_path / "cosines.yaml", tree))
+    tree["model"] = {"name": "packaged:all-MiniLM-L6-v2", "similarity": "dot"}
+    assert problems_of(tmp_path, tree) == (
+        "stages.star.loss: triplet is made for similarity cosine, and the model's is dot; say model.similarity: "
+        "cosine, or take another loss",
+    )
+
+
 def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
     told = "stages.star.loss: lambda needs ranks, which this stage's batches lack; use it in stage train-queries"
     tree["stages"]["star"]["loss"] = {"name": "lambda", "cut": 10}

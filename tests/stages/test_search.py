@@ -69,6 +69,15 @@ def test_candidates_in_segments_count_by_their_best_one(made):
         np.testing.assert_allclose(scores, others[:9], atol=1e-5)
 
 
+def test_angular_scores_are_those_of_the_cosines(made):
+    artifacts = made({"own": {**SEARCH, "depth": 9}, "angular": {**SEARCH, "depth": 9, "scores": "angular"}})
+    cosines, found = run_of(artifacts["own"]), run_of(artifacts["angular"])
+    assert found.doc_ids == cosines.doc_ids
+    for scores, expected in zip(found.scores, cosines.scores, strict=True):
+        np.testing.assert_allclose(scores, 1 - np.arccos(expected.clip(-1, 1)) / np.pi, atol=1e-5)
+    assert "scores" not in SearchSpec(stage="search", index="i").identity()
+
+
 def test_candidates_of_another_split_are_refused(made):
     with pytest.raises(DataError, match="search the same split again"):
         made({"train": {**SEARCH, "split": "train"}, "again": {**SEARCH, "candidates": "train"}})

@@ -1,6 +1,6 @@
 """A network that scores pairs of a query and a document, with and without gradients."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +17,24 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 
+_TASKS = ("sequence-classification", "feature-extraction")
+
+
 class PairNetwork:
     """A sentence-transformers `CrossEncoder` over one transformer with one or two outputs.
+
+    The transformer classifies sequences itself, or gives vectors that the modules behind it make into outputs.
 
     The logit of a pair is the one output, or the second less the first: its sigmoid is the softmax of the two. Its
     score is what the network's `activation_fn` makes of the logit.
     """
 
     def __init__(self, module: "CrossEncoder") -> None:
-        if getattr(module[0], "tokenizer", None) is None or len(module) != 1:
-            raise ModelError("a reranker that is trained or batched must be one transformer that classifies sequences")
+        if getattr(module[0], "tokenizer", None) is None or module[0].transformer_task not in _TASKS:
+            raise ModelError(
+                "a reranker that is trained or batched must be a transformer that classifies sequences, "
+                "or one that gives vectors, with a head behind it"
+            )
         if module.num_labels not in (1, 2):
             raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")
         self._module = module
@@ -69,13 +77,10 @@ class PairNetwork:
     def in_bfloat16(self) -> "PairNetwork":
         """A copy with bfloat16 weights, but for the head: its float32 sums keep close pairs apart."""
         copied = deepcopy(self.module)
-        model = copied[0].model
-        backbone = model.base_model
-        for weight in backbone.parameters():
+        for weight in copied[0].model.base_model.parameters():
             weight.data = weight.data.to(torch.bfloat16)
-        for part in model.children():
-            if part is not backbone:
-                part.register_forward_pre_hook(_widened)
+        for part in _head(copied):
+            part.register_forward_pre_hook(_widened)
         return PairNetwork(copied)
 
     def save(self, folder: Path, card: str) -> None:
@@ -88,6 +93,15 @@ class PairNetwork:
             forget_last_call(self.module[0].tokenizer)
             self.module.save_pretrained(str(place), create_model_card=False, safe_serialization=True)
             (place / "README.md").write_text(card, encoding="utf-8")
+
+
+def _head(module: Any) -> Iterator[nn.Module]:
+    """What computes behind the transformer's last layer: parts of its own model, and layers of later modules."""
+    model = module[0].model
+    if model.base_model is not model:
+        yield from (part for part in model.children() if part is not model.base_model)
+    for later in list(module)[1:]:
+        yield from (layer for layer in later.modules() if not list(layer.children()))
 
 
 def _widened(part: nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder as Published
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from hardneg.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
@@ -53,6 +55,22 @@ def test_bfloat16_keeps_close_pairs_apart(tiny_model):
     exact, half = np.concatenate(scores(reranker)), np.concatenate(scores(reranker, ScoreOptions(precision="bf16")))
     np.testing.assert_allclose(half, exact, atol=0.02)
     assert len(set(half.tolist())) > 0.8 * len(set(exact.tolist()))
+
+
+def test_a_head_may_be_modules_behind_the_transformer(tiny_model):
+    transformer, head = Transformer(str(tiny_model)), Dense(32, 1, module_output_name="scores")
+    network = Published(modules=[transformer, Pooling(32, "cls"), head], device="cpu")
+    query, texts = REQUESTS[0]
+    expected = network.predict([(query, text) for text in texts])
+    (exact,) = PairScorer.of(network, "cpu", FP32).rerank(REQUESTS[:1])
+    np.testing.assert_allclose(exact, expected, atol=1e-6)
+    scorer = PairScorer.of(network, "cpu", ScoreOptions(precision="bf16"))
+    (half,) = scorer.rerank(REQUESTS[:1])
+    np.testing.assert_allclose(half, expected, atol=0.02)
+    assert scorer.network.module[2].linear.weight.dtype == torch.float32 and len(set(half)) == len(set(exact))
+    transformer.transformer_task = "text-generation"
+    with pytest.raises(ModelError, match="with a head behind it"):
+        PairNetwork(network)
 
 
 def test_a_fresh_head_depends_on_its_seed_alone(tiny_model):

@@ -1,0 +1,1 @@
+"""A reranker over ELECTRA's discriminator, for hardneg."""

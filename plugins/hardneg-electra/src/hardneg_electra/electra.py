@@ -1,0 +1,68 @@
+"""The reranker `electra`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hardneg.errors import PluginError
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+_SHORTEST = 5
+
+
+@dataclass(frozen=True)
+class Electra:
+    """Reads a query and a passage as two segments with ELECTRA's discriminator, and gives the odds of relevance.
+
+    A linear layer on the last layer's first token makes one logit, whose sigmoid is the score.
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), section 4.2; Clark et al.,
+    ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators (ICLR 2020).
+
+    Args:
+        source: a hub id or a folder: ELECTRA's discriminator, or a reranker that was trained with this plugin.
+        revision: a branch, tag or commit of a hub id.
+        length: how many tokens of a pair are read, special ones included; the longer of the two texts is cut first.
+        seed: of the linear layer's first weights.
+    """
+
+    version: ClassVar[int] = 1
+
+    source: str = "google/electra-large-discriminator"
+    revision: str | None = None
+    length: int = 512
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length < _SHORTEST:
+            raise PluginError(f"electra: length is {self.length}: at least {_SHORTEST} tokens are needed")
+
+    def fingerprint(self) -> str:
+        """A name for the source's content: a hub id's commit, or a digest of a folder's files.
+
+        Raises:
+            ModelError: there is no such source, or the hub has to be asked and cannot be reached.
+        """
+        from hardneg_electra.source import content
+
+        return content(self.source, self.revision)
+
+    def load(self, folder: Path | None = None) -> "CrossEncoder":
+        """The source's network, with a fresh linear layer if it lacks one, or the network saved in `folder`.
+
+        Raises:
+            ModelError: it cannot be had, is no ELECTRA discriminator, or reads fewer tokens than `length`.
+        """
+        from hardneg_electra.network import open_network
+        from hardneg_electra.source import fetch
+
+        return open_network(folder or fetch(self.source, self.revision), self.length, self.seed)
+
+    def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
+        """The score of each document, in the order given."""
+        from hardneg.rerankers.scoring import PairScorer
+
+        yield from PairScorer.of(self.load()).rerank(requests)

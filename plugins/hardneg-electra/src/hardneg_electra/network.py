@@ -1,0 +1,114 @@
+"""ELECTRA's discriminator with one linear layer on the first token, as sentence-transformers' modules.
+
+Three modules that sentence-transformers has itself, so a saved network opens as `CrossEncoder(folder)` anywhere.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hardneg.errors import ModelError
+from hardneg.seeding import generator
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+
+_DISCRIMINATORS = {"ElectraForPreTraining", "ElectraModel"}
+_MODULES = ["Transformer", "Pooling", "Dense"]
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
+    """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
+
+    A discriminator gets a linear layer drawn from `seed`; a network that was saved with one keeps it. `length` is how
+    many tokens of a pair are read.
+
+    Raises:
+        ModelError: the folder holds no ELECTRA discriminator that can be opened so.
+    """
+    with _opening(folder):
+        network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)
+    _check_segments(network[0], folder)
+    most = network[0].model.config.max_position_embeddings
+    if most < length:
+        raise ModelError(f"electra: {folder} reads at most {most} tokens: length is {length}, lower it")
+    network.max_seq_length = length
+    return network.eval()
+
+
+def _fresh(folder: Path, seed: int) -> "CrossEncoder":
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    made = set(config.get("architectures") or ["ElectraModel"])
+    if config.get("model_type") != "electra" or not made <= _DISCRIMINATORS:
+        kind = ", ".join(sorted(made)) if made else config.get("model_type")
+        raise ModelError(
+            f"electra: {folder} is no ELECTRA discriminator but {kind}: take reranker cross-encoder for it"
+        )
+    transformer = Transformer(
+        str(folder), model_kwargs={"dtype": torch.float32, **_LOCAL}, processor_kwargs=_LOCAL, config_kwargs=_LOCAL
+    )
+    parts = [transformer, Pooling(transformer.get_embedding_dimension(), "cls"), _layer(transformer, seed)]
+    return CrossEncoder(modules=parts, device="cpu", activation_fn=nn.Sigmoid())
+
+
+def _layer(transformer: "Transformer", seed: int) -> "Dense":
+    """One output, with the first weights that transformers gives a layer."""
+    from sentence_transformers.base.modules import Dense
+
+    width, spread = transformer.get_embedding_dimension(), transformer.model.config.initializer_range
+    layer = Dense(width, 1, activation_function=nn.Identity(), module_output_name="scores")
+    drawn = generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
+    with torch.no_grad():
+        layer.linear.weight.copy_(torch.from_numpy(drawn))
+        layer.linear.bias.zero_()
+    return layer
+
+
+def _saved(folder: Path) -> "CrossEncoder":
+    from sentence_transformers import CrossEncoder
+
+    named = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    kinds = [str(module["type"]).rpartition(".")[2] for module in named]
+    if kinds != _MODULES:
+        raise ModelError(f"electra: {folder} has modules {', '.join(kinds)}: {', '.join(_MODULES)} are needed")
+    options: dict[str, Any] = {"model_kwargs": {"dtype": torch.float32}, "activation_fn": nn.Sigmoid()}
+    return CrossEncoder(str(folder), device="cpu", **_LOCAL, **options)
+
+
+def _check_segments(transformer: "Transformer", folder: Path) -> None:
+    """The passage's tokens must be of another type than the query's."""
+    types = transformer.tokenizer("a", "a").get("token_type_ids", [])
+    if 1 not in types or transformer.model.config.type_vocab_size < 2:
+        raise ModelError(f"electra: {folder} does not tell the segments of a pair apart: take ELECTRA's own tokenizer")
+
+
+@contextmanager
+def _opening(folder: Path) -> Iterator[None]:
+    """Torch's random state and transformers' reports left as they are, and what goes wrong told in a line."""
+    from safetensors import SafetensorError
+    from transformers.utils import logging as reports
+
+    level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
+    reports.set_verbosity_error()
+    reports.disable_progress_bar()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"electra: {folder} cannot be opened ({reason}): check the folder") from error
+    finally:
+        reports.set_verbosity(level)
+        if bars:
+            reports.enable_progress_bar()

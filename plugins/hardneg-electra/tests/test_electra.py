@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hardneg_electra.electra import Electra
+from tiny_electra import tiny_electra
+
+from hardneg.errors import PluginError
+from hardneg.testing import RerankerTests, TrainableRerankerTests
+
+PAIRS = [("old river", "an old river"), ("old river", "the quiet harbor ran past a bridge")]
+
+
+class Tiny:
+    def make(self, folder: Path) -> Electra:
+        return Electra(str(tiny_electra(folder / "electra")), length=48)
+
+
+class TestReranker(Tiny, RerankerTests):
+    tolerance = 0.005  # it computes in bfloat16 where the device is good at it
+
+
+class TestTrainable(Tiny, TrainableRerankerTests):
+    tolerance = 0.005
+
+
+@pytest.fixture
+def electra(tmp_path: Path) -> Electra:
+    return Tiny().make(tmp_path)
+
+
+def test_a_score_is_the_sigmoid_of_a_linear_layer_on_the_first_token(electra: Electra) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    network = electra.load()
+    tokens = AutoTokenizer.from_pretrained(electra.source)([PAIRS[1]], return_tensors="pt")
+    with torch.no_grad():
+        first = AutoModel.from_pretrained(electra.source)(**tokens).last_hidden_state[0, 0].double()
+    layer = network[2].linear
+    expected = torch.sigmoid(first @ layer.weight[0].double() + layer.bias.double())
+    assert network.predict(PAIRS)[1] == pytest.approx(expected.item(), abs=1e-6)
+
+
+def test_query_and_passage_are_two_segments(electra: Electra) -> None:
+    network = electra.load()
+    (types,) = network.tokenizer([PAIRS[0]])["token_type_ids"]
+    assert types == [0] * 10 + [1] * 11  # [CLS] old river [SEP], an old river [SEP], a token a letter
+    before = network.predict(PAIRS)
+    with torch.no_grad():
+        embeddings = network[0].model.embeddings.token_type_embeddings.weight
+        embeddings[1] = embeddings[0]
+    assert not np.allclose(before, network.predict(PAIRS), atol=1e-4)
+
+
+def test_the_linear_layer_depends_on_the_seed_alone(electra: Electra) -> None:
+    weights = electra.load()[2].linear.weight
+    other = Electra(electra.source, length=48, seed=1).load()[2].linear.weight
+    assert weights.shape == (1, 16) and not torch.equal(weights, other)
+    assert weights.std().item() == pytest.approx(0.3, rel=0.5)
+
+
+def test_in_bfloat16_the_layer_keeps_float32(electra: Electra) -> None:
+    from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+
+    scorer = PairScorer.of(electra.load(), "cpu", ScoreOptions(precision="bf16"))
+    (scores,) = scorer.rerank([("old river", [text for _, text in PAIRS])])
+    assert scores == pytest.approx(electra.load().predict(PAIRS).tolist(), abs=0.02)
+    assert scorer.network.module[2].linear.weight.dtype == torch.float32
+    assert {weight.dtype for weight in scorer.network.module[0].parameters()} == {torch.bfloat16}
+
+
+def test_a_trained_one_opens_anywhere_and_serves_as_source(electra: Electra, tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    network = electra.load()
+    with torch.no_grad():
+        network[2].linear.bias += 1.0
+    network.save_pretrained(str(tmp_path / "trained"), create_model_card=False)
+    expected = network.predict(PAIRS)
+    assert CrossEncoder(str(tmp_path / "trained"), trust_remote_code=False).predict(PAIRS) == pytest.approx(expected)
+    assert Electra(str(tmp_path / "trained"), length=48).load().predict(PAIRS) == pytest.approx(expected)
+
+
+def test_lengths_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(PluginError, match="at least 5 tokens"):
+        Electra("anywhere", length=4)

@@ -16,6 +16,8 @@ from hardneg.errors import HardnegError, PluginError
 from hardneg.types import PluginSetting
 
 KINDS = ("datasets", "miners", "losses", "indexes", "rerankers")
+_OUTSIDE = {("rerankers", "electra"): "hardneg-electra"}
+"""Plugins of packages that stand in plugins/ of hardneg's sources, beside hardneg itself."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +51,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     """
     points = [point for point in _entry_points(_known_kind(kind)) if point.name == name]
     if not points:
-        names = sorted({point.name for point in _entry_points(kind)})
-        raise PluginError(
-            f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
-        )
+        raise PluginError(_unknown(kind, name))
     if len(points) > 1:
         raise PluginError(_claimed_twice(kind, name, [_package(point)[0] for point in points]))
     try:
@@ -147,6 +146,16 @@ def _known_kind(kind: str) -> str:
             f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}"
         )
     return kind
+
+
+def _unknown(kind: str, name: str) -> str:
+    if package := _OUTSIDE.get((kind, name)):
+        return (
+            f"the {kind} plugin {name!r} is in package {package}, which is not installed: "
+            f"pip install ./plugins/{package} in hardneg's sources"
+        )
+    names = sorted({point.name for point in _entry_points(kind)})
+    return f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
 
 
 def _entry_points(kind: str) -> Iterable[importlib.metadata.EntryPoint]:

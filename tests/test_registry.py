@@ -104,6 +104,14 @@ def test_unknown_names_get_a_suggestion():
         load_plugin("miner", "topk")
 
 
+def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **group: ())
+    with pytest.raises(
+        PluginError, match=r"in package hardneg-electra, which is not installed: pip install \./plugins"
+    ):
+        load_plugin("rerankers", "electra")
+
+
 def test_all_wrong_options_at_once():
     with pytest.raises(PluginError) as caught:
         configure("miners", PluginSetting("topk", {"dept": 3, "depth": "many"}))

@@ -1,0 +1,43 @@
+"""Training with angular scores, where cosines come near to 1."""
+
+import math
+from pathlib import Path
+
+import pytest
+from toy import toy_data, write_toy
+
+from hardneg.losses.triplet import Triplet
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+from hardneg.training.loop import train
+from hardneg.training.options import TrainOptions
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_in_bfloat16_stay_finite(tmp_path: Path, tiny_model: Path) -> None:
+    """A copy of a positive has a cosine of 1 with it; a loss or gradient that is not finite would end the run."""
+    spec = ModelSpec(
+        str(tiny_model),
+        pooling="cls",
+        projection=8,
+        activation="tanh",
+        query_token_type=1,
+        query_length=8,
+        document_length=12,
+    )
+    encoder = Encoder.load(spec, "cpu")
+    options = TrainOptions(
+        batch_size=6,
+        max_steps=1000,
+        learning_rate=1e-3,
+        weight_decay=0.1,
+        precision="bf16",
+        mask="none",
+        checkpoint_every=None,
+    )
+    data = toy_data(write_toy(tmp_path / "toy"))
+    result = train(encoder, data, Triplet(), options, tmp_path / "run", progress=Silent())
+    losses = [record["loss"] for record in result.history]
+    assert result.steps == 1000 and all(math.isfinite(loss) for loss in losses)
+    assert losses[-1] < losses[0]

@@ -35,7 +35,12 @@ def test_a_hub_id_is_named_by_its_commit_and_read_from_the_cache(
     (cache / "refs").mkdir()
     (cache / "refs" / "main").write_text(commit)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert Electra("some/electra").fingerprint() == f"some/electra@{commit}"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    electra = Electra("some/electra", length=48)
+    assert electra.fingerprint() == f"some/electra@{commit}"
+    assert electra.load().max_seq_length == 48
+    with pytest.raises(ModelError, match="'some/other' is neither a folder nor in the hub's cache"):
+        Electra("some/other").load()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,11 @@ def test_more_tokens_than_there_are_positions_are_refused(tmp_path: Path) -> Non
         Electra(str(tiny_electra(tmp_path / "electra")), length=65).load()
 
 
-def test_other_modules_are_refused(tmp_path: Path) -> None:
-    (tiny_electra(tmp_path / "electra") / "modules.json").write_text('[{"type": "some.Transformer"}]')
-    with pytest.raises(ModelError, match="has modules Transformer: Transformer, Pooling, Dense are needed"):
+@pytest.mark.parametrize(
+    "kinds", [["sentence_transformers.models.Transformer"], ["a.Transformer", "a.Pooling", "a.Dense"]]
+)
+def test_other_modules_are_refused(tmp_path: Path, kinds: list[str]) -> None:
+    modules = json.dumps([{"type": kind} for kind in kinds])
+    (tiny_electra(tmp_path / "electra") / "modules.json").write_text(modules)
+    with pytest.raises(ModelError, match=f"has modules {', '.join(kinds)}: it was not saved"):
         Electra(str(tmp_path / "electra"), length=48).load()

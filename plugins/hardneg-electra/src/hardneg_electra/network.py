@@ -79,11 +79,16 @@ def _saved(folder: Path) -> "CrossEncoder":
     from sentence_transformers import CrossEncoder
 
     named = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    kinds = [str(module["type"]).rpartition(".")[2] for module in named]
-    if kinds != _MODULES:
-        raise ModelError(f"electra: {folder} has modules {', '.join(kinds)}: {', '.join(_MODULES)} are needed")
+    kinds = [str(module["type"]) for module in named]
+    if [_own(kind) for kind in kinds] != _MODULES:
+        raise ModelError(f"electra: {folder} has modules {', '.join(kinds)}: it was not saved by this reranker")
     options: dict[str, Any] = {"model_kwargs": {"dtype": torch.float32}, "activation_fn": nn.Sigmoid()}
     return CrossEncoder(str(folder), device="cpu", **_LOCAL, **options)
+
+
+def _own(kind: str) -> str:
+    """The class's name, where it is one of sentence-transformers and no code of the folder's."""
+    return kind.rpartition(".")[2] if kind.startswith("sentence_transformers.") else ""
 
 
 def _check_segments(transformer: "Transformer", folder: Path) -> None:

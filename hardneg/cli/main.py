@@ -11,6 +11,7 @@ import hardneg
 from hardneg.cli import analyze, artifacts, data, index, plugins, recipe
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
+from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import export, mine
 from hardneg.cli.report import report
 from hardneg.cli.rerank import rerank
@@ -41,6 +42,7 @@ app.command("evaluate")(evaluate)
 app.command("encode")(encode)
 app.command("search")(search)
 app.command("rerank")(rerank)
+app.command("fuse")(fuse)
 app.command("mine")(mine)
 app.command("train")(train)
 app.command("export")(export)

@@ -10,8 +10,11 @@ from hardneg.analysis.operations import operation_table
 from hardneg.evaluation.report import Section
 from hardneg.stages.analyze import (
     ABLATION,
+    CANDIDATES,
     COSTS,
     DENOISING,
+    DEPTHS,
+    DIMENSIONS,
     DRIFT,
     ERRORS,
     GRADIENTS,
@@ -27,6 +30,7 @@ from hardneg.stages.analyze import (
     WINS,
 )
 from hardneg.stages.denoising_sections import denoising_section, example_section, planted_section
+from hardneg.stages.first_stage_sections import candidate_section, depth_section, dimension_section
 from hardneg.stages.run_sections import hole_section, overlap_section, score_section, win_section
 from hardneg.stages.training_sections import gradient_section, refresh_section
 
@@ -164,6 +168,9 @@ _TABLES: dict[str, Callable[[Any], _Table]] = {
     WINS: win_section,
     DENOISING: denoising_section,
     PLANTED: planted_section,
+    DEPTHS: depth_section,
+    CANDIDATES: candidate_section,
+    DIMENSIONS: dimension_section,
     ABLATION: _ablation,
     MATRIX: _matrix,
     SIZES: _sizes,

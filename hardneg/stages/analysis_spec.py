@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hardneg.stages.analysis_parts import Denoising, Holes, Overlap, Planted, Runs, Wins, part_references, parts_of
+from hardneg.stages.first_stage_parts import CandidateNumbers, Depths, Dimensions
 from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
 _LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")
-_PARTS = ("overlap", "holes", "wins", "denoising", "planted")
+_PARTS = ("overlap", "holes", "wins", "denoising", "planted", "depths", "candidates", "dimensions")
 _ANALYSES = ("indexes", "runs", "training", *_LABELS, *_PARTS, "costs", "evaluation", "matrix")
 
 
@@ -49,7 +50,8 @@ class AnalyzeSpec(StageSpec):
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
     same label; by default the model that encoded it. training: drift of fixed negatives. gradients, refreshes: of
     trainings. scores: their tails. overlap, holes, wins: of runs. denoising: what filters of negatives dropped.
-    planted: how many of the positives that the dataset withholds filters would drop. evaluation, metric: bars of an
+    planted: how many of the positives that the dataset withholds filters would drop. depths: what first stages find.
+    candidates: what reranking fewer costs. dimensions: what the size of vectors does. evaluation, metric: bars of an
     ablation (metric: the first one by default). matrix: systems of an evaluation by two axes. projection: a query among
     its documents. costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
     operations: the time of one document, query or step of stages, by label.
@@ -71,6 +73,9 @@ class AnalyzeSpec(StageSpec):
     wins: Wins | None = None
     denoising: Denoising | None = None
     planted: Planted | None = None
+    depths: Depths | None = None
+    candidates: CandidateNumbers | None = None
+    dimensions: Dimensions | None = None
     costs: dict[str, Annotated[tuple[Name, ...], BeforeValidator(parse_names)]] = Field(default_factory=dict)
     evaluation: Annotated[Name | None, Reference(("metrics",))] = None
     metric: Name | None = None

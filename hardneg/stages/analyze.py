@@ -9,6 +9,7 @@ from typing import Any
 
 from hardneg.analysis.figures.denoising import draw_denoising, draw_planted
 from hardneg.analysis.figures.drift import draw_drift
+from hardneg.analysis.figures.first_stage import draw_candidates, draw_depths, draw_dimensions
 from hardneg.analysis.figures.gradients import draw_gradients
 from hardneg.analysis.figures.operations import draw_operations
 from hardneg.analysis.figures.refreshes import draw_refreshes
@@ -16,6 +17,7 @@ from hardneg.analysis.figures.runs import draw_holes, draw_overlap, draw_scores,
 from hardneg.replacing import replace_text
 from hardneg.stages.analyze_denoising import denoising_found, planted_found
 from hardneg.stages.analyze_errors import pairwise_errors
+from hardneg.stages.analyze_first_stage import candidates_found, depths_found, dimensions_found
 from hardneg.stages.analyze_histories import drift_found, gradients_found, refreshes_found
 from hardneg.stages.analyze_operations import operations_found
 from hardneg.stages.analyze_projection import projection
@@ -29,6 +31,7 @@ MATRIX, SIZES, OPERATIONS = "matrix", "sizes", "operations"
 GRADIENTS, REFRESHES = "gradients", "refreshes"
 SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
 DENOISING, PLANTED = "denoising", "planted"
+DEPTHS, CANDIDATES, DIMENSIONS = "depths", "candidates", "dimensions"
 
 _Make = Callable[[Work, str], Any]
 """Makes an analysis and its figures under a name; what it returns goes into the JSON."""
@@ -48,6 +51,9 @@ def run(work: Work) -> dict[str, Any]:
         WINS: (spec.wins is not None, partial(_drawn, wins_found, draw_wins)),
         DENOISING: (spec.denoising is not None, partial(_drawn, denoising_found, draw_denoising)),
         PLANTED: (spec.planted is not None, partial(_drawn, planted_found, draw_planted)),
+        DEPTHS: (spec.depths is not None, partial(_drawn, depths_found, draw_depths)),
+        CANDIDATES: (spec.candidates is not None, partial(_drawn, candidates_found, draw_candidates)),
+        DIMENSIONS: (spec.dimensions is not None, partial(_drawn, dimensions_found, draw_dimensions)),
         ABLATION: (spec.evaluation is not None, _ablation),
         MATRIX: (spec.matrix is not None, _matrix),
         PROJECTION: (spec.projection is not None, _projection),

@@ -1,0 +1,150 @@
+"""`hardneg fuse`: runs of anyone's as one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from hardneg.cli import lines
+from hardneg.cli.evaluate import Level, RunFiles, run_labels
+from hardneg.errors import UsageError
+from hardneg.fusion.methods import Fusion
+from hardneg.fusion.through_ranx import Norm
+from hardneg.registry import suggestion
+
+if TYPE_CHECKING:
+    from hardneg.data.qrels import Qrels
+    from hardneg.fusion.tuning import Grid, Tried
+    from hardneg.stages.fuse_tuning import Development
+
+_NAMED = "LABEL=VALUE"
+_TUNE_HELP = "A run of other queries, to choose the numbers by; one for each --run, in their order."
+_GRID_HELP = "Values to try: of a run's weight, of `constant` or of `parameter`; else all weights in tenths."
+
+
+def fuse(
+    run: RunFiles,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The run to write, NAME.trec.gz.")],
+    method: Annotated[str, typer.Option(help="zip, weighted-sum, reciprocal-rank, or one of ranx's.")] = "zip",
+    weight: Annotated[
+        list[str] | None, typer.Option(metavar=_NAMED, help="A run's weight, by its file's name; else 1.")
+    ] = None,
+    missing_scores: Annotated[
+        Literal["lowest", "zero"], typer.Option(help="Of weighted-sum: what a document scores in a run that lacks it.")
+    ] = "lowest",
+    constant: Annotated[int, typer.Option(min=0, help="Of reciprocal-rank.")] = 60,
+    norm: Annotated[str | None, typer.Option(help="Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
+    parameter: Annotated[float | None, typer.Option(help="Of gmnz, logn_isr, rbc, rrf.")] = None,
+    depth: Annotated[int, typer.Option(min=1, help="How many documents for each query.")] = 1000,
+    tune_run: Annotated[list[Path] | None, typer.Option("--tune-run", help=_TUNE_HELP)] = None,
+    qrels: Annotated[Path | None, typer.Option("--qrels", help="The judgements of the queries to tune on.")] = None,
+    metric: Annotated[str, typer.Option(help="What to tune by.")] = "ndcg@10",
+    relevance_level: Level = 1,
+    grid: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE,VALUE", help=_GRID_HELP)] = None,
+) -> None:
+    """Make one run of several: by turns, the first run first (zip), by sums of scores or ranks, or as ranx does it.
+
+    Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
+    """
+    from hardneg.data.runs import read_run, write_run
+    from hardneg.stages.fuse_tuning import Development, lists_of
+
+    labels = _labels(run)
+    lines.check_run(output)
+    weights = _weights(weight or [], labels)
+    asked = Fusion(method, weights, missing_scores, constant, cast(Norm, norm), parameter, depth)
+    values = _grid(grid or [])
+    _check(asked, tuned="parameter" in values)
+    runs = [read_run(path) for path in run]
+    query_ids = list(dict.fromkeys(query_id for each in runs for query_id in each.query_ids))
+    if tune_run:
+        tuned_on = [read_run(path) for path in _paired(tune_run, run)]
+        known = Development(labels, tuned_on, _judged(qrels), metric, relevance_level)
+        asked = _tuned(asked, known, values, query_ids)
+    elif values:
+        raise UsageError("fuse: --grid is for tuning: give --tune-run and --qrels")
+    fused = zip(query_ids, asked.over(lists_of(runs, query_ids)), strict=True)
+    entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
+    count = write_run(output, entries, tag="fused")
+    typer.echo(f"{output}: {len(query_ids):,} queries, {count:,} documents")
+    lacking = {label: len(query_ids) - len(each.query_ids) for label, each in zip(labels, runs, strict=True)}
+    lines.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
+
+
+def _labels(runs: Sequence[Path]) -> list[str]:
+    if len(runs) < 2:
+        raise UsageError("fuse: give --run twice or more")
+    return list(run_labels(runs).values())
+
+
+def _weights(given: Sequence[str], labels: Sequence[str]) -> tuple[float, ...]:
+    found = {label: _number(value, text) for text in given for label, _, value in [text.rpartition("=")]}
+    if unknown := [label for label in found if label not in labels]:
+        hint = suggestion(unknown[0], labels)
+        raise UsageError(f"--weight: no run is called {unknown[0]!r}{hint}; there are: {', '.join(labels)}")
+    return tuple(found.get(label, 1.0) for label in labels)
+
+
+def _grid(given: Sequence[str]) -> "Grid":
+    pairs = [(text, *text.rpartition("=")[::2]) for text in given]
+    return {name: [_number(value, text) for value in values.split(",")] for text, name, values in pairs}
+
+
+def _number(value: str, text: str) -> float:
+    """A number, or a line on the option that it stands in."""
+    from math import isfinite
+
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if "=" not in text or not isfinite(number):
+        raise UsageError(f"{text}: must be a name, =, and numbers")
+    return number
+
+
+def _check(asked: Fusion, tuned: bool) -> None:
+    """All mistakes in what was asked for, before any work."""
+    from typing import get_args
+
+    from hardneg.fusion.methods import METHODS
+
+    for option, value, known in (("method", asked.method, METHODS), ("norm", asked.norm, get_args(Norm))):
+        if value is not None and value not in known:
+            raise UsageError(f"--{option}: no {value!r}{suggestion(value, known)}; there are: {', '.join(known)}")
+    if problems := [each for each in asked.problems() if not (tuned and each.startswith("parameter: "))]:
+        raise UsageError("; ".join(problems))
+
+
+def _paired(tune_run: Sequence[Path], run: Sequence[Path]) -> Sequence[Path]:
+    if len(tune_run) != len(run):
+        raise UsageError(f"fuse: {len(tune_run)} --tune-run for {len(run)} --run: give one of each, in the same order")
+    return tune_run
+
+
+def _judged(qrels: Path | None) -> "Qrels":
+    from hardneg.data.qrels import read_qrels
+
+    if qrels is None:
+        raise UsageError("fuse: --tune-run needs --qrels, the judgements of its queries")
+    return read_qrels(qrels)
+
+
+def _tuned(asked: Fusion, known: "Development", values: "Grid", query_ids: Sequence[str]) -> Fusion:
+    """The best on the development queries; says which it is."""
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.stages.fuse_tuning import check_apart, tune
+
+    check_apart(known, query_ids)
+    found = tune(asked, known, values, Bars(stderr_console()))
+    typer.echo(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
+    return found[0].fusion
+
+
+def _shown(best: "Tried", labels: Sequence[str]) -> str:
+    from hardneg.stages.fuse_tuning import numbers
+
+    chosen = dict(numbers(best.fusion, labels))
+    weights = chosen.pop("weights", {})
+    return ", ".join(f"{name} {value:g}" for name, value in {**weights, **chosen}.items())

@@ -1,0 +1,69 @@
+"""Depths, numbers of candidates, sizes of vectors."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.analysis.candidates import CandidateOptions, _places, candidates, prefix
+from hardneg.analysis.depths import depths, dimensions
+from hardneg.analysis.first_stage_tables import candidate_table, depth_table, dimension_table
+from hardneg.data.runs import Run
+from hardneg.errors import DataError
+
+
+def run(**lists):
+    scores = [np.arange(len(ids), 0, -1, np.float32) for ids in lists.values()]
+    return Run(list(lists), [list(ids) for ids in lists.values()], scores)
+
+
+QRELS = {"q": {"a": 2, "d": 3, "c": 1}, "r": {"x": 2}}
+
+
+def test_depths_by_hand():
+    found = depths({"BM25": run(q="abcd", r="yx"), "dense": run(q="dbca")}, QRELS, [1, 2, 4], level=2)
+    assert found["runs"]["BM25"]["recall"] == [0.25, 0.75, 1.0]
+    assert found["runs"]["dense"]["recall"] == [0.25, 0.25, 0.5]
+    columns, rows = depth_table(found)
+    assert columns == ("run", "ndcg@4", "recall@1", "recall@2", "recall@4")
+    assert rows[0][2:] == ["0.2500", "0.7500", "1.0000"]
+
+
+def test_candidates_by_hand():
+    pair = (run(q="abcd", r="yx"), run(q="dcab", r="xy"))
+    found = candidates({"BM25": pair}, QRELS, CandidateOptions([1, 2, 4], "mrr@10", 2))
+    assert [row["quality"] for row in found["BM25"]] == [0.5, 1.0, 1.0]
+    assert [row["recall"] for row in found["BM25"]] == [0.25, 0.75, 1.0]
+    assert [row["documents"] for row in found["BM25"]] == [1.0, 2.0, 3.0]
+    columns, rows = candidate_table({"metric": "mrr@10", "runs": found})
+    assert columns == ("candidates", "BM25: mrr@10", "BM25: recall")
+    assert rows[1] == ["2", "1.0000", "0.7500"]
+
+
+def test_a_candidate_without_a_score_is_told():
+    with pytest.raises(DataError, match="lacks 1 of the first 3 candidates of query q, such as c; rerank deeper"):
+        candidates({"BM25": (run(q="abcd"), run(q="ab"))}, QRELS, CandidateOptions([2, 3]))
+    assert candidates({"BM25": (run(q="abcd"), run(q="ba"))}, QRELS, CandidateOptions([2]))
+
+
+def test_what_was_reranked_besides_is_no_candidate():
+    first, reranked = run(q="ab"), run(q="zba")
+    assert prefix(reranked, _places("", first, reranked, 9), 1000).doc_ids == [["b", "a"]]
+
+
+@settings(max_examples=50)
+@given(st.permutations("abcdefgh"), st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 99)), st.integers(1, 9))
+def test_a_cut_is_what_reranking_so_many_would_give(order, known, count):
+    scores = {doc_id: known.get(doc_id, 0) + ord(doc_id) / 1024 for doc_id in order}
+
+    def rerank(doc_ids):
+        return sorted(doc_ids, key=scores.__getitem__, reverse=True)
+
+    first, whole = run(q=order), run(q=rerank(order))
+    assert prefix(whole, _places("", first, whole, 8), count).doc_ids == [rerank(order[:count])]
+
+
+def test_sizes_go_up():
+    found = dimensions({"CoRT": {64: run(q="ad"), 32: run(q="ab")}, "other": {32: run(r="x")}}, QRELS, "recall@2", 2)
+    assert found["runs"] == {"CoRT": [[32, 0.25], [64, 0.5]], "other": [[32, 0.5]]}
+    assert dimension_table(found)[1] == [["32", "0.2500", "0.5000"], ["64", "0.5000", "–"]]

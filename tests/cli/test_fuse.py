@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.data.runs import read_run, write_run
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    lists = {
+        "dense": {"q1": "abcd", "q2": "xy"},
+        "bm25": {"q1": "cefa"},
+        "dense-dev": {"d1": "ab", "d2": "ab"},
+        "bm25-dev": {"d1": "ba", "d2": "ba"},
+    }
+    for name, by_query in lists.items():
+        entries = [(q, list(ids), np.arange(len(ids), 0, -1, np.float32)) for q, ids in by_query.items()]
+        write_run(folder / f"{name}.trec", entries)
+    (folder / "dev.txt").write_text("d1 0 b 1\nd2 0 b 1\n")
+    (folder / "same.txt").write_text("q1 0 b 1\n")
+    return folder
+
+
+def call(files, *words):
+    runs = ["--run", files / "dense.trec", "--run", files / "bm25.trec", "--output", files / "made.trec.gz"]
+    return CliRunner().invoke(app, ["fuse", *map(str, runs), *map(str, words)], env={"COLUMNS": "200"})
+
+
+def tuning(files, qrels="dev.txt"):
+    return ["--tune-run", files / "dense-dev.trec", "--tune-run", files / "bm25-dev.trec", "--qrels", files / qrels]
+
+
+def lists(files):
+    run = read_run(files / "made.trec.gz")
+    return dict(zip(run.query_ids, map("".join, run.doc_ids), strict=True))
+
+
+def test_runs_are_zipped_in_the_order_given(files):
+    result = call(files, "--depth", 5)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert lists(files) == {"q1": "acbef", "q2": "xy"}
+    assert "2 queries, 7 documents" in result.stdout and "queries that bm25.trec lacks: 1" in result.stdout
+
+
+def test_sums_with_weights(files):
+    assert call(files, "--method", "weighted-sum", "--weight", "bm25.trec=3").exit_code == 0
+    assert lists(files)["q1"] == "ceafbd"
+
+
+def test_weights_are_tuned_on_other_queries(files):
+    result = call(files, "--method", "weighted-sum", "--metric", "mrr@10", *tuning(files))
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "tuned: mrr@10 1.0000, best of 11: dense.trec 0, bm25.trec 1" in result.stdout
+    assert lists(files)["q1"].startswith("cef")
+    grid = ["--grid", "bm25.trec=0.5,2,3"]
+    result = call(files, "--method", "weighted-sum", "--metric", "mrr@10", *grid, *tuning(files))
+    assert "best of 3: dense.trec 1, bm25.trec 2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--method", "wsun"], "--method: no 'wsun'; did you mean 'wsum'?"),
+        (["--weight", "bm25=1"], "--weight: no run is called 'bm25'; did you mean 'bm25.trec'?"),
+        (["--weight", "bm25.trec=x"], "bm25.trec=x: must be a name, =, and numbers"),
+        (["--method", "zip", "--norm", "max"], "norm: zip takes scores as they are"),
+        (["--grid", "bm25.trec=1"], "--grid is for tuning"),
+    ],
+)
+def test_mistakes_are_told(files, words, told):
+    assert told in str(call(files, *words).exception)
+
+
+def test_tuning_on_what_is_fused_is_refused(files):
+    told = call(files, "--method", "weighted-sum", *tuning(files, "same.txt")).exception
+    assert "1 queries are among those that are fused, such as q1" in str(told)
+    assert "needs --qrels" in str(call(files, "--method", "wsum", *tuning(files)[:4]).exception)
+    assert "1 --tune-run for 2 --run" in str(call(files, "--method", "wsum", *tuning(files)[:2]).exception)

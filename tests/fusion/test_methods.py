@@ -1,0 +1,109 @@
+"""Fusions by name, and the best of several by development queries."""
+
+import numpy as np
+import pytest
+
+from hardneg.errors import UsageError
+from hardneg.fusion.methods import METHODS, OF_RANX, Fusion
+from hardneg.fusion.tuning import tried, variants
+from hardneg.types import RankedList
+
+
+def ranked(**scores):
+    best_first = sorted(scores, key=scores.__getitem__, reverse=True)
+    return RankedList(best_first, np.array([scores[doc_id] for doc_id in best_first], np.float32))
+
+
+FIRST, SECOND = ranked(a=3.0, b=2.0, c=1.0), ranked(c=9.0, d=8.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "depth", "doc_ids"), [("zip", 3, "acb"), ("weighted-sum", 2, "ab"), ("reciprocal-rank", 9, "cabd")]
+)
+def test_each_way_cuts_at_the_depth(method, depth, doc_ids):
+    (found, nothing) = Fusion(method, (1.0, 1.0), depth=depth).over([[FIRST, SECOND], [ranked(), ranked()]])
+    assert "".join(found.doc_ids) == doc_ids and len(found.scores) == len(found.doc_ids)
+    assert list(nothing.doc_ids) == []
+
+
+@pytest.mark.parametrize(
+    ("fusion", "told"),
+    [
+        (Fusion("zip", (1.0, 2.0)), "weights: zip has none"),
+        (Fusion("weighted-sum", (1.0, 2.0), norm="max"), "norm: weighted-sum takes scores as they are"),
+        (Fusion("wsum", (1.0, 2.0), parameter=1.0), "parameter: wsum has none"),
+        (Fusion("gmnz", (1.0, 1.0)), "parameter: gmnz needs its gamma"),
+    ],
+)
+def test_what_a_method_does_not_have_is_told(fusion, told):
+    assert [problem.startswith(told) for problem in fusion.problems()] == [True]
+
+
+def test_every_method_has_values_with_which_it_is_right():
+    numbers = {"gmnz": 1.0, "rbc": 0.5}
+    assert all(Fusion(method, (1.0, 1.0), parameter=numbers.get(method)).problems() == [] for method in METHODS)
+
+
+def test_the_best_comes_first_and_of_equal_ones_the_earlier():
+    fusion = Fusion("weighted-sum", (1.0, 1.0))
+    found = tried(fusion, ["x", "y"], {"y": [0.5, 2.0, 3.0]}, lambda each: min(each.weights[1], 2.0))
+    assert [each.fusion.weights for each in found] == [(1.0, 2.0), (1.0, 3.0), (1.0, 0.5)]
+    both = variants(Fusion("reciprocal-rank", (1.0, 1.0)), ["x", "y"], {"constant": [0, 60], "x": [1, 2]})
+    assert [(each.constant, each.weights) for each in both] == [
+        (0, (1, 1.0)), (0, (2, 1.0)), (60, (1, 1.0)), (60, (2, 1.0)),
+    ]  # fmt: skip
+
+
+def test_without_a_grid_weights_in_tenths_sum_to_one():
+    weights = [each.weights for each in variants(Fusion("wsum", (1.0, 1.0, 1.0)), ["x", "y", "z"], {})]
+    assert len(weights) == len(set(weights)) == 66 and all(sum(each) == pytest.approx(1) for each in weights)
+
+
+@pytest.mark.parametrize(
+    ("method", "grid", "told"),
+    [
+        ("zip", {}, "zip has no weights and no parameter"),
+        ("rbc", {}, "give values of `parameter` to try, the phi of rbc"),
+        ("wsum", {"yy": [1.0]}, "wsum has no 'yy'"),
+        ("weighted-sum", {"constant": [1.0]}, "weighted-sum has no 'constant'"),
+        ("rrf", {"parameter": []}, "parameter has no values to try"),
+    ],
+)
+def test_what_cannot_be_tuned_is_told(method, grid, told):
+    with pytest.raises(UsageError, match=told):
+        list(variants(Fusion(method, (1.0, 1.0)), ["x", "y"], grid))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", OF_RANX)
+def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
+    """Scores, and the order wherever ranx's are distinct; blocks of queries are as good as all at once."""
+    from ranx import Run, fuse
+
+    from hardneg.data.runs import read_run, strictly_decreasing
+    from hardneg.fusion.through_ranx import PARAMETERS, WEIGHTED
+
+    folder = test_data / "msmarco-dl1920" / "runs"
+    runs = [read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25")]
+    query_ids = sorted(set(runs[0].query_ids) & set(runs[1].query_ids))[:20]
+    lists = [
+        {
+            query_id: RankedList(doc_ids, strictly_decreasing(scores))
+            for query_id, doc_ids, scores in zip(run.query_ids, run.doc_ids, run.scores, strict=True)
+        }
+        for run in runs
+    ]
+    theirs = [
+        Run({q: dict(zip(each[q].doc_ids, map(float, each[q].scores), strict=True)) for q in query_ids})
+        for each in lists
+    ]
+    params = {"weights": [0.3, 0.7]} if method in WEIGHTED else {}
+    params |= {PARAMETERS[method]: 0.5} if method in PARAMETERS else {}
+    expected = fuse(theirs, method=method, params=params).to_dict()
+    weights = (0.3, 0.7) if method in WEIGHTED else (1.0, 1.0)
+    ours = Fusion(method, weights, parameter=0.5 if method in PARAMETERS else None, depth=10_000)
+    for query_id, found in zip(query_ids, ours.over([each[q] for each in lists] for q in query_ids), strict=True):
+        assert (np.diff(found.scores) <= 0).all()
+        assert dict(zip(found.doc_ids, found.scores.tolist(), strict=True)) == pytest.approx(
+            expected[query_id], rel=1e-5, abs=1e-7
+        )

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from hardneg.cli import lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.errors import UsageError
-from hardneg.fusion.methods import Fusion
-from hardneg.fusion.through_ranx import Norm
 from hardneg.registry import suggestion
 
 if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels
+    from hardneg.fusion.methods import Fusion
     from hardneg.fusion.tuning import Grid, Tried
     from hardneg.stages.fuse_tuning import Development
 
@@ -48,12 +47,14 @@ def fuse(
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
     from hardneg.data.runs import read_run, write_run
+    from hardneg.fusion.methods import Fusion
     from hardneg.stages.fuse_tuning import Development, lists_of
 
     labels = _labels(run)
     lines.check_run(output)
     weights = _weights(weight or [], labels)
-    asked = Fusion(method, weights, missing_scores, constant, cast(Norm, norm), parameter, depth)
+    named: Any = norm
+    asked = Fusion(method, weights, missing_scores, constant, named, parameter, depth)
     values = _grid(grid or [])
     _check(asked, tuned="parameter" in values)
     runs = [read_run(path) for path in run]
@@ -104,11 +105,10 @@ def _number(value: str, text: str) -> float:
     return number
 
 
-def _check(asked: Fusion, tuned: bool) -> None:
+def _check(asked: "Fusion", tuned: bool) -> None:
     """All mistakes in what was asked for, before any work."""
-    from typing import get_args
-
     from hardneg.fusion.methods import METHODS
+    from hardneg.fusion.through_ranx import Norm
 
     for option, value, known in (("method", asked.method, METHODS), ("norm", asked.norm, get_args(Norm))):
         if value is not None and value not in known:
@@ -131,7 +131,7 @@ def _judged(qrels: Path | None) -> "Qrels":
     return read_qrels(qrels)
 
 
-def _tuned(asked: Fusion, known: "Development", values: "Grid", query_ids: Sequence[str]) -> Fusion:
+def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Sequence[str]) -> "Fusion":
     """The best on the development queries; says which it is."""
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.stages.fuse_tuning import check_apart, tune

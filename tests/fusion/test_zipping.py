@@ -46,3 +46,14 @@ def naive(lists, length):
 @given(LISTS, st.integers(1, 10))
 def test_it_does_what_one_would_do_by_hand(lists, length):
     assert zipped([listed(each) for each in lists], length).doc_ids == naive(lists, length)
+
+
+def test_published_runs(test_data):
+    from hardneg.data.runs import read_run
+
+    folder = test_data / "msmarco-dl1920" / "runs"
+    dense, sparse = (read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25"))
+    assert sorted(dense.query_ids) == sorted(sparse.query_ids) and len(dense.query_ids) == 54
+    for query_id, first in zip(dense.query_ids, dense.doc_ids, strict=True):
+        second = sparse.doc_ids[sparse.query_ids.index(query_id)]
+        assert zipped([listed(first), listed(second)], 100).doc_ids == naive([first, second], 100)

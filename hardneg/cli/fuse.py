@@ -134,9 +134,9 @@ def _judged(qrels: Path | None) -> "Qrels":
 def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Sequence[str]) -> "Fusion":
     """The best on the development queries; says which it is."""
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.stages.fuse_tuning import check_apart, tune
+    from hardneg.stages.fuse_tuning import check_development, tune
 
-    check_apart(known, query_ids)
+    check_development(known, query_ids)
     found = tune(asked, known, values, Bars(stderr_console()))
     typer.echo(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
     return found[0].fusion

@@ -10,7 +10,7 @@ from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import read_run, write_run
 from hardneg.fusion.methods import Fusion
 from hardneg.replacing import replace_text
-from hardneg.stages.fuse_tuning import Development, check_apart, numbers, to_json, tune
+from hardneg.stages.fuse_tuning import Development, check_development, numbers, to_json, tune
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN, Entry
 from hardneg.stages.work import Work
@@ -55,7 +55,7 @@ def _tuned(work: Work, collection: StoredCollection) -> tuple[Fusion, dict[str, 
     spec, asked, sources = work.spec, work.spec.tuning, work.inputs_of("tuning.runs")
     runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
     known = Development(spec.labels, runs, collection.qrels(asked.split), asked.metric, asked.relevance_level)
-    check_apart(known, collection.queries(spec.split).query_ids)
+    check_development(known, collection.queries(spec.split).query_ids)
     found = tune(spec.fusion, known, asked.grid, work.progress)
     content = json.dumps({"split": asked.split, **to_json(found, known)}, indent=1, allow_nan=False)
     replace_text(work.folder / TUNING, content + "\n")

@@ -60,13 +60,16 @@ def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedL
     return [[found.get(query_id, empty) for found in by_query] for query_id in query_ids]
 
 
-def check_apart(known: Development, query_ids: Sequence[str]) -> None:
-    """Refuses to tune on queries that are to be fused. Raises DataError."""
+def check_development(known: Development, query_ids: Sequence[str]) -> None:
+    """Refuses to tune on queries that are to be fused, or on runs of others than the judged ones. Raises DataError."""
     if shared := set(known.qrels).intersection(query_ids):
         example = min(shared)
         raise DataError(
             f"tuning: {len(shared)} queries are among those that are fused, such as {example}; tune on other queries"
         )
+    for label, run in zip(known.labels, known.runs, strict=True):
+        if not set(run.query_ids).intersection(known.qrels):
+            raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")
 
 
 def to_json(found: Sequence[Tried], known: Development) -> dict[str, Any]:

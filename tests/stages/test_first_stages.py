@@ -138,8 +138,10 @@ def test_what_counts_in_an_analysis():
 
 def test_a_fusion_of_what_is_tuned_on_is_refused():
     from hardneg.data.runs import Run
-    from hardneg.stages.fuse_tuning import Development, check_apart
+    from hardneg.stages.fuse_tuning import Development, check_development
 
     known = Development(["x"], [Run([], [], [])], {"q1": {"d": 1}})
     with pytest.raises(DataError, match="such as q1"):
-        check_apart(known, ["q1", "q2"])
+        check_development(known, ["q1", "q2"])
+    with pytest.raises(DataError, match="no query of the run x is judged"):
+        check_development(known, ["q2"])

@@ -58,3 +58,17 @@ def test_what_may_be_said(tmp_path, tiny_model):
         keys("stages.sum.weights.lnog=1")
     with pytest.raises(RecipeError, match="at least 2"):
         keys("stages.sum.runs={long: long}", "stages.sum.weights={}")
+
+
+def test_runs_to_tune_on_are_inputs(tmp_path, tiny_model):
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["train"] = {**tree["stages"]["long"], "split": "train"}
+    tree["stages"]["sum"]["tuning"] = {"runs": {"long": "train", "short": "train"}, "split": "train"}
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "fuse.yaml", tree)))
+    inputs = plan.steps["sum"].inputs
+    assert {path for path in inputs if path != "dataset"} == {
+        "runs.long", "runs.short", "tuning.runs.long", "tuning.runs.short",
+    }  # fmt: skip
+    tree["stages"]["sum"]["tuning"]["runs"]["long"] = "start-index"
+    with pytest.raises(RecipeError, match=r"tuning\.runs\.long: 'start-index' makes index, but run is needed"):
+        load_recipe(write_recipe(tmp_path / "fuse.yaml", tree))

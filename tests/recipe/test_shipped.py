@@ -1,5 +1,7 @@
 """Every shipped recipe, in every preset, without running it."""
 
+import importlib.util
+
 import pytest
 
 from hardneg.recipe.extends import read_whole_tree
@@ -7,18 +9,20 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.reading import find_recipe, head_comment, shipped_recipes
 
+OUTSIDE = {("cort-electra-passage", "paper"): "hardneg_electra"}
 PRESETS = [(name, preset) for name, path in shipped_recipes().items() for preset in read_whole_tree(path)["presets"]]
 
 
 @pytest.fixture(scope="module")
 def keys() -> dict[tuple[str, str], dict[str, str]]:
-    return {
-        (name, preset): dict(make_plan(load_recipe(find_recipe(name), preset), []).keys) for name, preset in PRESETS
-    }
+    there = [asked for asked in PRESETS if asked not in OUTSIDE or importlib.util.find_spec(OUTSIDE[asked])]
+    return {(name, preset): dict(make_plan(load_recipe(find_recipe(name), preset), []).keys) for name, preset in there}
 
 
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_it_has_no_mistakes_and_ends_in_a_report(name: str, preset: str, keys: dict[tuple[str, str], dict[str, str]]):
+    if (name, preset) not in keys:
+        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
     assert "report" in keys[name, preset]
 
 

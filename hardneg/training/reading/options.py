@@ -16,3 +16,10 @@ class ReaderOptions(TrainOptions):
     negatives_per_query: int = 23
     learning_rate: float = 1e-5
     metric: str = "exact_match"
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        return super().problems() + [
+            f"{name} has no effect on a reader, which is shown each question's own passages: leave it out"
+            for name in self.given_of_batches()
+        ]

@@ -139,3 +139,9 @@ def test_two_processes_have_the_gradients_of_one(tiny_model: Path, tmp_path: Pat
 
 if __name__ == "__main__":
     one_step(*sys.argv[1:])
+
+
+def test_options_of_batches_have_no_effect_and_are_refused() -> None:
+    assert ReaderOptions().problems() == []
+    (problem,) = ReaderOptions(chunk=4).problems()
+    assert "chunk has no effect on a reader" in problem

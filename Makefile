@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/hardneg recipe run star-passage
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

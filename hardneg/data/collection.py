@@ -121,7 +121,6 @@ def write_collection(
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
     """
-    folder = Path(folder)
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     count = write_corpus(collection.documents(), folder, progress, total)

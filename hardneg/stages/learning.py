@@ -1,6 +1,7 @@
 """What the stages that train share: the queries and their negatives, the dev queries, the facts, the saved model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult
 from hardneg.training.validation import ValidationData, pool_validation
+
+
+def examples_of(collection: StoredCollection, negatives: Input | None) -> TrainingData:
+    """The `training_data` of the split that was mined or labelled; of `train` where nothing was."""
+    split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
+    return training_data(collection, split, negatives)
 
 
 def training_data(collection: StoredCollection, split: str, negatives: Input | None) -> TrainingData:
@@ -42,19 +49,24 @@ def pseudo_positives(negatives: Input | None) -> Path | None:
 
 def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
+    if (data := validation_data(work, collection)) is None:
+        return None
+    return pool_validation(encoder, replace(data, segments=work.spec.segments), work.spec.validation.depth)
+
+
+def validation_data(work: Work, collection: StoredCollection) -> ValidationData | None:
+    """The dev queries, their labels and a run of them; None where the recipe names no run."""
     if "validation_run" not in work.inputs:
         return None
     options = work.spec.validation
     queries = collection.queries(options.split)
-    data = ValidationData(
+    return ValidationData(
         collection.corpus,
         queries.query_ids[: options.queries],
         queries.texts[: options.queries],
         collection.qrels(options.split),
         read_run(work.inputs["validation_run"].folder / RUN),
-        work.spec.segments,
     )
-    return pool_validation(encoder, data, options.depth)
 
 
 def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: TrainingResult) -> dict[str, Any]:

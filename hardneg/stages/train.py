@@ -5,12 +5,10 @@ from typing import Any
 
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
-from hardneg.stages.label_spec import LabelSpec
-from hardneg.stages.learning import save, training_data, validation
+from hardneg.stages.learning import examples_of, save, validation
 from hardneg.stages.opening import open_collection, open_encoder
-from hardneg.stages.specs import MineSpec
 from hardneg.stages.teaching import taught
-from hardneg.stages.work import Input, Work
+from hardneg.stages.work import Work
 from hardneg.training.examples import TrainingData
 from hardneg.training.loop import train
 from hardneg.training.mixture import mixed
@@ -39,16 +37,10 @@ def run(work: Work) -> dict[str, Any]:
 
 def _data(work: Work, collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
     """The examples, and what the manifest tells of them."""
-    data, told = taught(work, _examples(collection, work.inputs.get("negatives")))
+    data, told = taught(work, examples_of(collection, work.inputs.get("negatives")))
     if "augmented" in work.inputs:
-        data = mixed(data, _listed_alone(_examples(collection, work.inputs["augmented"])))
+        data = mixed(data, _listed_alone(examples_of(collection, work.inputs["augmented"])))
     return replace(data, segments=work.spec.segments), told
-
-
-def _examples(collection: StoredCollection, source: Input | None) -> TrainingData:
-    """The queries of the split that the negatives are of."""
-    split = source.spec.split if source is not None and isinstance(source.spec, MineSpec | LabelSpec) else "train"
-    return training_data(collection, split, source)
 
 
 def _listed_alone(data: TrainingData) -> TrainingData:

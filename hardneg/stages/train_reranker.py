@@ -5,21 +5,18 @@ from typing import Any
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
-from hardneg.data.runs import read_run
 from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.rerankers.card import reranker_card
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import ScoreOptions, best_device
-from hardneg.stages.learning import training_data
+from hardneg.stages.learning import examples_of, validation_data
 from hardneg.stages.opening import MODEL_FOLDER, open_collection
-from hardneg.stages.search import RUN
 from hardneg.stages.work import Work
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.reranker.approach import Reranking
 from hardneg.training.reranker.validation import rerank_validation
-from hardneg.training.validation import ValidationData
 
 EVERY_PROCESS = True
 
@@ -29,8 +26,7 @@ def run(work: Work) -> dict[str, Any]:
     collection, spec = open_collection(work.inputs["dataset"]), work.spec
     network = PairNetwork(work.plugins["reranker"].load(None).to(work.device or best_device()))
     _check_outputs(work, network)
-    negatives = work.inputs["negatives"]
-    data = training_data(collection, getattr(negatives.spec, "split", "train"), negatives)
+    data = examples_of(collection, work.inputs["negatives"])
     result = learn(
         Reranking(network, data, work.plugins["loss"], spec.options),
         work.plugins["loss"],
@@ -59,18 +55,10 @@ def _validation(
     work: Work, collection: StoredCollection, network: PairNetwork
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
-    if "validation_run" not in work.inputs:
+    if (data := validation_data(work, collection)) is None:
         return None
-    options = work.spec.validation
-    queries = collection.queries(options.split)
-    data = ValidationData(
-        collection.corpus,
-        queries.query_ids[: options.queries],
-        queries.texts[: options.queries],
-        collection.qrels(options.split),
-        read_run(work.inputs["validation_run"].folder / RUN),
-    )
-    return rerank_validation(network, data, options.depth, ScoreOptions(precision=work.spec.options.precision))
+    options = ScoreOptions(precision=work.spec.options.precision)
+    return rerank_validation(network, data, work.spec.validation.depth, options)
 
 
 def _said(work: Work, collection: StoredCollection, result: TrainingResult) -> dict[str, object]:

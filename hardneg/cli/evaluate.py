@@ -71,7 +71,7 @@ def evaluate(
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
     measured = _judged(names, labels, judge)
     if as_json:
-        typer.echo(_json(measured, per_query))
+        typer.echo(_json(tested(measured, baselines) if baselines else measured, per_query))
         return
     if per_query:
         _print_queries(measured)
@@ -185,13 +185,13 @@ def _compile_note() -> Iterator[None]:
 
 
 def _json(measured: "Measured", per_query: bool) -> str:
-    """The means by run and metric; with `per_query` the means and the scores, as in a metrics file."""
+    """The means by run and metric; with the scores, or with paired tests, a mapping as in a metrics file."""
     from hardneg.evaluation.metrics_json import to_json
 
     content = to_json(measured)
-    if not per_query:
-        return json.dumps(content["metrics"], ensure_ascii=False)
-    return json.dumps({key: content[key] for key in ("metrics", "per_query")}, ensure_ascii=False)
+    more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
+    found = {key: content[key] for key in ("metrics", *more)} if more else content["metrics"]
+    return json.dumps(found, ensure_ascii=False)
 
 
 def tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":

@@ -74,6 +74,13 @@ def test_json_per_query(files: Path) -> None:
     assert found["per_query"] == {"first.trec": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 0.0}}}
 
 
+def test_json_with_a_baseline_has_the_tests(files: Path) -> None:
+    runs = ("first.trec", "second.trec")
+    found = json.loads(call(files, "--metrics", "mrr", "--baseline", "first.trec", "--json", runs=runs))
+    assert [(each["system"], each["difference"]) for each in found["comparisons"]] == [("second.trec", 0.5)]
+    assert found["metrics"] == {"first.trec": {"mrr": 0.5}, "second.trec": {"mrr": 1.0}}
+
+
 def test_per_query_lines(files: Path) -> None:
     assert "first.trec\tmrr\tq2\t0.5000\n" in call(files, "--metrics", "mrr", "--per-query")
 

@@ -3,10 +3,12 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from hardneg.data.runs import strictly_decreasing
 from hardneg.errors import PluginError, TrainingError
 from hardneg.losses.kl import KL
 from hardneg.losses.margin_mse import MarginMSE
@@ -104,6 +106,19 @@ def test_probabilities_are_turned_back_into_logits() -> None:
         assert math.isfinite(value) and gradient.isfinite().all() and not gradient[0, 2]
         with pytest.raises(TrainingError, match="are no probabilities: leave `probabilities` out"):
             loss(batch_of([[2, 1]], [[1.5, 0]]))
+
+
+@pytest.mark.parametrize("kind", [MarginMSE, KL])
+def test_probabilities_may_lie_a_rounding_outside(kind: type[MarginMSE] | type[KL]) -> None:
+    """A run keeps two scores of 0 apart by a step down, as it does all equal ones."""
+    sure = strictly_decreasing(np.array([1, 0, 0], np.float32)).tolist()
+    assert sure[1] == 0 > sure[2]
+    loss = kind(probabilities=True)
+    for stored in (sure, [1 + 5e-7, 0.0, -5e-7]):
+        assert loss(batch_of([[2, 1, 0]], [stored])).item() == loss(batch_of([[2, 1, 0]], [[1, 0, 0]])).item()
+    for beyond in (-1e-5, 1 + 1e-5):
+        with pytest.raises(TrainingError, match="are no probabilities"):
+            loss(batch_of([[2, 1]], [[0.5, beyond]]))
 
 
 def test_rows_are_weighted() -> None:

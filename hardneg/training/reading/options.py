@@ -19,7 +19,10 @@ class ReaderOptions(TrainOptions):
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        return super().problems() + [
+        found = super().problems() + [
             f"{name} has no effect on a reader, which is shown each question's own passages: leave it out"
             for name in self.given_of_batches()
         ]
+        if self.order != "shuffled":
+            found.append("order has no effect on a reader, whose questions are shuffled in each epoch: leave it out")
+        return found

@@ -21,6 +21,7 @@ from hardneg.training import loop
 from hardneg.training.reading.approach import Reading, ReadingLoss
 from hardneg.training.reading.data import Answered, ReadingData, reading_data
 from hardneg.training.reading.options import ReaderOptions
+from hardneg.training.reading.validation import reading_validation
 from hardneg.types import Document
 
 TEXTS = {
@@ -104,6 +105,14 @@ def test_without_any_answer_there_is_nothing_to_learn(reader: Reader, data: Read
         Reading(reader, nothing, ReaderOptions(**OPTIONS))
 
 
+def test_without_any_answer_there_is_nothing_to_measure(reader: Reader, data: ReadingData) -> None:
+    corpus = data.examples.corpus
+    asked = [Question(query_id, "what is it", corpus.rows(["noise"])) for query_id in ("q0", "q4")]
+    assert reading_validation(reader, corpus, asked, ANSWERS)() == {"exact_match": 0.0, "f1": 0.0}
+    with pytest.raises(TrainingError, match="none of the 1 dev questions has an answer: take more of them"):
+        reading_validation(reader, corpus, asked[1:], {**ANSWERS, "q4": []})
+
+
 def one_step(model: str, corpus: str, out: str, number: str) -> None:
     """The gradients of one step go to a file."""
     from safetensors.torch import save_file
@@ -145,3 +154,5 @@ def test_options_of_batches_have_no_effect_and_are_refused() -> None:
     assert ReaderOptions().problems() == []
     (problem,) = ReaderOptions(chunk=4).problems()
     assert "chunk has no effect on a reader" in problem
+    (problem,) = ReaderOptions(order="consecutive").problems()
+    assert "order has no effect on a reader" in problem

@@ -37,7 +37,8 @@ class Loss(Protocol):
 
     A loss that cannot do without an optional part of a `ScoreBatch` says so: `needs: ClassVar[tuple[str, ...]] =
     ("ranks",)`. A recipe that names it in a stage whose batches lack the part is refused before anything runs. So
-    does one that is made for the scores of one similarity: `similarity: ClassVar[str] = "cosine"`.
+    does one that is made for the scores of one similarity: `similarity: ClassVar[str] = "cosine"`, and one that is made
+    for rerankers with a head of so many outputs: `outputs: ClassVar[int] = 2`.
     """
 
     version: ClassVar[int]
@@ -132,6 +133,8 @@ class TrainableReranker(Reranker, Protocol):
 
     hardneg trains and saves that network, batches pairs for it across queries, and keeps the scores by content. The
     score of a pair is what the network's `activation_fn` makes of its one output, or of the second less the first.
+    One that knows its number of outputs without loading may say it as `head`: a loss for another number is then refused
+    before anything runs.
     """
 
     def load(self, folder: Path | None) -> "CrossEncoder":

@@ -193,7 +193,7 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
         if isinstance(spec, IndexSpec) and (name, "backend") in plugins:
             problems += _index_problems(name, spec, plugins[name, "backend"].input)
         if isinstance(spec, TrainRerankerSpec) and (name, "reranker") in plugins:
-            problems += _reranker_problems(name, spec, plugins[name, "reranker"])
+            problems += _reranker_problems(name, spec, plugins[name, "reranker"], plugins.get((name, "loss")))
         if isinstance(spec, LearningSpec | TrainRerankerSpec) and (name, "loss") in plugins:
             problems += _loss_problems(name, spec, plugins[name, "loss"])
     return plugins
@@ -207,10 +207,14 @@ def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
     return []
 
 
-def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any) -> list[str]:
-    if isinstance(reranker, TrainableReranker):
+def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any, loss: Any) -> list[str]:
+    if not isinstance(reranker, TrainableReranker):
+        return [f"stages.{name}.reranker: {spec.reranker.name} cannot be trained: it has no network to load"]
+    wanted = getattr(loss, "outputs", None)
+    if wanted is None or (found := getattr(reranker, "head", None)) in (None, wanted):
         return []
-    return [f"stages.{name}.reranker: {spec.reranker.name} cannot be trained: it has no network to load"]
+    told = f"{spec.loss.name} needs a head of {wanted} outputs, the reranker has {found}"
+    return [f"stages.{name}.loss: {told}; say reranker.outputs: {wanted}, or take loss bce"]
 
 
 def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any) -> list[str]:

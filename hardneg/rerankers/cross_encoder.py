@@ -51,6 +51,21 @@ class CrossEncoder:
 
         return digest(model_content(self._spec))
 
+    @property
+    def head(self) -> int | None:
+        """How many outputs the network has; None where the source is not on this machine."""
+        from hardneg.errors import HardnegError
+        from hardneg.models.source import locate
+        from hardneg.rerankers.loading import own_outputs
+
+        if self.outputs is not None:
+            return self.outputs
+        try:
+            found = locate(self._spec)
+            return own_outputs(found) if isinstance(found, Path) else None
+        except (HardnegError, OSError):
+            return None
+
     def load(self, folder: Path | None = None) -> "sentence_transformers.CrossEncoder":
         """The network as the options make it, or as it was saved in `folder`.
 

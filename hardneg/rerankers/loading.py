@@ -33,7 +33,7 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     from sentence_transformers.base.modules import Transformer
 
     check_files(folder)
-    labels = outputs or _own_outputs(folder)
+    labels = outputs or own_outputs(folder)
     local = {"local_files_only": True, "trust_remote_code": False}
     weights = {"dtype": torch.float32, "use_safetensors": True, "ignore_mismatched_sizes": True}
     with _quiet(), torch.random.fork_rng(devices=[]):
@@ -54,7 +54,7 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     return network.eval()
 
 
-def _own_outputs(folder: Path) -> int:
+def own_outputs(folder: Path) -> int:
     """How many outputs the folder's classifier has; one where it holds none."""
     config: dict[str, Any] = read_json(folder / "config.json")
     if not any(str(name).endswith(_CLASSIFIER) for name in config.get("architectures") or ()):

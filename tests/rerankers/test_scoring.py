@@ -50,6 +50,14 @@ def test_two_outputs_give_the_softmax_of_the_second(tiny_model):
     np.testing.assert_allclose(1 / (1 + np.exp(-np.array(logits))), softmax[:, 1], atol=1e-6)
 
 
+def test_the_outputs_of_a_head_are_known_before_it_is_loaded(tiny_model, tmp_path):
+    two = CrossEncoder(str(tiny_model), length=32, outputs=2)
+    PairNetwork(two.load()).save(tmp_path / "two", "# card\n")
+    sources = {str(tiny_model): 1, str(tmp_path / "two"): 2, str(tmp_path): None, "not/here": None}
+    assert {source: CrossEncoder(source).head for source in sources} == sources
+    assert two.head == 2 and CrossEncoder(str(tmp_path / "two"), length=32).load().num_labels == 2
+
+
 def test_bfloat16_keeps_close_pairs_apart(tiny_model):
     reranker = CrossEncoder(str(tiny_model), length=32, activation="none")
     exact, half = np.concatenate(scores(reranker)), np.concatenate(scores(reranker, ScoreOptions(precision="bf16")))

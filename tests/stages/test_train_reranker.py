@@ -16,6 +16,7 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.publish import publish
+from hardneg.rerankers.cross_encoder import CrossEncoder
 
 OPTIONS = {"max_steps": 3, "batch_size": 6, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}
 
@@ -86,8 +87,12 @@ def test_mistakes_are_told_before_anything_runs(planned):
         planned(reranker={"name": "cross-encoder", "source": "x", "length": 1})
 
 
-def test_two_classes_need_two_outputs(planned, tmp_path, tiny_model):
+def test_two_classes_need_two_outputs(planned, tmp_path, tiny_model, monkeypatch):
     store = Store(tmp_path / "store")
+    told = r"stages\.judge\.loss: two-class needs a head of 2 outputs, the reranker has 1; say reranker.outputs: 2"
+    with pytest.raises(RecipeError, match=told):
+        planned(loss="two-class")
+    monkeypatch.setattr(CrossEncoder, "head", None)  # as of a source that is not on this machine
     with pytest.raises(UsageError, match="judge: loss two-class needs a head of 2 outputs, the reranker has 1"):
         execute(planned(loss="two-class"), store, Options("judge", device="cpu"), Watcher())
     two = {"name": "cross-encoder", "source": str(tiny_model), "length": 32, "outputs": 2}

@@ -9,7 +9,9 @@ from hardneg.artifacts import Store
 from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
+from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
+from hardneg.recipe.magnitudes import Shape, magnitudes
 from hardneg.recipe.plan import explain, make_plan
 
 PINNED = Path(__file__).with_name("pinned_keys.json")
@@ -120,6 +122,58 @@ def test_a_plan_knows_what_chunks_save_and_cost(tmp_path, tree):
         found.append(next((row.memory, row.seconds) for row in rows if row.step.name == "star"))
     assert found[0] == found[1]
     assert found[2][0] < found[0][0] and found[0][1] < found[2][1] < 1.4 * found[0][1]
+
+
+def test_a_plan_knows_the_networks_of_rerankers_and_readers(tmp_path, tree):
+    reranker = {"name": "cross-encoder", "source": "somebody/bert-large", "length": 32}
+    tree["stages"] |= {
+        "judge": {"stage": "train-reranker", "reranker": reranker, "negatives": "static"},
+        "judged": {"stage": "rerank", "reranker": "judge", "run": "start-test"},
+        "plain": {"stage": "rerank", "plugin": {**reranker, "source": tree["model"]["name"]}, "run": "start-test"},
+        "reader": {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"},
+        "read": {"stage": "read", "reader": "reader", "run": "start-test"},
+    }
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
+    found = magnitudes(plan, Store(tmp_path / "store"))
+    large, base = Shape(1024, 24, 1_340_000_000), Shape()
+    assert {name: found.network(plan.steps[name]) for name in ("judge", "judged", "plain", "reader", "read")} == {
+        "judge": large,
+        "judged": large,
+        "plain": found.shape,
+        "reader": base,
+        "read": base,
+    }
+    rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
+    assert rows["judge"].disk == 4 * large.weights and rows["read"].memory == 700_000_000 + 2 * base.weights
+    ratio = (rows["judged"].seconds - 5) / (rows["plain"].seconds - 5)
+    assert ratio == pytest.approx(large.operations_a_token / found.shape.operations_a_token)
+
+
+def test_a_plan_knows_what_is_withheld(tmp_path, tree):
+    tree["dataset"] = {"name": "beir", "source": str(tmp_path / "data"), "withheld": {"unlabelled": 0.25}}
+    tree["sizes"] = {"documents": 1000, "queries": {"train": 36, "test": 14}}
+    tree["stages"]["unlabelled"] = {"stage": "search", "index": "start-index", "split": "unlabelled"}
+
+    def items(store):
+        plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+        rows = {row.step.name: row.items for row in estimate(plan, store)}
+        return {name: rows[name] for name in ("dataset", "start-train", "unlabelled", "start-test")}, plan
+
+    store = Store(tmp_path / "store")
+    said, plan = items(store)
+    assert said == {"dataset": 1000, "start-train": 27, "unlabelled": 9, "start-test": 14}
+    splits = (
+        execute(plan, store, Options(until="dataset", device="cpu"), Watcher()).artifacts["dataset"].facts["splits"]
+    )
+    moved = splits["unlabelled"]["queries"]
+    assert moved and items(store)[0] == {
+        "dataset": 60,
+        "start-train": 36 - moved,
+        "unlabelled": moved,
+        "start-test": 14,
+    }
+    del tree["sizes"]
+    assert items(Store(tmp_path / "none"))[0]["unlabelled"] == round(0.25 * max(1, items(store)[0]["dataset"] // 10))
 
 
 def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):

@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from hardneg.registry import suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse_spec import FuseSpec
+from hardneg.stages.reading_spec import ReadSpec
 from hardneg.stages.spec_parts import START, StageSpec
 from hardneg.stages.specs import EncodeSpec, EvaluateSpec, IndexSpec, SearchSpec, TrainQueriesSpec
+
+_MEASURED = ("holes", "wins", "depths", "candidates", "dimensions")
+"""Analyses with metrics of runs."""
 
 
 def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> list[str]:
@@ -33,10 +37,10 @@ def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> li
                 problems.append(f"{where}: {target!r} holds several vectors a document; name one without `segments`")
             if isinstance(spec, IndexSpec) and field == "vectors" and made == ("model", "index"):
                 problems.append(f"{where}: {target!r} makes a compressed index; name an encode stage or a flat index")
-            if _measures(spec, field) and getattr(stages.get(target), "positives", False):
-                problems.append(
-                    f"{where}: {target!r} lists positives that were not found; name one without `positives`"
-                )
+            if _measures(spec, field) and (origin := _with_positives(stages, target)):
+                lists = "lists" if origin == target else f"comes from {origin!r}, which lists"
+                told = f"{target!r} {lists} positives that were not found"
+                problems.append(f"{where}: {told}; name one without `positives`")
         if isinstance(spec, SearchSpec) and spec.positives and _of_texts(stages.get(spec.index)):
             problems.append(f"stages.{name}.positives: {spec.index!r} holds texts, which have no scores of their own")
     return problems + _cycle_problems(stages)
@@ -54,7 +58,24 @@ def _needs_vectors(spec: StageSpec, field: str) -> bool:
 
 def _measures(spec: StageSpec, field: str) -> bool:
     """Whether a field names a run by which something is measured."""
-    return isinstance(spec, EvaluateSpec | FuseSpec) or field == "validation_run"
+    if isinstance(spec, AnalyzeSpec):
+        return field.partition(".")[0] in _MEASURED
+    return isinstance(spec, EvaluateSpec | FuseSpec | ReadSpec) or field == "validation_run"
+
+
+def _with_positives(stages: Mapping[str, StageSpec], name: str) -> str | None:
+    """The stage that put positives into a run: the run's own, or one from whose lists its documents come."""
+    waiting, seen = [name], set[str]()
+    while waiting:
+        name = waiting.pop()
+        spec = stages.get(name)
+        if spec is None or spec.kind != "run" or name in seen:
+            continue
+        if getattr(spec, "positives", False):
+            return name
+        seen.add(name)
+        waiting += [target for _, target, need in spec.references() if "run" in need.kinds]
+    return None
 
 
 def _of_segments(stages: Mapping[str, StageSpec], name: str | None) -> bool:

@@ -1,5 +1,6 @@
 """Stage `search` over the candidates of a run."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -150,3 +151,41 @@ def test_runs_with_positives_are_of_vectors_and_measure_nothing(tmp_path, tiny_m
     with pytest.raises(RecipeError) as caught:
         load_recipe(write_recipe(tmp_path / "r.yaml", tree))
     assert told in str(caught.value)
+
+
+SECOND = {
+    "reranked": {"stage": "rerank", "plugin": "cross-encoder:packaged:all-MiniLM-L6-v2", "run": "run"},
+    "again": {**SEARCH, "candidates": "run"},
+    "hop": {**SEARCH, "candidates": "reranked"},
+}
+MEASURES = {
+    "runs.r": {"stage": "evaluate", "runs": {"r": "TARGET"}},
+    "runs.a": {"stage": "fuse", "runs": {"a": "TARGET", "b": "plain"}},
+    "tuning.runs.a": {
+        "stage": "fuse",
+        "runs": {"a": "plain", "b": "plain"},
+        "tuning": {"runs": {"a": "TARGET", "b": "plain"}, "metric": "mrr@10"},
+    },
+    "run": {"stage": "read", "reader": "reader", "run": "TARGET"},
+    "validation_run": {
+        "stage": "train",
+        "loss": "infonce",
+        "options": {"negatives_per_query": 0},
+        "validation_run": "TARGET",
+    },
+    "wins.run": {"stage": "analyze", "wins": {"run": "TARGET", "against": "plain"}},
+    "depths.runs.a": {"stage": "analyze", "depths": {"runs": {"a": "TARGET"}}},
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("target", ["reranked", "again", "hop"])
+def test_nor_do_runs_whose_documents_come_from_them(tmp_path, tiny_model, target, measure):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    stages = {"plain": SEARCH, "run": {**SEARCH, "positives": True}, **SECOND}
+    asked = json.loads(json.dumps(MEASURES[measure]).replace("TARGET", target))
+    tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages, "asked": asked}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    told = f"{target!r} comes from 'run', which lists positives that were not found; name one without `positives`"
+    assert f"stages.asked.{measure}: {told}" in str(caught.value)

@@ -1,6 +1,7 @@
 """Every shipped recipe, in every preset, without running it."""
 
 import importlib.util
+import shlex
 
 import pytest
 
@@ -62,3 +63,40 @@ def test_ances_baselines_share_what_the_others_have_made(keys: dict[tuple[str, s
 
 def test_bm25_neg_is_the_model_that_star_begins_with_in_the_paper(keys: dict[tuple[str, str], dict[str, str]]):
     assert keys["star-passage", "paper"]["warm-up"] == keys["bm25-neg-passage", "paper"]["bm25-neg"]
+
+
+ROCKETQA = ["rocketqa-passage", "rocketqa-table3", "rocketqa-nq"]
+
+
+def _settings_in_head(name: str, word: str) -> list[str]:
+    """What the command in a recipe's head that has this word sets."""
+    commands = "\n".join(head_comment(find_recipe(name))).replace("\\\n", " ").splitlines()
+    (words,) = (shlex.split(line) for line in commands if word in line and line.split()[:1] == ["hardneg"])
+    return [value for flag, value in zip(words, words[1:], strict=False) if flag == "--set"]
+
+
+@pytest.mark.parametrize("name", ROCKETQA)
+def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_positives(name: str):
+    settings = _settings_in_head(name, "planted")
+    stages = load_recipe(find_recipe(name), settings=settings).stages
+    behind, dataset = stages["behind"], stages["dataset"]
+    assert behind.planted.scores == {"cross-encoder": "train-scores"} and behind.planted.depth == 20
+    assert (dataset.withheld.positives, dataset.withheld.unlabelled) == (0.3, 0.5)
+    for preset in ("demo", "paper"):
+        plain = load_recipe(find_recipe(name), preset).stages
+        assert plain["behind"].denoising.negatives == {"denoised": "denoised-negatives"}
+        assert plain["report"].analyses == {"Denoising": "behind"}
+        assert plain["train-scores"].positives
+
+
+def test_rocketqas_steps_are_those_of_the_paper_whatever_is_withheld():
+    """20K and 5K, its Figure 4; on NQ 30 passes over 58,880 queries."""
+    paper = load_recipe(find_recipe("rocketqa-table3"), "paper").stages
+    steps = {name: paper[name].options.total_steps(251_470) for name in ("rocketqa-1", "rocketqa-3", "rocketqa-4")}
+    assert steps == {"rocketqa-1": 20_000, "rocketqa-3": 5_000, "rocketqa-4": 5_000}
+    beside = {name: paper[name].options for name in ("in-batch", "not-denoised")}
+    assert [options.total_steps(251_470) for options in beside.values()] == [20_000, 5_000]
+    assert {options.batch_size * options.accumulate for options in beside.values()} == {4096}
+    questions = load_recipe(find_recipe("rocketqa-nq"), "paper").stages
+    assert questions["rocketqa-3"].options.total_steps(58_880) == 58_880 * 30 // 1024
+    assert questions["denoised-negatives"].miner.options["fill"] == "none"

@@ -94,11 +94,13 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
     Args:
         dropped: a `dropped.arrow`.
         negatives: the `negatives.arrow` of the same queries.
-        count: how many queries to show.
+        count: how many queries to show; of 0 the files are not read.
 
     Raises:
         ArtifactError: a file is missing or damaged, or the two are not of the same queries.
     """
+    if not count:
+        return []
     mined, start = read_negatives(negatives), 0
     found: list[tuple[float, int, Example]] = []
     batches = drop_batches(dropped)

@@ -21,6 +21,7 @@ THRESHOLDS: Mapping[str, tuple[float, ...]] = {
     "pos-percent": (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1),
 }
 _QUERIES = 4096
+_COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")
 
 Asked = tuple[Candidates, Collection[str]]
 """A query, whose first list is filtered, and the documents that are hidden positives of it."""
@@ -58,7 +59,7 @@ class _Tally:
     """Counts of what each filter removes by the scores of one run."""
 
     def __init__(self, thresholds: Thresholds) -> None:
-        self.facts: Counter[str] = Counter()
+        self.facts = Counter(dict.fromkeys(_COUNTED, 0))
         self._grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
         self._removed = np.zeros((len(self._grid), 2), np.int64)  # others, hidden ones
 
@@ -97,7 +98,7 @@ def planted(queries: Iterable[Asked], labels: Sequence[str], thresholds: Thresho
         depth: how far down to look.
     """
     tallies = {label: _Tally(thresholds) for label in labels}
-    facts, waiting = Counter[str](), iter(queries)
+    facts, waiting = Counter({"queries": 0, "with hidden positives": 0}), iter(queries)
     while asked := list(islice(waiting, _QUERIES)):
         facts["queries"] += len(asked)
         facts["with hidden positives"] += sum(bool(hidden) for _, hidden in asked)

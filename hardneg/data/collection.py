@@ -11,7 +11,7 @@ from typing import Any
 
 from hardneg.data.answers import read_answers, write_answers
 from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.qrels import Qrels, iter_qrels, write_qrels
+from hardneg.data.qrels import Qrels, iter_qrels, positives, write_qrels
 from hardneg.data.queries import Queries, write_queries
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
@@ -116,7 +116,8 @@ def write_collection(
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, by reason how many were left out or stand
         without a relevant document, and `with_answers` where there are some; `withheld`: the same of judgements that
-        are kept from training, where there are some; `notes`: all that was noted, in words.
+        are kept from training, where there are some, and by split how many positives are `hidden`: of queries that
+        keep others; `notes`: all that was noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
@@ -133,8 +134,11 @@ def write_collection(
         notes += _described(split, found)
         _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
     if isinstance(collection, HasWithheld):
-        counts["withheld"] = found = _write_withheld(collection, frozenset(texts), corpus, folder)
+        found = _write_withheld(collection, frozenset(texts), corpus, folder)
+        hidden = _hidden(folder, counts["splits"])
+        counts["withheld"] = {**found, "hidden": hidden}
         notes += [f"{found['judgements']} judgements are withheld from training", *_described("withheld", found)]
+        notes.append(f"{sum(hidden.values())} hidden positives are among them: of queries that keep others")
     counts["notes"] = [*collection.notes(), *notes]
     for note in counts["notes"]:
         progress.note(note)
@@ -176,6 +180,14 @@ def _write_withheld(collection: HasWithheld, query_ids: frozenset[str], corpus: 
     judgements = _known_judgements(collection.withheld(), query_ids, corpus, found)
     found["judgements"] = write_qrels(folder / _WITHHELD, judgements)
     return dict(found)
+
+
+def _hidden(folder: Path, splits: Iterable[str]) -> dict[str, int]:
+    """By split, how many positives are withheld of queries that keep others; splits without any are left out."""
+    withheld = positives(_qrels(folder / _WITHHELD))
+    kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in splits)
+    counts = {split: sum(len(withheld.get(query_id, ())) for query_id in found) for split, found in kept}
+    return {split: count for split, count in counts.items() if count}
 
 
 def _known_answers(answers: Iterator[Answers], query_ids: frozenset[str]) -> Iterator[Answers]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hardneg.analysis.planted import THRESHOLDS
 from hardneg.miners.rules import RULES
 from hardneg.registry import suggestion
-from hardneg.stages.spec_parts import Name, Reference, marked_references
+from hardneg.stages.spec_parts import MetricName, Name, Reference, marked_references
 
 Runs = Annotated[dict[Name, Name], Reference(("run",))]
 Run = Annotated[Name, Reference(("run",))]
@@ -63,7 +63,7 @@ class Holes(Part):
     against: Name | None = None
     depth: int = Field(10, gt=0)
     overlap_depth: int = Field(100, gt=0)
-    metrics: tuple[Name, ...] = Field(("ndcg@10",), min_length=1)
+    metrics: tuple[MetricName, ...] = Field(("ndcg@10",), min_length=1)
 
     @model_validator(mode="after")
     def _known(self) -> "Holes":
@@ -76,7 +76,7 @@ class Wins(Part):
 
     run: Run
     against: Run
-    metric: Name = "ndcg@10"
+    metric: MetricName = "ndcg@10"
     examples: int = Field(5, gt=0)
 
 
@@ -108,6 +108,17 @@ class Planted(Part):
             if name not in RULES:
                 raise ValueError(f"thresholds: no filter {name}{suggestion(name, RULES)}; there are {', '.join(RULES)}")
         return self
+
+    def missing(self, withheld: Mapping[str, Any]) -> Iterator[str]:
+        """Hidden positives of queries that keep others; `withheld` is what stage `dataset` told of them."""
+        hidden = withheld.get("hidden", {self.split: 1})  # collections may be stored that were not asked for it
+        if not withheld.get("judgements"):
+            yield "planted: this dataset withholds no judgements: give it `withheld`, or leave planted out"
+        elif not hidden:
+            told = "no positive is hidden of a query that keeps another"
+            yield f"planted: {told}: raise dataset.withheld.positives, or leave planted out where queries have one each"
+        elif self.split not in hidden:
+            yield f"planted.split: no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
 
 
 def _check_label(label: str | None, labels: Collection[str]) -> None:

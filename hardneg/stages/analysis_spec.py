@@ -114,8 +114,8 @@ class AnalyzeSpec(StageSpec):
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Withheld positives, where filters are measured by them."""
-        if self.planted and not collection.get("withheld", {}).get("judgements"):
-            yield "planted: this dataset withholds no judgements: give it `withheld`, or leave planted out"
+        if self.planted:
+            yield from self.planted.missing(collection.get("withheld", {}))
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; stages count by their keys."""

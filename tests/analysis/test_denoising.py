@@ -64,11 +64,15 @@ def test_counts_are_those_of_all_batches(tmp_path):
     assert [case.query_id for case in examples(tmp_path / "d.arrow", tmp_path / "n.arrow", 3)] == []
 
 
+def test_no_examples_read_nothing(tmp_path):
+    assert examples(tmp_path / "dropped.arrow", tmp_path / "negatives.arrow", 0) == []
+
+
 def test_examples_are_of_queries_that_kept_something_best_first(files):
     second, first = examples(*files, 5)
     assert (second.query_id, second.dropped, second.rank, second.kept, second.kept_rank) == ("q2", "q2-2", 2, "n2", 9)
     assert (first.query_id, first.dropped, first.rank, first.kept, first.kept_rank) == ("q1", "q1-2", 2, "n1", 3)
-    assert examples(*files, 1) == [second] and examples(*files, 0) == []
+    assert examples(*files, 1) == [second]
     assert doc_ids_of([second]) == ["q2-p", "q2-2", "n2"]
     told = example_json(second, {"q2": "how many"}, {"q2-2": "x" * 400})
     assert told["text"] == "how many" and told["positive"] == {"doc_id": "q2-p", "text": ""}

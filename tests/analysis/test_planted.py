@@ -61,7 +61,12 @@ def test_a_perfect_scorer_finds_all_and_keeps_all():
 
 
 def test_no_queries_are_no_shares():
-    (point,) = planted([], ["CE"], {"denoised": (0.1,)}, depth=4)["scores"]["CE"]["filters"]["denoised"]
+    found = planted([], ["CE"], {"denoised": (0.1,)}, depth=4)
+    assert (found["queries"], found["with hidden positives"]) == (0, 0)
+    by_ce = found["scores"]["CE"]
+    counted = ("candidates", "hidden", "unscored", "queries with no scored positive")
+    assert [by_ce[name] for name in counted] == [0, 0, 0, 0]
+    (point,) = by_ce["filters"]["denoised"]
     assert point == {"threshold": 0.1, "removed": 0, "recall": None, "precision": None, "kept": None}
 
 

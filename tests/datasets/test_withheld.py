@@ -113,10 +113,19 @@ def test_stored_apart(tmp_path: Path) -> None:
     withheld = {(q, d, r) for q, judged in stored.withheld().items() for d, r in judged.items()}
     known = {(q, d, r) for q, judged in stored.all_qrels().items() for d, r in judged.items()}
     assert withheld == pairs(kept.withheld()) and withheld.isdisjoint(known)
-    assert facts["withheld"] == {"judgements": len(withheld)}
+    hidden = {pair for pair in withheld if pair[0] in names(kept, "train") and pair[2] > 0}
+    assert 0 < len(hidden) < len(withheld)
+    assert facts["withheld"] == {"judgements": len(withheld), "hidden": {"train": len(hidden)}}
     assert f"{len(withheld)} judgements are withheld from training" in facts["notes"]
+    assert f"{len(hidden)} hidden positives are among them: of queries that keep others" in facts["notes"]
     assert stored.queries("unlabelled").query_ids == names(kept, "unlabelled")
     assert stored.qrels("unlabelled") == {}
+
+
+def test_where_nothing_is_hidden_of_labelled_queries_it_is_noted(tmp_path: Path) -> None:
+    facts = write_collection(WithheldCollection(Whole(), Withheld(unlabelled=0.2)), tmp_path, Silent())
+    assert facts["withheld"]["judgements"] > 0 and facts["withheld"]["hidden"] == {}
+    assert "0 hidden positives are among them: of queries that keep others" in facts["notes"]
 
 
 def test_a_collection_that_withholds_nothing_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shlex
+from itertools import pairwise
 
 import pytest
 
@@ -72,7 +73,7 @@ def _settings_in_head(name: str, word: str) -> list[str]:
     """What the command in a recipe's head that has this word sets."""
     commands = "\n".join(head_comment(find_recipe(name))).replace("\\\n", " ").splitlines()
     (words,) = (shlex.split(line) for line in commands if word in line and line.split()[:1] == ["hardneg"])
-    return [value for flag, value in zip(words, words[1:], strict=False) if flag == "--set"]
+    return [value for flag, value in pairwise(words) if flag == "--set"]
 
 
 @pytest.mark.parametrize("name", ROCKETQA)

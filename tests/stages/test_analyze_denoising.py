@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.data.collection import write_collection
+from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.data.drops import recorded
 from hardneg.data.negatives import write_negatives
 from hardneg.data.runs import write_run
@@ -86,8 +86,6 @@ def test_a_miner_without_a_record_is_told(stored, tmp_path):
 def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path):
     spec = {"planted": {"run": "dense", "scores": {"CE": "ce"}, "thresholds": {"denoised": [0.1, 0.75]}}}
     found, (section,) = made(stored, tmp_path, spec, planted__run="dense", planted__scores__CE="ce")
-    from hardneg.data.collection import StoredCollection
-
     hidden = StoredCollection.open(stored / "stored").withheld()
     count = sum(map(len, hidden.values()))
     by_ce = found["scores"]["CE"]
@@ -141,8 +139,43 @@ def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_
     }  # fmt: skip
     plain = AnalyzeSpec.model_validate({"stage": "analyze", "runs": {"r": "start-test"}})
     assert not {"denoising", "planted"} & plain.identity().keys()
-    spec = AnalyzeSpec.model_validate({"stage": "analyze", **parts})
-    assert list(spec.missing({"splits": {}})) == [
-        "planted: this dataset withholds no judgements: give it `withheld`, or leave planted out"
-    ]
-    assert not list(spec.missing({"withheld": {"judgements": 3}})) and not list(plain.missing({}))
+    assert not list(plain.missing({}))
+
+
+@pytest.mark.parametrize(
+    ("withheld", "split", "told"),
+    [
+        ({}, "train", "planted: this dataset withholds no judgements: give it `withheld`"),
+        (
+            {"judgements": 3, "hidden": {}},
+            "train",
+            "planted: no positive is hidden of a query that keeps another: raise",
+        ),
+        (
+            {"judgements": 3, "hidden": {"train": 1}},
+            "unlabelled",
+            "planted.split: no positives of split unlabelled are",
+        ),
+        ({"judgements": 3, "hidden": {"train": 1}}, "train", ""),
+        ({"judgements": 3}, "train", ""),
+    ],
+)
+def test_hidden_positives_must_be_there_of_the_split_before_anything_trains(withheld, split, told):
+    spec = AnalyzeSpec.model_validate({"stage": "analyze", "planted": {"run": "r", "split": split}})
+    found = list(spec.missing({"splits": {}, "withheld": withheld}))
+    assert len(found) == bool(told) and "".join(found).startswith(told)
+
+
+def test_a_split_without_known_positives_is_a_report_all_the_same(stored, tmp_path):
+    for name in ("queries", "qrels"):
+        (tmp_path / "there" / name).mkdir(parents=True)
+    whole = WithheldCollection(Beir(str(stored / "data")).load(), Withheld(unlabelled=0.5))
+    write_collection(whole, tmp_path / "there", Silent())
+    spec = {"stage": "analyze", "planted": {"run": "x", "thresholds": {"denoised": [0.1]}, "split": "unlabelled"}}
+    given = {"dataset": Input("d", "", tmp_path / "there"), "planted.run": Input("r", "", tmp_path)}
+    collection = StoredCollection.open(tmp_path / "there")
+    ids = collection.queries("unlabelled").query_ids
+    write_run(tmp_path / "run.trec.gz", [(query_id, ["d0"], np.ones(1, np.float32)) for query_id in ids])
+    analyze.run(Work("behind", AnalyzeSpec.model_validate(spec), tmp_path, given, {}, Silent()))
+    (section,) = sections("Behind", tmp_path, ["planted"])
+    assert len(ids) and "0 hidden positives among 0 scored candidates: 0 queries of split" in section.explained

@@ -56,7 +56,7 @@ def _examples(
     negatives = dropped.with_name(_NEGATIVES)
     if count and not negatives.is_file():
         raise UsageError(f"{negatives}: not there, and examples need it; give --examples 0 for the shares alone")
-    cases = examples(dropped, negatives, count) if count else []
+    cases = examples(dropped, negatives, count)
     topics = read_topics(queries) if queries and cases else {}
     known = read_texts(corpus, doc_ids_of(cases)) if corpus and cases else {}
     return ({"filter": label, **example_json(case, topics, known)} for case in cases)

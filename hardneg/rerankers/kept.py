@@ -3,8 +3,9 @@
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, islice, tee
 from pathlib import Path
 
 import numpy as np
@@ -80,36 +81,69 @@ class KeptScores:
 
 
 @dataclass(frozen=True)
+class _Looked:
+    """A block whose known scores were looked up.
+
+    pairs: of all requests. scores: float32 [pairs], nan where nothing is known. asked: bool [pairs], what is scored for
+    this block; the rest of the unknown is scored for the block before it.
+    """
+
+    requests: Sequence[Request]
+    pairs: Sequence[bytes]
+    scores: NDArray[np.float32]
+    asked: NDArray[np.bool_]
+
+    def lacking(self) -> Iterator[Request]:
+        """All requests, with the documents alone that are to be scored."""
+        start = 0
+        for query, documents in self.requests:
+            wanted = self.asked[start : start + len(documents)].tolist()
+            start += len(documents)
+            yield query, [text for text, new in zip(documents, wanted, strict=True) if new]
+
+    def finished(self, found: Sequence[float], before: Mapping[bytes, float]) -> Iterator[Sequence[float]]:
+        """The scores of each request, with those `found` for this block and for the one `before` it."""
+        self.scores[self.asked] = found
+        for place in np.flatnonzero(np.isnan(self.scores)).tolist():
+            self.scores[place] = before[self.pairs[place]]
+        ends = np.cumsum([len(documents) for _, documents in self.requests])
+        return (part.tolist() for part in np.split(self.scores, ends)[:-1])
+
+
+@dataclass(frozen=True)
 class KeptScorer:
     """Scores the pairs that are not known yet, and keeps what it finds."""
 
     scorer: PairScorer
     kept: KeptScores
 
-    def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
-        """One score a document, in the order given; all requests are held, and kept together.
+    def rerank_blocks(
+        self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
+    ) -> Iterator[Sequence[float]]:
+        """One score a document, in the order given; a block's are kept together before its first is given.
 
-        `advance` is told how many pairs each batch had.
+        One block is scored while the next is looked up; both are held. `advance` is told how many pairs each batch had.
         """
-        block = list(requests)
-        pairs = [_pair(query, text) for query, documents in block for text in documents]
-        scores = self.kept.find(pairs)
-        missing = np.flatnonzero(np.isnan(scores))
-        if len(missing):
-            asked = self.scorer.rerank(_lacking(block, np.isnan(scores)), advance)
-            scores[missing] = np.concatenate([np.asarray(found, np.float32) for found in asked])
-            self.kept.keep([pairs[place] for place in missing.tolist()], scores[missing].tolist())
-        ends = np.cumsum([len(documents) for _, documents in block])
-        yield from (part.tolist() for part in np.split(scores, ends)[:-1])
+        looked, ahead = tee(self._looked_up(blocks))
+        answers = self.scorer.rerank_blocks((block.lacking() for block in ahead), advance)
+        before: dict[bytes, float] = {}
+        for block in looked:
+            found = [score for scores in islice(answers, len(block.requests)) for score in scores]
+            done = block.finished(found, before)
+            before = dict(zip(compress(block.pairs, block.asked), found, strict=True))
+            if before:
+                self.kept.keep(list(before), list(before.values()))
+            yield from done
+
+    def _looked_up(self, blocks: Iterable[Iterable[Request]]) -> Iterator[_Looked]:
+        under_way: set[bytes] = set()
+        for requests in map(list, blocks):
+            pairs = [_pair(query, text) for query, documents in requests for text in documents]
+            scores = self.kept.find(pairs)
+            asked = np.isnan(scores) & np.array([pair not in under_way for pair in pairs], bool)
+            yield _Looked(requests, pairs, scores, asked)
+            under_way = set(compress(pairs, asked))
 
 
 def _pair(query: str, text: str) -> bytes:
     return hashlib.blake2b(f"{len(query)}\0{query}{text}".encode(), digest_size=16).digest()
-
-
-def _lacking(block: Sequence[Request], unknown: NDArray[np.bool_]) -> Iterator[Request]:
-    start = 0
-    for query, documents in block:
-        wanted = unknown[start : start + len(documents)].tolist()
-        start += len(documents)
-        yield query, [text for text, new in zip(documents, wanted, strict=True) if new]

@@ -71,11 +71,21 @@ class PairScorer:
         Raises:
             ModelError: a score is not finite.
         """
+        return self.rerank_blocks([requests], advance)
+
+    def rerank_blocks(
+        self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
+    ) -> Iterator[Sequence[float]]:
+        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks.
+
+        The next window is tokenised while one is scored, be it of the same block or of the next.
+        """
+        windows = (window for block in blocks for window in self._windows(block))
         with ThreadPoolExecutor(max_workers=1) as tokeniser:
-            pending = ((window, tokeniser.submit(self._tokens, window)) for window in self._windows(requests))
+            pending = ((window, tokeniser.submit(self._tokens, window)) for window in windows)
             for window, waiting in one_ahead(pending):
-                scores = self._scores(waiting.result(), advance)
                 ends = np.cumsum([len(documents) for _, documents in window])
+                scores = self._scores(waiting.result(), advance) if ends[-1] else np.empty(0, np.float32)
                 for part in np.split(scores, ends[:-1]):
                     yield part.tolist()
 

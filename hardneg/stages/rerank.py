@@ -131,8 +131,8 @@ def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block], advance: Adva
     options = ScoreOptions(work.spec.tokens_per_batch, work.spec.precision)
     scorer = PairScorer.of(plugin.load(folder), work.device, options)
     kept = KeptScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
-    for block in blocks:
-        yield from (KeptScorer(scorer, kept) if kept else scorer).rerank(block.requests(corpus), advance)
+    asked = (block.requests(corpus) for block in blocks)
+    yield from (KeptScorer(scorer, kept) if kept else scorer).rerank_blocks(asked, advance)
 
 
 def _content(plugin: TrainableReranker, folder: Path | None) -> Any:

@@ -2,14 +2,17 @@
 
 import logging
 import sqlite3
+from itertools import chain
 
 import numpy as np
 import pytest
 
+from hardneg.models.inference import one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.kept import KeptScorer, KeptScores
 from hardneg.rerankers.scoring import PairScorer, ScoreOptions
 
+FP32 = ScoreOptions(precision="fp32")
 REQUESTS = [("old river", ["a bridge", "the old river"]), ("none", []), ("river", ["the old river", "a bridge"])]
 
 
@@ -19,22 +22,60 @@ class Counting:
     def __init__(self):
         self.asked = []
 
-    def rerank(self, requests, advance):
-        for query, documents in requests:
+    def rerank_blocks(self, blocks, advance):
+        for query, documents in chain.from_iterable(blocks):
             self.asked += [(query, text) for text in documents]
             yield [float(len(query) + len(text)) for text in documents]
+
+
+class Ahead(Counting):
+    """The same, which has taken the next block when it answers one, and gives a pair another score each time."""
+
+    def rerank_blocks(self, blocks, advance):
+        for block in one_ahead(map(list, blocks)):
+            for query, documents in block:
+                self.asked += [(query, text) for text in documents]
+                yield [len(self.asked) - len(documents) + place + 0.5 for place in range(len(documents))]
 
 
 def test_known_pairs_are_not_scored_again(tmp_path):
     kept, scorer = KeptScores(tmp_path / "deep" / "scores.sqlite"), Counting()
     expected = [[17.0, 22.0], [], [18.0, 13.0]]
-    assert list(KeptScorer(scorer, kept).rerank(REQUESTS)) == expected
+    assert list(KeptScorer(scorer, kept).rerank_blocks([REQUESTS])) == expected
     assert len(scorer.asked) == 4
     more = [*REQUESTS, ("river", ["a", "a bridge"]), ("rive", ["ra bridge"])]
     again = KeptScorer(scorer, KeptScores(tmp_path / "deep" / "scores.sqlite"))
-    assert list(again.rerank(more)) == [*expected, [6.0, 13.0], [13.0]]
+    assert list(again.rerank_blocks([more])) == [*expected, [6.0, 13.0], [13.0]]
     assert scorer.asked[4:] == [("river", "a"), ("rive", "ra bridge")]
-    assert list(again.rerank([])) == []
+    assert list(again.rerank_blocks([])) == []
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_pair_that_is_under_way_for_the_block_before_is_not_scored_again(tmp_path, damaged):
+    path, scorer = tmp_path / "scores.sqlite", Ahead()
+    if damaged:
+        path.write_bytes(b"not a database" * 100)
+    blocks = [[("q", ["a", "b"])], [("q", ["b", "c"]), ("none", [])], [("q", ["c"])], [("q", ["b", "d", "a"])]]
+    found = list(KeptScorer(scorer, KeptScores(path)).rerank_blocks(blocks))
+    if damaged:
+        assert found == [[0.5, 1.5], [1.5, 2.5], [], [2.5], [3.5, 4.5, 5.5]]
+    else:
+        assert found == [[0.5, 1.5], [1.5, 2.5], [], [2.5], [1.5, 3.5, 0.5]]
+        again = KeptScorer(scorer, KeptScores(path))
+        assert list(again.rerank_blocks(blocks)) == found and len(scorer.asked) == 4
+
+
+def test_no_more_than_one_block_is_taken_ahead(tiny_model, tmp_path):
+    network = CrossEncoder(str(tiny_model), length=32).load()
+    scorer = KeptScorer(PairScorer.of(network, "cpu", FP32), KeptScores(tmp_path / "scores.sqlite"))
+    blocks = [[(f"river {number}", ["a bridge", "old"]), ("none", [])] for number in range(6)]
+    whole = list(scorer.rerank_blocks(blocks))
+    for known in range(2):  # the second time nothing is left to score
+        taken = []
+        found = scorer.rerank_blocks(taken.append(1) or block for block in blocks + [[("new", ["a"])]] * (1 - known))
+        assert [next(found), next(found)] == whole[:2] and len(taken) == 2
+        assert next(found) == whole[2] and len(taken) == 3
+        found.close()
 
 
 def test_scores_come_back_to_the_last_bit(tmp_path):
@@ -51,7 +92,7 @@ def test_a_damaged_file_is_told_and_costs_time_only(tmp_path, caplog):
     path.write_bytes(b"not a database" * 100)
     with caplog.at_level(logging.WARNING):
         scorer = KeptScorer(Counting(), KeptScores(path))
-        assert list(scorer.rerank(REQUESTS)) == [[17.0, 22.0], [], [18.0, 13.0]]
+        assert list(scorer.rerank_blocks([REQUESTS])) == [[17.0, 22.0], [], [18.0, 13.0]]
     assert "scores are not kept" in caplog.text and str(path) in caplog.text
     path.unlink()
     kept = KeptScores(path)
@@ -73,6 +114,6 @@ def test_a_network_is_known_by_its_content_and_precision(tiny_model, tmp_path, m
 def test_a_pair_is_not_another_with_the_same_letters(tmp_path, texts):
     scorer = Counting()
     one, two = (texts[0], [texts[1]]), (texts[2], [texts[3]])
-    list(KeptScorer(scorer, KeptScores(tmp_path / "scores.sqlite")).rerank([one, two]))
-    list(KeptScorer(scorer, KeptScores(tmp_path / "scores.sqlite")).rerank([two, one]))
+    list(KeptScorer(scorer, KeptScores(tmp_path / "scores.sqlite")).rerank_blocks([[one, two]]))
+    list(KeptScorer(scorer, KeptScores(tmp_path / "scores.sqlite")).rerank_blocks([[two, one]]))
     assert len(scorer.asked) == 2

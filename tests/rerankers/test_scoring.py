@@ -40,6 +40,17 @@ def test_scores_are_those_of_a_saved_cross_encoder_one_query_at_a_time(tiny_mode
     np.testing.assert_allclose(np.concatenate(scores(again)), np.concatenate(expected), atol=1e-6)
 
 
+def test_a_block_is_scored_as_if_alone_while_the_next_is_tokenised(tiny_model):
+    scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", ScoreOptions(200, "fp32", window=25))
+    blocks = [REQUESTS[:3], REQUESTS[3:4], [("none", [])], REQUESTS[4:]]
+    taken = []
+    found = scorer.rerank_blocks(taken.append(1) or block for block in blocks)
+    assert list(next(found)) and len(taken) <= 2
+    alone = [list(scores) for block in blocks for scores in scorer.rerank(block)]
+    again = [list(scores) for scores in scorer.rerank_blocks(blocks)]
+    assert again == alone and alone[4] == []  # to the last bit
+
+
 def test_two_outputs_give_the_softmax_of_the_second(tiny_model):
     reranker = CrossEncoder(str(tiny_model), length=32, outputs=2)
     query, texts = REQUESTS[0]

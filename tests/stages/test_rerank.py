@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,6 +147,29 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_model, 
     assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
     assert made.facts["queries"] == whole.facts["queries"] == 14 and made.facts["pairs"] == whole.facts["pairs"]
     assert sorted(path.name for path in made.path.iterdir()) == ["manifest.json", "run.trec.gz"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_model, tmp_path, monkeypatch, kept):
+    done, tokens, scores = [], PairScorer._tokens, PairScorer._scores
+    ahead = threading.Event()
+
+    def tokenised(self, window):
+        done.append("tokens")
+        if done.count("tokens") == 2:
+            ahead.set()
+        return tokens(self, window)
+
+    def scored(self, *given):
+        assert ahead.wait(60), "no second block is tokenised beside the first"
+        done.append("scores")
+        return scores(self, *given)
+
+    monkeypatch.setattr(PairScorer, "_tokens", tokenised)
+    monkeypatch.setattr(PairScorer, "_scores", scored)
+    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=kept)})
+    execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
+    assert (done.count("tokens"), done.count("scores")) == (7, 7)
 
 
 def test_scores_are_kept_by_content(planned, tiny_model, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@
 <folder>/000004.partial/            one being made
 <folder>/vectors-000000300/         the corpus as the model of step 300 encodes it, until its refresh is there
 <folder>/made.jsonl                 one line a refresh, which stays when the refresh itself is gone
+<folder>/segments-0-of-1.npy        how many segments each document has, where documents are cut: counted once
 """
 
 import fcntl

@@ -117,7 +117,7 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
     place.tidy(step)
     try:
         with seconds.of("encode"):
-            encode_corpus(encoders, mining, vectors)
+            encode_corpus(encoders, mining, vectors, place.folder)
         folder = place.partial(number)
         count, dropped = _Count(), Counter[str]()
         with seconds.of("write"):
@@ -133,12 +133,15 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
     return refresh
 
 
-def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path) -> None:
-    """Writes the vectors of all documents; each encoder makes every so-manieth block, in a thread of its own."""
+def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path, counts: Path) -> None:
+    """Writes the vectors of all documents; each encoder makes every so-manieth block, in a thread of its own.
+
+    counts: where the numbers of segments stay: the same for all refreshes, as they depend on no weights.
+    """
     data, options = mining.data, EncodeOptions(precision=mining.options.precision)
     rows: Corpus | SegmentedCorpus = data.corpus
     if data.segments is not None:
-        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, folder, Silent(), World())
+        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), World())
     shape = (encoders[0].dimension, len(rows))
     if is_complete(folder, *shape):
         return

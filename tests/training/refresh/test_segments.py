@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from toy import toy_data
 
 from hardneg.data.negatives import read_negatives
@@ -34,3 +35,22 @@ def test_negatives_are_documents_by_their_best_segment(tiny_model: Path, toy_fol
         ranked = data.corpus.ids(order[data.query_ids.index(query_id)])
         none = {*data.positives[query_id], *(["c0"] if query_id == "q0" else [])}
         assert mined.pick(row, np.arange(3)) == [doc_id for doc_id in ranked if doc_id not in none][:3]
+
+
+def test_segments_are_counted_once_for_all_refreshes(
+    tiny_model: Path, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
+    data = replace(toy_data(toy_folder), negatives=None, segments=cut)
+    mining = Mining(data, RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top"), 42)
+    place = Refreshes(tmp_path)
+    mine_refresh([encoder], mining, place, 0, 0)
+    assert (tmp_path / "segments-0-of-1.npy").exists()
+
+    def again(*_: object) -> None:
+        raise AssertionError("counted again")
+
+    monkeypatch.setattr("hardneg.models.segmented._counts", again)
+    mine_refresh([encoder], mining, Refreshes(tmp_path), 1, 5)
+    one, two = (read_negatives(place.negatives(number)) for number in (0, 1))
+    assert [each.negatives for each in one] == [each.negatives for each in two]

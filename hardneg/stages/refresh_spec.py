@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, with_config
+from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
 
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.spec_parts import FREE, Name, Reference, has_answers, without_problems
@@ -28,6 +28,20 @@ class TrainRefreshedSpec(LearningSpec):
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
     devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()
+
+    @model_validator(mode="after")
+    def _mines(self) -> "TrainRefreshedSpec":
+        evaluated = self.validation_run is not None
+        if told := self.refresh.never_again(self.options, evaluated, self.options.max_steps):
+            raise ValueError(f"refresh: {told}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The steps between checkpoints count too where those decide which models mine."""
+        identity = super().identity()
+        if self.refresh.policy == "continuous":
+            identity["checkpoint_every"] = self.options.checkpoint_every
+        return identity
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives are told by them."""

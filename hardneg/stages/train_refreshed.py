@@ -10,6 +10,7 @@ import torch
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
+from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
 from hardneg.stages.learning import pseudo_positives, save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
@@ -37,6 +38,7 @@ def run(work: Work) -> dict[str, Any]:
     data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
     with _supply(work, encoder, data, place) as supply:
         way = Refreshed(encoder, data, spec.options, spec.refresh, supply, place)
+        _check(work, way)
         result = learn(
             way,
             work.plugins["loss"],
@@ -50,6 +52,13 @@ def run(work: Work) -> dict[str, Any]:
     told = refresh_facts(result.history, place.made(), way.waited)
     work.progress.note(f"{work.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
     return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
+
+
+def _check(work: Work, way: Refreshed) -> None:
+    """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
+    options, evaluated = work.spec.options, "validation_run" in work.inputs
+    if told := work.spec.refresh.never_again(options, evaluated, options.total_steps(len(way))):
+        raise UsageError(f"{work.name}.refresh: {told}")
 
 
 @contextmanager

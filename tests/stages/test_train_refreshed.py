@@ -8,7 +8,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.errors import RecipeError
+from hardneg.errors import RecipeError, UsageError
 from hardneg.progress import Silent
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -164,6 +164,24 @@ def test_devices_do_not_change_the_key(recipe: Path) -> None:
     assert len(set(keys)) == 1
     other = make_plan(load_recipe(recipe, settings=["stages.ance.refresh.depth=20"])).steps["ance"].key
     assert other != keys[0]
+
+
+def test_the_steps_between_checkpoints_change_the_key_where_they_are_mined_from(recipe: Path) -> None:
+    settings = ["checkpoint_every=3", "checkpoint_every=4"]
+    keys = {
+        make_plan(load_recipe(recipe, settings=[f"stages.beside.options.{each}"])).steps["beside"].key
+        for each in settings
+    }
+    assert len(keys) == 2
+
+
+def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Store) -> None:
+    """At once where the number of steps is told; else as soon as it is known: 36 queries are 5 steps of 8."""
+    options = "stages.beside.options"
+    with pytest.raises(RecipeError, match=r"beside: .*refresh: policy continuous: no checkpoint .* below 12"):
+        load_recipe(recipe, settings=[f"{options}.checkpoint_every=12"])
+    with pytest.raises(UsageError, match=r"beside.refresh: policy continuous: no checkpoint .* below 5, the number"):
+        make(recipe, store, "beside", f"{options}.max_steps=null", f"{options}.checkpoint_every=5")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from hardneg.training.options import TrainOptions
+
 Policy = Literal["every", "continuous", "synchronous", "never"]
 
 
@@ -11,10 +13,10 @@ class RefreshOptions:
     """When negatives are mined again, and which are kept.
 
     Attributes:
-        policy: `every` mines beside the training, from the checkpoints at multiples of `every` steps; `continuous`
-            does so from the newest checkpoint, as fast as it can; `synchronous` has the training wait at multiples of
-            `every` until the model as it is there has mined, which is reproducible to the bit; `never` keeps the first
-            lists for good.
+        policy: `every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint
+            then; `continuous` does so from the newest checkpoint, as fast as it can; `synchronous` has the training
+            wait at multiples of `every` until the model as it is there has mined, which is reproducible to the bit;
+            `never` keeps the first lists for good.
         every: steps between refreshes, and between the checkpoints that are made for them.
         depth: the top of the corpus that negatives are taken from, by the model that mines.
         negatives: how many are kept for each query; the published program keeps 20 of the top 200.
@@ -48,6 +50,18 @@ class RefreshOptions:
     def waits(self) -> bool:
         """Whether the training waits for what is mined, so that the same process may as well mine."""
         return self.policy in ("synchronous", "never")
+
+    def never_again(self, training: TrainOptions, evaluated: bool, steps: int | None) -> str | None:
+        """Why `continuous` would mine nothing while it trains; None where it does, or another policy is chosen.
+
+        evaluated: whether there are evaluations. steps: how many there are in all; None where that is not known yet.
+        """
+        every = training.checkpoint_every, training.evaluate_every if evaluated else None
+        first = min((interval for interval in every if interval is not None), default=None)
+        if self.policy != "continuous" or (first is not None and (steps is None or first < steps)):
+            return None
+        below = f" below {steps}, the number of steps" if steps is not None else ""
+        return f"policy continuous: no checkpoint comes before the end: give options.checkpoint_every{below}"
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""

@@ -5,6 +5,7 @@ import torch
 
 from hardneg.distributed import World
 from hardneg.errors import UsageError
+from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.facts import refresh_facts
 from hardneg.training.refresh.folder import Refresh
 from hardneg.training.refresh.inferencer import due
@@ -28,6 +29,26 @@ from hardneg.training.refresh.shares import Devices, inferencer_devices, threads
 )
 def test_options_that_make_no_sense(options: RefreshOptions, told: list[str]) -> None:
     assert [line[: len(start)] for line, start in zip(options.problems(), told, strict=True)] == told
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluated", "steps", "told"),
+    [
+        (TrainOptions(), False, 100, "below 100, the number of steps"),
+        (TrainOptions(), False, 1001, None),
+        (TrainOptions(checkpoint_every=100), False, 100, "below 100"),
+        (TrainOptions(checkpoint_every=None), False, None, "give options.checkpoint_every"),
+        (TrainOptions(), False, None, None),
+        (TrainOptions(evaluate_every=50), True, 100, None),
+        (TrainOptions(evaluate_every=50), False, 100, "below 100"),
+    ],
+)
+def test_a_checkpoint_comes_before_the_end(
+    training: TrainOptions, evaluated: bool, steps: int | None, told: str | None
+) -> None:
+    found = RefreshOptions("continuous").never_again(training, evaluated, steps)
+    assert (found is None) if told is None else (found is not None and told in found)
+    assert RefreshOptions("every", 500).never_again(training, evaluated, steps) is None
 
 
 def test_five_parts_of_the_queries_are_all_of_them_and_the_last_has_the_remainder() -> None:

@@ -63,8 +63,8 @@ def fuse(
         tuned_on = [read_run(path) for path in _paired(tune_run, run)]
         known = Development(labels, tuned_on, _judged(qrels), metric, relevance_level)
         asked = _tuned(asked, known, values, query_ids)
-    elif values:
-        raise UsageError("fuse: --grid is for tuning: give --tune-run and --qrels")
+    elif values or qrels:
+        raise UsageError("fuse: --grid and --qrels are for tuning: give a --tune-run for each --run")
     fused = zip(query_ids, asked.over(lists_of(runs, query_ids)), strict=True)
     entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
     count = write_run(output, entries, tag="fused")

@@ -58,6 +58,8 @@ def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
             raise UsageError(f"grid: {method} has no {name!r}{suggestion(name, known)}; it has {', '.join(known)}")
         if not values:
             raise UsageError(f"grid: {name} has no values to try")
+        if name == "constant" and any(value < 0 or value != int(value) for value in values):
+            raise UsageError("grid: constant takes whole numbers from 0 on")
     if not grid and method not in WITH_WEIGHTS:
         raise UsageError(f"grid: give values of `parameter` to try, the {PARAMETERS[method]} of {method}")
 

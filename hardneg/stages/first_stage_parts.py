@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 from hardneg.analysis.candidates import COUNTS
 from hardneg.analysis.depths import DEPTHS
 from hardneg.stages.analysis_parts import Part, Runs
-from hardneg.stages.spec_parts import Name, Reference
+from hardneg.stages.spec_parts import MetricName, Name, Reference
 
 _Cuts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
@@ -29,7 +29,7 @@ class CandidateNumbers(Part):
     first: Runs = Field(min_length=1)
     reranked: Runs = Field(min_length=1)
     counts: _Cuts = COUNTS
-    metric: Name = "ndcg@10"
+    metric: MetricName = "ndcg@10"
 
     @model_validator(mode="after")
     def _paired(self) -> "CandidateNumbers":
@@ -42,7 +42,7 @@ class Dimensions(Part):
     """A metric by the size of vectors: by label, and by size, the run of a model with vectors of that size."""
 
     runs: dict[Name, Annotated[dict[PositiveInt, Name], Field(min_length=1)]] = Field(min_length=1)
-    metric: Name = "recall@200"
+    metric: MetricName = "recall@200"
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every run, as `runs.LABEL.SIZE`."""

@@ -17,6 +17,9 @@ from pydantic import (
 
 from hardneg.data.segments import Segments
 from hardneg.datasets.withheld import Withheld
+from hardneg.errors import UsageError
+from hardneg.evaluation.answer_coverage import answer_cutoffs
+from hardneg.evaluation.metrics import parse_metrics
 from hardneg.models.spec import ModelSpec
 from hardneg.training.options import TrainOptions
 from hardneg.types import PluginSetting
@@ -85,6 +88,20 @@ class _Checked(Protocol):
     def problems(self) -> list[str]: ...
 
 
+def known_metric(name: str) -> str:
+    """The name of a metric of judged lists; a ValueError where there is no such metric."""
+    try:
+        parse_metrics([name])
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def known_measure(name: str) -> str:
+    """The name of a metric, `answer@k` among them."""
+    return name if answer_cutoffs([name]) else known_metric(name)
+
+
 _Options = TypeVar("_Options", bound=_Checked)
 
 
@@ -108,6 +125,8 @@ Cut = Annotated[Segments, AfterValidator(without_problems)]
 Kept = Annotated[Withheld, AfterValidator(without_problems)]
 OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
+MetricName = Annotated[str, AfterValidator(known_metric)]
+MeasureName = Annotated[str, AfterValidator(known_measure)]
 AnswerMatch = Literal["string", "regex"]
 
 

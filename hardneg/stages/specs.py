@@ -20,6 +20,7 @@ from hardneg.stages.spec_parts import (
     Backend,
     Dataset,
     Kept,
+    MeasureName,
     Miner,
     Name,
     OwnCut,
@@ -213,7 +214,7 @@ class EvaluateSpec(StageSpec):
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, Name], Reference(("run",))]
     split: Name = "test"
-    metrics: tuple[Name, ...] = ("mrr@10", "ndcg@10", "recall@100")
+    metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0)
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)

@@ -26,7 +26,7 @@ class TrainOptions:
         warmup_steps: steps during which the learning rate rises from 0; goes before `warmup_ratio`.
         warmup_ratio: the same as a part of all steps.
         decay: the learning rate after the warm-up: `linear` or `cosine` to 0 at the end, or `constant`.
-        clip_norm: largest norm of the gradient, all weights together; none means no clipping.
+        clip_norm: largest norm of the gradient, all weights together; 0 or none means no clipping.
         accumulate: batches that share one step; each is scored on its own.
         chunk: queries that are encoded at a time, with their documents, so that a batch needs the memory of so many;
             each is encoded twice for it. None encodes the batch at once.
@@ -107,12 +107,12 @@ class TrainOptions:
         ]
         found += [
             f"{name} must be above 0, not {value}"
-            for name in ("learning_rate", "clip_norm", "epochs")
+            for name in ("learning_rate", "epochs")
             if (value := getattr(self, name)) is not None and not value > 0
         ]
         found += [
             f"{name} must be 0 or above, not {value}"
-            for name in ("negatives_per_query", "weight_decay", "warmup_steps")
+            for name in ("negatives_per_query", "weight_decay", "warmup_steps", "clip_norm")
             if (value := getattr(self, name)) is not None and not value >= 0
         ]
         if not 0 <= self.warmup_ratio <= 1:

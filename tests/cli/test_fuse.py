@@ -66,7 +66,8 @@ def test_weights_are_tuned_on_other_queries(files):
         (["--weight", "bm25=1"], "--weight: no run is called 'bm25'; did you mean 'bm25.trec'?"),
         (["--weight", "bm25.trec=x"], "bm25.trec=x: must be a name, =, and numbers"),
         (["--method", "zip", "--norm", "max"], "norm: zip takes scores as they are"),
-        (["--grid", "bm25.trec=1"], "--grid is for tuning"),
+        (["--grid", "bm25.trec=1"], "--grid and --qrels are for tuning"),
+        (["--qrels", "qrels.txt"], "--grid and --qrels are for tuning"),
     ],
 )
 def test_mistakes_are_told(files, words, told):

@@ -67,6 +67,8 @@ def test_without_a_grid_weights_in_tenths_sum_to_one():
         ("wsum", {"yy": [1.0]}, "wsum has no 'yy'"),
         ("weighted-sum", {"constant": [1.0]}, "weighted-sum has no 'constant'"),
         ("rrf", {"parameter": []}, "parameter has no values to try"),
+        ("reciprocal-rank", {"constant": [0.9]}, "grid: constant takes whole numbers from 0 on"),
+        ("reciprocal-rank", {"constant": [-1]}, "grid: constant takes whole numbers from 0 on"),
     ],
 )
 def test_what_cannot_be_tuned_is_told(method, grid, told):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.reading import find_recipe
@@ -23,13 +24,20 @@ def test_the_published_setting():
     assert (model.name, model.pooling, model.projection, model.activation) == (
         "albert/albert-base-v2",
         "cls",
-        128,
+        768,
         "tanh",
     )
     assert (model.query_token_type, model.document_token_type, model.similarity) == (1, 0, "cosine")
     assert not model.layer_norm
     assert (options.batch_size, options.accumulate, options.epochs, options.max_steps) == (6, 100, 10, None)
     assert (options.optimizer, options.weight_decay, options.mask) == ("adamw", 0.1, "none")
+    assert options.clip_norm == 0
     assert recipe.stages["cort-negatives"].miner.options == {"skip": 7, "depth": 100}
     assert recipe.plugins["cort", "loss"].margin == 0.1
     assert recipe.stages["cort-bm25"].labels == ["CoRT", "BM25"]
+
+
+def test_a_misspelled_metric_is_told_before_anything_runs():
+    wrong = ["stages.scores.metrics=[ndgc@10]", "stages.complement.holes.metrics=[precison@10]"]
+    with pytest.raises(RecipeError, match=r"(?s)scores\.metrics\.0: unknown metric 'ndgc@10'.*holes\.metrics\.0: unknown"):
+        load_recipe(find_recipe("cort-bm25"), "demo", wrong)

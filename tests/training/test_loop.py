@@ -186,6 +186,8 @@ def test_a_loss_that_is_not_finite_names_step_and_queries(toy_folder: Path, tmp_
 def test_options_are_checked_first(toy_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
         run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
+    assert options(clip_norm=0).problems() == []
+    assert options(clip_norm=-1).problems() == ["clip_norm must be 0 or above, not -1"]
 
 
 def test_trackers_log_or_say_what_to_install(toy_folder: Path, tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ def test_a_hub_id_is_named_by_its_commit_and_read_from_the_cache(
     assert electra.load().max_seq_length == 48
     with pytest.raises(ModelError, match="'some/other' is neither a folder nor in the hub's cache"):
         Electra("some/other").load()
+    with pytest.raises(ModelError, match="'path/to/an/electra': no such folder"):
+        Electra("path/to/an/electra").fingerprint()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Where an ELECTRA's files are, and what names their content."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hardneg.errors import ModelError
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _TEXTS = ("*.json", "*.txt")
 _WEIGHTS = "*.safetensors"
 _OLDER = "pytorch_model.bin"  # what ELECTRA was published as; read with weights_only, so that no code of it runs
@@ -48,6 +50,8 @@ def _files(folder: Path) -> Iterator[Path]:
 def _commit(source: str, revision: str | None) -> str:
     from huggingface_hub import HfApi, try_to_load_from_cache
 
+    if not _HUB_ID.fullmatch(source):
+        raise ModelError(f"electra: {source!r}: no such folder: give a folder or a hub id")
     try:
         cached = try_to_load_from_cache(source, "config.json", revision=revision)
         if isinstance(cached, str):

@@ -1,8 +1,11 @@
 """Miners that leave out candidates by their scores."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from hardneg.data.runs import read_run, write_run
 from hardneg.errors import PluginError
 from hardneg.miners.denoised import Denoised, MaxScore
 from hardneg.miners.positive_aware import PosMargin, PosPercent
@@ -57,6 +60,14 @@ def test_the_first_four_strictly_below_a_tenth_are_kept_in_rank_order() -> None:
     assert list(found.negatives) == ["d3", "d4", "d7", "d9"]
     assert found.scores.tolist() == [997, 996, 993, 991]
     assert found.dropped == {"positive": 1, "score": 2, "duplicate": 1, "unscored": 1}
+
+
+def test_a_stored_run_has_no_two_scores_at_the_threshold(tmp_path: Path) -> None:
+    """The second of two at a tenth is written a step lower, and so kept."""
+    write_run(tmp_path / "run.trec.gz", [("q", ["a", "b", "c"], np.array([0.5, 0.1, 0.1], np.float32))])
+    stored = read_run(tmp_path / "run.trec.gz")
+    kept = RULES["denoised"](0.1)(stored.scores[0], np.array([np.nan], np.float32))
+    assert kept.tolist() == [False, False, True]
 
 
 def test_what_was_dropped_is_told_with_its_rank_its_reason_and_its_score() -> None:

@@ -1,7 +1,10 @@
 """The learning curve, one JSON object a line."""
 
 import json
+import logging
 import os
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ Record = dict[str, Any]
 HISTORY = "history.jsonl"
 """The file's name in a training folder."""
 
+_log = logging.getLogger(__name__)
+
 
 class History:
     """A file of records, each with its `step`; a record is in the file as soon as it is added."""
@@ -20,9 +25,21 @@ class History:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Appends one record."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        """Appends one record, whole or not at all; what a kill left of one before it is removed.
+
+        Raises:
+            OSError: the disk is full; the file is as it was.
+        """
+        left = (json.dumps(record) + "\n").encode()
+        with self._path.open("a+b", buffering=0) as file:
+            whole = _without_torn_end(file)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(whole)
+                raise
 
     def sync(self) -> None:
         """Waits until all records are on disk."""
@@ -30,13 +47,38 @@ class History:
             os.fsync(file.fileno())
 
     def read(self) -> list[Record]:
-        """All whole records; a line that a kill cut off is left out."""
+        """All whole records; a line that a fault has cut off is left out."""
         if not self._path.exists():
             return []
         lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        records = [self._record(number, line) for number, line in enumerate(lines, 1)]
+        return [record for record in records if record is not None]
+
+    def _record(self, number: int, line: str) -> Record | None:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
+            return record
+        _log.warning("%s:%d: not a whole record; left out", self._path, number)
+        return None
 
     def truncate(self, step: int) -> None:
         """Forgets what came after `step`."""
         kept = [record for record in self.read() if record["step"] <= step]
         replace_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))
+
+
+def _without_torn_end(file: FileIO) -> int:
+    """The size of a file, after what follows its last line has been cut off."""
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return 0
+    file.seek(size - 1)
+    if file.read(1) == b"\n":
+        return size
+    file.seek(0)
+    whole = file.readall().rfind(b"\n") + 1
+    file.truncate(whole)
+    return whole

@@ -22,12 +22,15 @@ def plan_table(rows: Sequence[Estimate]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for title in ("step", "stage", "state", "items", "disk", "memory", "time"):
-        table.add_column(title, justify="left" if title in {"step", "stage", "state"} else "right", no_wrap=True)
+        words = title in {"step", "stage"}
+        table.add_column(
+            title, justify="left" if words or title == "state" else "right", no_wrap=not words, overflow="fold"
+        )
     for row in rows:
         table.add_row(
             row.step.name,
             row.step.verb,
-            "in the store" if row.cached else "to run",
+            "stored" if row.cached else "to run",
             f"{row.items:,} {row.unit}",
             size(row.disk),
             size(row.memory),

@@ -19,7 +19,7 @@ from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
-from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, TrainQueriesSpec
+from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec, TrainQueriesSpec
 from hardneg.stages.train_spec import TrainSpec
 
 _MOST_STAGES = 200
@@ -233,12 +233,17 @@ def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any)
 def _similarity_problems(
     stages: Mapping[str, StageSpec], plugins: Mapping[tuple[str, str], Any], similarity: str
 ) -> Iterator[str]:
-    """Losses for scores of another kind than those of the recipe's model, which all that is trained from it has too."""
+    """What needs scores of another kind than those of the recipe's model, which all that is trained from it has too."""
     for name, spec in stages.items():
         wanted = getattr(type(plugins.get((name, "loss"))), "similarity", similarity)
         if isinstance(spec, LearningSpec) and wanted != similarity:
             told = f"{spec.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
             yield f"stages.{name}.loss: {told}; say model.similarity: {wanted}, or take another loss"
+        if isinstance(spec, SearchSpec) and spec.scores == "angular":
+            if similarity != "cosine":
+                yield f"stages.{name}.scores: angular needs model.similarity: cosine, and it is {similarity}; leave it out"
+            elif getattr(plugins.get((spec.index, "backend")), "input", "vectors") != "vectors":
+                yield f"stages.{name}.scores: angular needs vectors, and {spec.index} has none; leave it out"
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

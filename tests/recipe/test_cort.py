@@ -42,3 +42,15 @@ def test_a_misspelled_metric_is_told_before_anything_runs():
     wrong = ["stages.scores.metrics=[ndgc@10]", "stages.complement.holes.metrics=[precison@10]"]
     with pytest.raises(RecipeError, match=told):
         load_recipe(find_recipe("cort-bm25"), "demo", wrong)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["stages.bm25.scores=angular"], "angular needs vectors, and bm25-index has none"),
+        (["model.similarity=dot", "stages.cort-test.scores=angular"], "angular needs model.similarity: cosine"),
+    ],
+)
+def test_scores_that_are_no_angles_are_told_too(settings: list[str], told: str):
+    with pytest.raises(RecipeError, match=told):
+        load_recipe(find_recipe("cort-bm25"), "demo", settings)

@@ -12,7 +12,7 @@ from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
 
 def plan_table(rows: Sequence[Estimate]) -> None:
@@ -22,10 +22,8 @@ def plan_table(rows: Sequence[Estimate]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for title in ("step", "stage", "state", "items", "disk", "memory", "time"):
-        words = title in {"step", "stage"}
-        table.add_column(
-            title, justify="left" if words or title == "state" else "right", no_wrap=not words, overflow="fold"
-        )
+        side: JustifyMethod = "left" if title in {"step", "stage", "state"} else "right"
+        table.add_column(title, justify=side, no_wrap=title != "stage", overflow="fold")
     for row in rows:
         table.add_row(
             row.step.name,

@@ -241,7 +241,7 @@ def _similarity_problems(
             yield f"stages.{name}.loss: {told}; say model.similarity: {wanted}, or take another loss"
         if isinstance(spec, SearchSpec) and spec.scores == "angular":
             if similarity != "cosine":
-                yield f"stages.{name}.scores: angular needs model.similarity: cosine, and it is {similarity}; leave it out"
+                yield f"stages.{name}.scores: angular needs model.similarity: cosine, not {similarity}; leave it out"
             elif getattr(plugins.get((spec.index, "backend")), "input", "vectors") != "vectors":
                 yield f"stages.{name}.scores: angular needs vectors, and {spec.index} has none; leave it out"
 

@@ -31,6 +31,7 @@ class Process:
         self._settings, self._told = settings, told
         self._folder = Path(settings.refreshes)
         self._lines: SimpleQueue[str] = SimpleQueue()
+        self._hearing: threading.Thread | None = None
         self._running: subprocess.Popen[str] | None = None
         self._lives = LIVES
 
@@ -59,7 +60,8 @@ class Process:
                 text=True,
                 env=environment,
             )
-        threading.Thread(target=self._hear, args=(self._running,), daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, args=(self._running,), daemon=True)
+        self._hearing.start()
 
     def wake(self) -> None:
         """Tells it that there is a new checkpoint."""
@@ -74,14 +76,17 @@ class Process:
 
     def check(self) -> None:
         """Passes on what it said, and starts it again if it has died, unless it has too often."""
+        ended = None if self.given_up or self._running is None else self._running.poll()
+        if ended is not None and self._hearing is not None:
+            self._hearing.join(PATIENCE)  # so that its last line comes before its end
         with suppress(Empty):
             while True:
                 self._told(f"inferencer: {self._lines.get_nowait()}")
-        if self.given_up or self._running is None or self._running.poll() is None:
+        if ended is None:
             return
         self._lives -= 1
         again = "it is not started again" if self.given_up else "it is started again"
-        self._told(f"inferencer: {self._how(self._running.returncode)}; {again}")
+        self._told(f"inferencer: {self._how(ended)}; {again}")
         if not self.given_up:
             self.start()
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from hardneg.errors import ArtifactError
 
 
-def map_batches(path: Path, columns: list[str]) -> list[pa.RecordBatch]:
-    """The record batches of an Arrow file, not read yet.
+def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
+    """The record batches of an Arrow file, not read yet; `whole`: read into memory, whatever becomes of the file.
 
     Raises:
         ArtifactError: it is missing, cut off, or has other columns.
     """
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        reader = pa.ipc.open_file(pa.OSFile(str(path)) if whole else pa.memory_map(str(path)))
         names = reader.schema.names
         batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
     except (OSError, pa.ArrowException) as error:

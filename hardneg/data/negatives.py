@@ -42,13 +42,13 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
     return len(known)
 
 
-def read_negatives(path: Path) -> "NegativesFile":
-    """Opens what `write_negatives` wrote.
+def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
+    """Opens what `write_negatives` wrote; `whole`: reads it into memory, for a file that may be removed or cut off.
 
     Raises:
         ArtifactError: it is missing, cut off or foreign.
     """
-    return NegativesFile(map_batches(Path(path), _SCHEMA.names))
+    return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
 
 class NegativesFile(Sequence[Negatives]):

@@ -1,5 +1,6 @@
 """The file of negatives: what goes in comes out, by row, and a broken write leaves nothing behind."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,17 @@ def test_single_negatives_are_read_across_batches(tmp_path: Path) -> None:
         assert found.pick(row, np.array([2, 0])) == [f"f{row}", f"d{row}"]
         assert found[row].query_id == f"q{row}"
     assert found.pick(5, np.empty(0, np.int64)) == []
+
+
+def test_what_is_read_whole_needs_the_file_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "negatives.arrow"
+    write_negatives(path, iter(ROWS))
+    found = read_negatives(path, whole=True)
+    assert str(path) not in Path("/proc/self/maps").read_text()
+    os.truncate(path, 0)
+    assert found.pick(0, np.array([2, 0])) == ["d3", "d1"] and found[2].negatives == ["ü"]
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        read_negatives(path, whole=True)
 
 
 def test_no_queries_at_all(tmp_path: Path) -> None:

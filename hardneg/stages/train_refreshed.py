@@ -15,6 +15,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.stages.learning import pseudo_positives, save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.work import Work
+from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.loop import learn
 from hardneg.training.refresh.approach import Refreshed
@@ -69,7 +70,8 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
     if options.waits:
         answers = asked_answers(open_collection(work.inputs["dataset"]), spec.split, options)
         mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
-        yield Waiting(encoder, mining, place, first, options.every, note)
+        checkpoints = Checkpoints(work.folder / SCRATCH, "")
+        yield Waiting(encoder, mining, place, checkpoints, first, options.every, note)
         return
     had = torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hardneg.errors import ArtifactError, TrainingError
 from hardneg.identity import digest
-from hardneg.replacing import flush, system_errors
+from hardneg.replacing import flush, link_file, system_errors
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
@@ -35,7 +35,7 @@ class TrainState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run in one folder: the newest, and the one with the best weights.
+    """The checkpoints of one run in one folder: the newest, the one with the best weights, and weights that are kept.
 
     identity: names the run; a checkpoint of another one is not continued.
     """
@@ -84,15 +84,24 @@ class Checkpoints:
         return TrainState(**content)
 
     def load_weights(self, module: nn.Module, step: int) -> None:
-        """Loads the weights that a run had after `step`, which must be the newest or the best."""
+        """Loads the weights that a run had after `step`, which must be the newest, the best or the kept ones."""
         from safetensors import SafetensorError
         from safetensors.torch import load_model
 
-        path = self._path(step) / _MODEL
+        kept, path = self._kept(step), self._path(step) / _MODEL
+        path = kept if kept.exists() and not path.exists() else path
         try:
             load_model(module, str(path))
         except (OSError, RuntimeError, SafetensorError) as error:
             raise _unreadable(path, error) from error
+
+    def keep_weights(self, step: int) -> None:
+        """Has the weights of a checkpoint stay when it is removed, and those that were kept before no longer."""
+        kept = link_file(self._path(step) / _MODEL, self._kept(step))
+        flush(self.folder)
+        for path in self.folder.glob("weights-*.safetensors*"):
+            if path != kept:
+                path.unlink(missing_ok=True)
 
     def _load_optimizer(self, optimizer: torch.optim.Optimizer, path: Path) -> None:
         from safetensors import SafetensorError
@@ -111,6 +120,9 @@ class Checkpoints:
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
+
+    def _kept(self, step: int) -> Path:
+        return self.folder / f"weights-{step:09d}.safetensors"
 
     def steps(self) -> list[int]:
         """The steps of all whole checkpoints, ascending."""

@@ -137,8 +137,8 @@ class Refreshes:
             yield
 
     def made(self) -> list[Record]:
-        """What was told of each refresh that was ever made, in order."""
-        return self._log().read()
+        """What was told of each refresh that was ever made, in order; of one that was made twice, the last time."""
+        return list({record["number"]: record for record in self._log().read()}.values())
 
     def _log(self) -> History:
         return History(self.folder / "made.jsonl")

@@ -19,7 +19,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.segments import Segments
-from hardneg.errors import ArtifactError, HardnegError
+from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.replacing import replace_text
@@ -99,12 +99,16 @@ def serve(settings: Settings, wait: Callable[[float | None], None], told: Callab
     """Mines from the newest checkpoint whenever one is due; does not return.
 
     A checkpoint that is removed while it is read is left for the next newest. Where the disk is full, that is told
-    once, and tried again at the next checkpoint or after `AGAIN`.
+    once, and tried again at the next checkpoint or after `AGAIN`. A refresh with nothing to train on is told, and the
+    next one, of the next part of the queries, mined from the next checkpoint; not where training waits for this one.
+
+    Raises:
+        TrainingError: there is nothing to begin to train on.
     """
     place, checkpoints = Refreshes(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
     mining = _mining(settings)
     encoders = [Encoder.load(settings.model, device) for device in settings.devices]
-    complained = False
+    complained, refused = False, 0
     while True:
         mined, step = place.newest(told=told), max(checkpoints.steps(), default=0)
         if step < due(settings.options, mined, settings.first):
@@ -113,13 +117,19 @@ def serve(settings: Settings, wait: Callable[[float | None], None], told: Callab
         if not _loaded(encoders, checkpoints, step):
             continue
         try:
-            mine_refresh(encoders, mining, place, 0 if mined is None else mined.number + 1, step)
-            complained = False
+            mine_refresh(encoders, mining, place, (-1 if mined is None else mined.number) + 1 + refused, step)
+            complained, refused = False, 0
         except OSError as error:
             if not complained:
                 told(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
             complained = True
             wait(AGAIN)
+        except TrainingError as error:
+            if mined is None and settings.first == 0:
+                raise
+            told(f"{error}; training goes on with what it has")
+            refused += 1
+            wait(None)
 
 
 def _loaded(encoders: Sequence[Encoder], checkpoints: Checkpoints, step: int) -> bool:

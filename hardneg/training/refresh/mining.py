@@ -20,6 +20,7 @@ from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.without_answers import REASON, without_answers
 from hardneg.distributed import World
+from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.pooled import pooled
@@ -28,6 +29,7 @@ from hardneg.miners.topk import TopK
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.segmented import SegmentedCorpus
 from hardneg.models.stream import encode_blocks
+from hardneg.models.token_budget import usual_budget
 from hardneg.progress import Silent
 from hardneg.protocols import NegativeMiner
 from hardneg.seeding import derive_seed
@@ -55,6 +57,19 @@ class Mining:
     def queries(self, number: int) -> range:
         """The queries of refresh `number`, by place: all, or one part of them; the last part takes the remainder."""
         return chunk(len(self.data.query_ids), number, self.options.query_chunks)
+
+    def asked(self, number: int) -> list[int]:
+        """Those of them that have positives: the others cannot be trained on."""
+        data = self.data
+        return [place for place in self.queries(number) if data.positives.get(data.query_ids[place])]
+
+    def encoding(self, encoder: Encoder) -> EncodeOptions:
+        """How to encode.
+
+        Where the training waits, vectors are the same to the bit in each run: they do not depend on what was timed.
+        """
+        budget = usual_budget(encoder.device) if self.options.waits else None
+        return EncodeOptions(tokens_per_batch=budget, precision=self.options.precision)
 
     def miner(self) -> NegativeMiner:
         """What chooses from the top of the corpus."""
@@ -112,7 +127,9 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
 
     Raises:
         OSError: the disk is full, or cannot be written; what was begun is removed.
+        TrainingError: there is nothing to train on; it is not published.
     """
+    _check_asked(mining, number)
     seconds, vectors = Seconds(), place.vectors(step)
     place.tidy(step)
     try:
@@ -125,9 +142,13 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
             write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
         seconds["write"] -= seconds["search"]
         refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
+        _check_found(mining, refresh)
         place.publish(refresh)
     except OSError:
         place.tidy()
+        raise
+    except TrainingError:
+        place.tidy(step)  # the vectors stay: whoever tries again comes to the same at once
         raise
     shutil.rmtree(vectors)
     return refresh
@@ -138,7 +159,7 @@ def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path, cou
 
     counts: where the numbers of segments stay: the same for all refreshes, as they depend on no weights.
     """
-    data, options = mining.data, EncodeOptions(precision=mining.options.precision)
+    data, options = mining.data, mining.encoding(encoders[0])
     rows: Corpus | SegmentedCorpus = data.corpus
     if data.segments is not None:
         rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), World())
@@ -158,6 +179,19 @@ def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path, cou
     with FlatWriter(folder, *shape) as writer:
         writer.write_doc_ids(rows.doc_ids)
         writer.close()
+
+
+def _check_asked(mining: Mining, number: int) -> None:
+    if not mining.asked(number):
+        part = mining.queries(number)
+        told = f"none of its {len(part)} queries, of {len(mining.data.query_ids)} in all, has a positive"
+        raise TrainingError(f"refresh {number}: nothing to train on: {told}: give fewer query_chunks")
+
+
+def _check_found(mining: Mining, refresh: Refresh) -> None:
+    if not refresh.negatives:
+        top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or has an answer"
+        raise TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth")
 
 
 class _Count:
@@ -181,11 +215,11 @@ def _mined(found: Iterator[Candidates], mining: Mining, number: int, dropped: Co
 
 def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Candidates]:
     """The top of the corpus for each query that has positives."""
-    data, options = mining.data, EncodeOptions(precision=mining.options.precision)
+    data, options = mining.data, mining.encoding(encoder)
     searcher = pooled(
         FlatSearcher(FlatVectors.open(vectors), ExactOptions(device=str(encoder.device))), vectors, data.corpus.doc_ids
     )
-    queries = [place for place in mining.queries(number) if data.positives.get(data.query_ids[place])]
+    queries = mining.asked(number)
     for start in range(0, len(queries), _QUERIES):
         places = queries[start : start + _QUERIES]
         with seconds.of("search"):

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from hardneg.errors import TrainingError
+from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.models.encoder import Encoder
+from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, Refreshes
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.process import Process
@@ -31,18 +32,28 @@ class Supply(Protocol):
         """What there is at this step to train on, without waiting."""
         ...
 
+    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+        """Called where a refresh cannot be trained on; returns where training may go on with what it has.
+
+        Raises:
+            TrainingError: it may not.
+        """
+        ...
+
 
 @dataclass
 class Waiting:
     """Mines in the trainer's own process at every multiple of `pause`, or once where that is None.
 
     So what is trained on at a step is a function of the seed and the step, whenever the run was stopped and continued.
-    first: the first step to mine at.
+    Negatives that were damaged meanwhile are mined again by the model that mined them: its weights are kept.
+    first: the first step to mine at. checkpoints: those of the run.
     """
 
     encoder: Encoder
     mining: Mining
     place: Refreshes
+    checkpoints: Checkpoints
     first: int
     pause: int | None
     told: Told
@@ -52,28 +63,45 @@ class Waiting:
         """Mines where it is time to, unless that is done already.
 
         Raises:
-            TrainingError: what is to be trained on here is not there any more.
+            TrainingError: what is to be trained on here is not there any more, nor the weights that mined it; or
+                nothing was found to train on.
         """
         wanted = step - step % self.pause if self.pause else 0
         self.place.forget_after(step, self.told)
         if wanted < self.first:
             return
-        found = self.place.newest(step, self.told)
-        if found is not None and found.step == wanted:
-            self._last = found
-        elif step != wanted:
-            raise TrainingError(
-                f"{self.place.folder}: the negatives of step {wanted} are gone: remove its parent to start afresh"
-            )
-        else:
+        if 0 < step == wanted:
+            self.checkpoints.keep_weights(step)
+        self._last = self.place.newest(step, self.told)
+        if self._last is None or self._last.step != wanted:
             number = wanted // self.pause if self.pause else 0
+            encoder = self.encoder if step == wanted else self._as_of(wanted)
             with self.place.alone():
-                self._last = mine_refresh([self.encoder], self.mining, self.place, number, wanted)
+                self._last = mine_refresh([encoder], self.mining, self.place, number, wanted)
             self.told(str(self._last))
 
     def newest(self, step: int) -> Refresh | None:
         """What was mined at the last multiple."""
         return self._last
+
+    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+        """Always raises; what was damaged is removed, so that the next run makes it again."""
+        if isinstance(error, ArtifactError):
+            self.place.remove(refresh.number)
+        raise TrainingError(f"{_named(refresh)}: {error}") from error
+
+    def _as_of(self, step: int) -> Encoder:
+        """The model as it was after `step`."""
+        encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
+        try:
+            if step:
+                self.checkpoints.load_weights(encoder.module, step)
+        except ArtifactError as error:
+            raise TrainingError(
+                f"{self.place.folder}: the negatives of step {step} are gone, and so are the weights that mined them: "
+                "remove its parent to start afresh"
+            ) from error
+        return encoder
 
 
 @dataclass
@@ -117,6 +145,14 @@ class Beside:
             self.told(str(found))
         return found
 
+    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+        """Tells of it; what was damaged is removed, so that it is made again."""
+        if isinstance(error, ArtifactError):
+            self.place.remove(refresh.number)
+            self._damaged(f"{_named(refresh)}: {error}; it is made again")
+        else:
+            self.told(f"{_named(refresh)}: {error}; it is not used")
+
     def _damaged(self, line: str) -> None:
         self.told(line)
         self.process.wake()
@@ -128,3 +164,7 @@ class Beside:
             yield
         finally:
             self.process.stop()
+
+
+def _named(refresh: Refresh) -> str:
+    return f"refresh {refresh.number}, by the model of step {refresh.step}"

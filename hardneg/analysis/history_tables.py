@@ -20,13 +20,14 @@ def gradient_table(found: Mapping[str, Mapping[str, Any]]) -> tuple[Columns, Row
 def refresh_table(found: Mapping[str, Mapping[str, Any]]) -> tuple[Columns, Rows]:
     """One row a training; `found` is what `refreshes` says of each. Its dev metric is the first one of any."""
     metric = next(iter(dev_metrics(found)), None)
-    columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "loss")
+    columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "kept at last", "loss")
     rows = [
         [
             label,
             f"{each['steps']:,}",
             f"{len(each['refreshes']):,}",
             *(f"{each['lag'][name]:,.1f}" if each["lag"] else "–" for name in ("mean", "largest")),
+            f"{100 * each['kept'][-1][1]:.1f} %" if each["kept"] else "–",
             f"{each['loss']:.4f}",
             *(_measured(each, metric) if metric else ()),
         ]

@@ -14,7 +14,8 @@ def refreshes(history: Sequence[Record]) -> dict[str, Any]:
         `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
         `refreshes`: a step, counted from 1, and the number of the refresh that it was the first to use (what the very
         first step used is none); `lag`: `mean` and `largest`, in steps between the model that mined and the one that
-        was trained, None where that is not told; `falls`: by dev metric, how far it once was below its best until then.
+        was trained, None where that is not told; `kept`: a step that took up other negatives, and the share of them
+        that was there before; `falls`: by dev metric, how far it once was below its best until then.
         Empty where there is no loss.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 5.
@@ -29,6 +30,7 @@ def refreshes(history: Sequence[Record]) -> dict[str, Any]:
         "curves": {name: thinned(curve) if name == "loss" else curve for name, curve in curves.items()},
         "refreshes": _taken_up(history, curves["loss"][0][0]),
         "lag": {"mean": sum(lags) / len(lags), "largest": max(lags)} if lags else None,
+        "kept": [(int(row["step"]), float(row["kept"])) for row in history if is_number(row.get("kept"))],
         "falls": {name: _fall(curve) for name, curve in curves.items() if name != "loss"},
     }
 

@@ -28,7 +28,7 @@ from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
 from hardneg.training.schedules import schedule_factor, warmup_length
 from hardneg.training.step import Learner, update
-from hardneg.training.tracking import accelerated
+from hardneg.training.tracking import accelerated, numbers
 from hardneg.training.two_towers import BothSides
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class _Run:
         self.approach.prepare(start)
         if not start and (seen := self.approach.look(start)):
             self._add({"step": start, **seen})
+            self.learner.accelerator.log(numbers(seen), step=start)
         self.approach.learner.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate
@@ -194,7 +195,7 @@ class _Run:
             seen = self.approach.look(step + 1)
             self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms, **seen})
             by_group = {f"gradient_norm/{name}": norm for name, norm in done.gradient_norms.items()}
-            self.learner.accelerator.log({**record, **by_group}, step=step + 1)
+            self.learner.accelerator.log({**record, **by_group, **numbers(seen)}, step=step + 1)
             task.advance()
             speed = (step + 1 - start) * per_step / (time.monotonic() - began)
             task.describe(f"loss {done.loss:.4f}, {speed:.1f} queries/s")

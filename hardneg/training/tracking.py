@@ -47,6 +47,17 @@ def accelerated(
             running.finish()
 
 
+def numbers(record: Mapping[str, Any]) -> dict[str, float]:
+    """What a tracker draws of a record: its numbers; those of a part are called `<part>/<name>`."""
+    found: dict[str, float] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}/{inner}": number for inner, number in numbers(value).items()}
+        elif isinstance(value, int | float):
+            found[name] = value
+    return found
+
+
 def _check(tracker: str) -> None:
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 

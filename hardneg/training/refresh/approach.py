@@ -13,6 +13,7 @@ from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
+from hardneg.training.refresh.change import kept_since_before
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.supply import Supply
@@ -46,6 +47,7 @@ class Refreshed(BothSides):
         self._first = None if data.negatives is None else self._listed(data)
         self._used: tuple[int, int] | None = None
         self._uses: dict[int, Record] = {}
+        self._change: Record = {}
         self._began = self._waited = 0.0
         self.pause = supply.pause
 
@@ -93,7 +95,10 @@ class Refreshed(BothSides):
         yield from ahead(make, self._planned(starts))
 
     def look(self, step: int) -> Record:
-        """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained."""
+        """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
+
+        Where it is taken up also `kept`: the share of a query's negatives that the refresh before had too.
+        """
         return self._uses.pop(step - 1, {})
 
     def _planned(self, starts: range) -> Iterator[tuple[int, Examples]]:
@@ -104,7 +109,8 @@ class Refreshed(BothSides):
                 self._take_up(step)
                 if self._used is not None:
                     number, mined = self._used
-                    self._uses[step] = {"refresh": number, "lag": step - mined}
+                    self._uses[step] = {"refresh": number, "lag": step - mined, **self._change}
+                    self._change = {}
             yield start, self._examples
 
     def _take_up(self, step: int) -> None:
@@ -116,6 +122,8 @@ class Refreshed(BothSides):
                 self._examples = self._begin()
         elif self._used is None or self._used[1] < told[1]:
             self._used = (told[0], told[1])
+            if world().first and (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
+                self._change = {"kept": round(share, 4)}
             self._examples = self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(told[0]))))
 
     def _begin(self) -> Examples:

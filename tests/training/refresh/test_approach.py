@@ -4,16 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from processes import launch
 from refresh_toy import approach, run
 from toy import toy_data
 
+from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.errors import TrainingError
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
+from hardneg.training.refresh.change import kept, kept_since_before
+from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.tracking import numbers
+from hardneg.types import Negatives
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
 
@@ -28,6 +34,7 @@ def test_the_newest_is_used_from_the_next_step_on_and_its_age_is_noted(toy_folde
     assert uses(result) == [(0, 0), (0, 1), (0, 2), (1, 1), (2, 0), (2, 1), (2, 2), (2, 3)]
     assert [record["step"] for record in result.history] == list(range(1, 9))
     assert all("loss" in record for record in result.history)
+    assert [record.get("kept") for record in result.history] == [None, None, None, 0.5, 0.5, None, None, None]
 
 
 def test_all_batches_of_a_step_are_of_one_refresh(
@@ -55,6 +62,32 @@ def test_the_first_negatives_are_used_until_the_first_refresh(toy_folder: Path, 
     assert uses(result) == [(None, None), (None, None), (0, 1), (0, 2)]
 
 
+def test_the_tracker_hears_of_refreshes_too(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate import Accelerator
+
+    logged: list[dict[str, Any]] = []
+    monkeypatch.setattr(Accelerator, "log", lambda self, values, step: logged.append({"step": step, **values}))
+    chosen = {"max_steps": 2, "batch_size": 4}
+    run(approach(toy_folder, tmp_path, {0: 0, 1: 1}, **chosen), tmp_path, **chosen)
+    told = [{name: row.get(name) for name in ("step", "refresh", "lag", "kept")} for row in logged]
+    assert told == [{"step": 1, "refresh": 0, "lag": 0, "kept": None}, {"step": 2, "refresh": 1, "lag": 0, "kept": 0.5}]
+    assert numbers({"a": 1, "b": {"c": 0.5, "d": "text"}, "e": [1]}) == {"a": 1, "b/c": 0.5}
+
+
+def test_what_was_there_before_is_counted_by_query(tmp_path: Path) -> None:
+    """q1 keeps one of two, q2 all; q3 is new, q4 has none."""
+
+    def written(name: str, lists: dict[str, list[str]]) -> NegativesFile:
+        rows = (Negatives(key, [], found, np.zeros(len(found), np.float32)) for key, found in lists.items())
+        write_negatives(tmp_path / name, rows)
+        return read_negatives(tmp_path / name)
+
+    before = written("a", {"q1": ["d1", "d2"], "q2": ["d3"], "q4": ["d1"]})
+    assert kept(written("b", {"q1": ["d2", "d9"], "q2": ["d3"], "q3": ["d1"], "q4": []}), before) == 0.75
+    assert kept(written("c", {"q7": ["d1"]}), before) is None
+    assert kept_since_before(Refreshes(tmp_path), 3, before) is None
+
+
 def test_nothing_to_train_on_is_an_error(toy_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="there are no negatives"):
         run(approach(toy_folder, tmp_path, {}), tmp_path)
@@ -66,7 +99,7 @@ def test_one_that_vanishes_is_used_on(toy_folder: Path, tmp_path: Path) -> None:
     way.prepare(3)
     way._place.remove(1)
     list(way.batches(range(24, 40, 4), 4))
-    assert way.look(4) == {"refresh": 1, "lag": 1} and way.look(5) == {"refresh": 1, "lag": 2}
+    assert way.look(4) == {"refresh": 1, "lag": 1, "kept": 0.5} and way.look(5) == {"refresh": 1, "lag": 2}
 
 
 def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Path) -> None:

@@ -1,5 +1,12 @@
 """`hardneg rerank` on plain files."""
 
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
@@ -55,3 +62,33 @@ def test_mistakes_are_told(hardneg):
         hardneg(*model, "best.trec.gz", "--option", "lenght=3")
     with pytest.raises(DataError, match="none of its queries is in split dev"):
         hardneg(*model, "best.trec.gz", "--split", "dev")
+
+
+IN_TWOS = 2048
+"""A depth by which a block is of two queries."""
+
+
+@pytest.mark.slow
+def test_a_killed_command_ends_with_the_same_bytes_and_scores_the_rest_alone(hardneg, tmp_path, monkeypatch):
+    """Killed behind the third of seven blocks; five documents a query."""
+    lines = [f"q{i} Q0 d{i - j} {j + 1} {9 - j} x" for i in range(46, 60) for j in range(5)]
+    (tmp_path / "run.txt").write_text("\n".join(lines) + "\n")
+    model = ["--reranker", "cross-encoder:model", "--option", "length=32", "--depth", str(IN_TWOS), "--output"]
+    given = ["rerank", "--dataset", "beir:data", "--run", "run.txt", "--device", "cpu", *model, "best.trec.gz"]
+    program = [sys.executable, Path(__file__).with_name("killed_command.py"), "reranking", "3", *given]
+    places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(program, env={**os.environ, **places}, capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (tmp_path / "best.trec.gz").exists() and kept(tmp_path / "cache") == 30
+    hardneg(*model, "best.trec.gz")
+    assert kept(tmp_path / "cache") == 70
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    hardneg(*model, "whole.trec.gz")
+    assert (tmp_path / "best.trec.gz").read_bytes() == (tmp_path / "whole.trec.gz").read_bytes()
+
+
+def kept(cache):
+    """How many scores are kept."""
+    [path] = (cache / "hardneg" / "scores").glob("*.sqlite")
+    with sqlite3.connect(path) as file:
+        return file.execute("SELECT count(*) FROM scores").fetchone()[0]

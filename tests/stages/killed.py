@@ -37,9 +37,25 @@ class Killing(Silent):
         pass
 
 
-def main(recipe: str, store: str, title: str, count: str) -> None:
-    watcher = Watcher(progress=Killing(title, int(count)))
-    execute(make_plan(load_recipe(Path(recipe))), Store(Path(store)), Options(device="cpu"), watcher)
+def main(recipe: str, store: str, title: str, count: str, *later: str) -> None:
+    """Dies at a title and count; where several are given, each has a process of its own, and what it left is told."""
+    if later:
+        in_turn(recipe, store, [title, count, *later])
+    else:
+        watcher = Watcher(progress=Killing(title, int(count)))
+        execute(make_plan(load_recipe(Path(recipe))), Store(Path(store)), Options(device="cpu"), watcher)
+
+
+def in_turn(recipe: str, store: str, kills: list[str]) -> None:
+    """Forks for each kill, behind the imports that take long; prints how each child ended and the unfinished keys."""
+    import sentence_transformers  # noqa: F401
+
+    for title, count in zip(kills[::2], kills[1::2], strict=True):
+        if not (child := os.fork()):
+            main(recipe, store, title, count)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, *(path.stem for path in Path(store).glob("*.partial")), flush=True)
 
 
 if __name__ == "__main__":

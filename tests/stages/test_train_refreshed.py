@@ -1,6 +1,7 @@
 """Stage `train-refreshed` in recipes: reproducible where it waits, beside a second process where it does not."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.errors import RecipeError, UsageError
+from hardneg.errors import RecipeError, TrainingError, UsageError
 from hardneg.progress import Silent
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -107,6 +108,42 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
     artifact, _ = make(recipe, broken, "ance")
     assert artifact.key == whole.key and uses(artifact) == uses(whole)
     assert weights(artifact) == weights(whole)
+
+
+@pytest.mark.parametrize(("name", "steps", "number"), [("ance", 8, 1), ("ance", 4, 0), ("never", 7, 0)])
+def test_damaged_negatives_are_mined_again_by_the_model_that_mined_them(
+    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, steps: int, number: int
+) -> None:
+    """It goes on from step 6, where the weights of step 4 are left of its checkpoint; or from 3, with the start's."""
+    whole, _ = make(recipe, store, name)
+    _cut_off(recipe, Store(tmp_path), monkeypatch, name, steps, number)
+    artifact, notes = make(recipe, Store(tmp_path), name)
+    assert sum("has 100 bytes" in line and line.endswith("it is made again") for line in notes) == 1
+    assert uses(artifact) == uses(whole) and weights(artifact) == weights(whole)
+    assert artifact.facts["refreshes made"] == whole.facts["refreshes made"]
+
+
+def test_negatives_are_gone_where_the_weights_are_too(
+    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(recipe, store, "ance")
+    partial = _cut_off(recipe, Store(tmp_path), monkeypatch, "ance", 8, 1)
+    (kept,) = partial.glob("checkpoints/weights-*")
+    assert kept.name == "weights-000000004.safetensors"
+    kept.unlink()
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="negatives of step 4 are gone, and so are the weights"):
+            make(recipe, Store(tmp_path), "ance")
+
+
+def _cut_off(recipe: Path, store: Store, monkeypatch: pytest.MonkeyPatch, name: str, steps: int, number: int) -> Path:
+    """The folder of a run that was stopped in a step and then lost the end of its negatives."""
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        _stop_at(patch, "hardneg.training.loop.update", steps)
+        make(recipe, store, name)
+    (path,) = store.root.glob(f"*.partial/checkpoints/refreshes/{number:06d}/negatives.arrow")
+    os.truncate(path, 100)
+    return path.parents[3]
 
 
 def _stop_at(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:

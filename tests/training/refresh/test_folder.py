@@ -35,6 +35,14 @@ def test_the_newest_two_stay_and_all_are_remembered(tmp_path: Path) -> None:
     assert [record["step"] for record in place.made()] == [0, 10, 20, 30]
 
 
+def test_one_that_was_made_twice_counts_once(tmp_path: Path) -> None:
+    """The first time died between the line and the name, or was damaged later."""
+    place = Refreshes(tmp_path)
+    for number, step in ((0, 0), (1, 9), (1, 10), (2, 20)):
+        publish(place, number, step)
+    assert [(record["number"], record["step"]) for record in place.made()] == [(0, 0), (1, 10), (2, 20)]
+
+
 def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:
     place = Refreshes(tmp_path)
     publish(place, 0, 0)

@@ -22,7 +22,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
-from hardneg.training.refresh import inferencer, process
+from hardneg.training.refresh import inferencer, mining, process
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
@@ -164,6 +164,33 @@ def test_a_full_disk_is_one_line_and_tried_again(settings: Settings, monkeypatch
     told, waits = until_idle(settings)
     assert told == ["negatives of step 0 cannot be written (No space left on device); trying again later"]
     assert waits == [AGAIN, None] and steps(settings) == [0]
+
+
+def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where training waits for it."""
+    checked, told = mining._check_asked, list[str]()
+
+    def nothing_at_first(mine: Any, number: int) -> None:
+        if number == 0:
+            raise TrainingError("refresh 0: nothing to train on")
+        checked(mine, number)
+
+    monkeypatch.setattr(mining, "_check_asked", nothing_at_first)
+    with pytest.raises(TrainingError, match="refresh 0: nothing to train on"):
+        serve(settings, lambda seconds: None, told.append)
+    checkpoint(settings, 10)
+
+    def wait(seconds: float | None) -> None:
+        if steps(settings) == [20]:
+            raise Idle
+        checkpoint(settings, 20)
+
+    with pytest.raises(Idle):
+        serve(replace(settings, first=10), wait, told.append)
+    assert told == ["refresh 0: nothing to train on; training goes on with what it has"]
+    assert Refreshes(Path(settings.refreshes)).numbers() == [1]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from toy import toy_data
 
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.data.passage_answers import PassageAnswers
+from hardneg.errors import TrainingError
+from hardneg.models import inference, token_budget
 from hardneg.models.encoder import Encoder
+from hardneg.models.forward import in_bfloat16
 from hardneg.models.spec import ModelSpec
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, Refreshes
@@ -93,6 +97,45 @@ def test_each_refresh_mines_its_part_of_the_queries(encoder: Encoder, toy_folder
     parts = [mine(encoder, toy_folder, tmp_path, number, query_chunks=5)[1].query_ids for number in range(5)]
     assert [len(part) for part in parts] == [2, 2, 2, 2, 4]
     assert [name for part in parts for name in part] == [f"q{i}" for i in range(12)]
+
+
+def test_nothing_to_train_on_is_not_published(
+    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last two of the 12 queries have no positive; then, every document is relevant to all."""
+    data = replace(toy_data(toy_folder), negatives=None)
+    data = replace(data, positives={key: found for key, found in data.positives.items() if key not in ("q10", "q11")})
+    place, told = Refreshes(tmp_path), "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos"
+    with pytest.raises(TrainingError, match=told):
+        mine_refresh([encoder], Mining(data, RefreshOptions("continuous", query_chunks=6), 1), place, 5, 0)
+    everything = dict.fromkeys(data.query_ids, data.corpus.ids(np.arange(len(data.corpus))))
+    mining = Mining(replace(data, positives=everything), RefreshOptions("continuous", depth=10, negatives=4), 1)
+    with pytest.raises(TrainingError, match="refresh 0: nothing to train on: the top 10 of each of its 12 queries"):
+        mine_refresh([encoder], mining, place, 0, 0)
+    assert place.numbers() == [] and place.made() == [] and not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize(("policy", "told"), [("synchronous", {None}), ("never", {None}), ("every", {64, 4096})])
+def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
+    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: Any, told: set[Any]
+) -> None:
+    """Two runs, between which another one has written into the user's cache."""
+    data, used = replace(toy_data(toy_folder), negatives=None), set[int]()
+    options = RefreshOptions(policy, None if policy == "never" else 5, depth=10, negatives=4, precision="bf16")
+    batches = inference.token_batches
+    monkeypatch.setattr(
+        inference, "token_batches", lambda lengths, budget: used.add(budget) or batches(lengths, budget)
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    parts = in_bfloat16(encoder.parts("document")[0])
+    for number, budget in enumerate((64, 4096)):
+        token_budget._remember(token_budget.cache_folder() / "token_budgets.json", {_setting(parts): budget})
+        mine_refresh([encoder], Mining(data, options, 1), Refreshes(tmp_path / str(number)), 0, 0)
+    assert used == {each or token_budget.usual_budget(encoder.device) for each in told}
+
+
+def _setting(transformer: Any) -> str:
+    return token_budget._setting(transformer, torch.device("cpu"))
 
 
 def test_vectors_that_a_dead_process_left_are_not_made_again(

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from hardneg.data.negatives import read_negatives
 from hardneg.distributed import barrier, from_first, world
-from hardneg.errors import TrainingError
+from hardneg.errors import ArtifactError, TrainingError, UsageError
 from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
 from hardneg.training.batches import Batch, ahead
@@ -39,13 +39,23 @@ class Refreshed(BothSides):
         supply: Supply,
         place: Refreshes,
     ) -> None:
-        """data: its negatives, if any, are trained on until the first refresh."""
+        """data: its negatives, if any, are trained on until the first refresh.
+
+        Raises:
+            UsageError: there are more parts of the queries than queries.
+        """
+        if refreshing.query_chunks > len(data.query_ids):
+            raise UsageError(
+                f"refresh.query_chunks: {len(data.query_ids)} queries cannot be cut into {refreshing.query_chunks} "
+                "parts: give fewer"
+            )
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0))
         self._data, self._options, self._refreshing = data, options, refreshing
         self._supply, self._place = supply, place
         self._all = self._examples
         self._first = None if data.negatives is None else self._listed(data)
         self._used: tuple[int, int] | None = None
+        self._seen = -1
         self._uses: dict[int, Record] = {}
         self._change: Record = {}
         self._began = self._waited = 0.0
@@ -115,16 +125,35 @@ class Refreshed(BothSides):
 
     def _take_up(self, step: int) -> None:
         """Goes over to the newest negatives; all processes do so at the same step."""
-        found = self._supply.newest(step) if world().first else None
-        told = from_first(None if found is None else [found.number, found.step])
-        if told is None:
-            if self._used is None:
-                self._examples = self._begin()
-        elif self._used is None or self._used[1] < told[1]:
+        told = from_first(self._newer(step) if world().first else None)
+        if told is not None:
             self._used = (told[0], told[1])
             if world().first and (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
                 self._change = {"kept": round(share, 4)}
-            self._examples = self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(told[0]))))
+            if not world().first:
+                self._examples = self._mined(told[0])
+        elif self._used is None:
+            self._examples = self._begin()
+
+    def _newer(self, step: int) -> tuple[int, int] | None:
+        """The number and the step of newer negatives that the first process has taken up; older ones never are."""
+        found = self._supply.newest(step)
+        if found is None or found.step <= self._seen:
+            return None
+        try:
+            self._examples = self._mined(found.number)
+        except (ArtifactError, TrainingError) as error:
+            self._supply.refuse(found, error)
+            if self._used is None and self._first is None:
+                raise
+            self._seen = self._seen if isinstance(error, ArtifactError) else found.step
+            return None
+        self._seen = found.step
+        return found.number, found.step
+
+    def _mined(self, number: int) -> Examples:
+        """Read whole: the file may be removed, or be cut off by a fault, while it is trained on."""
+        return self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(number), whole=True)))
 
     def _begin(self) -> Examples:
         if self._first is None:

@@ -1,6 +1,6 @@
 """What each operation takes, before anybody asks and for each query: the time of a stage over what it went through."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,10 @@ UNITS |= {"model": ("steps", "step")}
 """By kind of artifact: the fact that counts what a stage went through, and what one of it is called."""
 
 _ONLINE = "run"
-_INFERENCE = "seconds of inference: "
+_PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
+"""What the seconds of a stage's parts are called in its facts, by kind."""
+
+_ENCODE = "encode"
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,10 @@ class Operation:
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Operation]:
     """The operations of stages from label to the kind of artifact and its facts, in their order.
 
-    A training on refreshed negatives is followed by what its refreshes took, one operation a part.
+    A search is followed by its parts. A training on refreshed negatives is followed by its steps, without the time that
+    it waited for negatives; by the parts of its refreshes; and by all of these together, for each step.
 
-    Source: ANCE (Xiong et al., ICLR 2021), table 3.
+    Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
     found = []
     for label, (kind, facts) in stages.items():
@@ -52,13 +56,32 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Oper
         seconds = facts.get("seconds")
         count = int(facts.get(counted, 0))
         found.append(Operation(label, kind, kind == _ONLINE, None if seconds is None else float(seconds), count, unit))
-        made = int(facts.get("refreshes made", 0))
-        found += [
-            Operation(f"{label}: {name.removeprefix(_INFERENCE)}", kind, False, float(value), made, "refresh")
-            for name, value in facts.items()
-            if name.startswith(_INFERENCE)
-        ]
+        parts = _parts(kind, facts)
+        if kind == _ONLINE:
+            found += [Operation(f"{label}: {name}", kind, True, value, count, unit) for name, value in parts.items()]
+        elif parts:
+            found += _refreshing(label, facts, parts)
     return found
+
+
+def _parts(kind: str, facts: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of a stage's parts, by name."""
+    prefix = _PARTS.get(kind)
+    named = {name: value for name, value in facts.items() if prefix and name.startswith(prefix)}
+    return {name.removeprefix(prefix or ""): float(value) for name, value in named.items()}
+
+
+def _refreshing(label: str, facts: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[Operation]:
+    """The steps of a training without waiting, what its refreshes took, and that for each step."""
+    steps, made = int(facts.get("steps", 0)), int(facts.get("refreshes made", 0))
+    waited = facts.get("waiting's part of the time")
+    if waited is not None and "seconds" in facts:
+        yield Operation(f"{label}: steps", "model", False, float(facts["seconds"]) * (1 - float(waited)), steps, "step")
+    for name, seconds in parts.items():
+        counted, unit = ("documents encoded", "document") if name == _ENCODE else ("queries searched", "query")
+        count, unit = (int(facts[counted]), unit) if counted in facts else (made, "refresh")
+        yield Operation(f"{label}: {name}", "model", False, seconds, count, unit)
+    yield Operation(f"{label}: making negatives", "model", False, sum(parts.values()), steps, "step")
 
 
 def operation_table(found: list[dict[str, Any]]) -> tuple[Columns, Rows]:

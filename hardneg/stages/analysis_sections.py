@@ -148,7 +148,8 @@ def _costs(content: Any) -> _Table:
 def _operations(content: Any) -> _Table:
     explained = (
         "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
-        "training measures its dev metrics and writes its checkpoints."
+        "training measures its dev metrics and writes its checkpoints. Behind the colon: parts of the stage before; "
+        "`making negatives` is all that refreshes took, for each step."
     )
     return "time of operations", *operation_table(content), explained
 

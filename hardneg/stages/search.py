@@ -20,6 +20,7 @@ from hardneg.indexes.angular import angular_scores
 from hardneg.indexes.reranking import rank_candidates
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher
+from hardneg.seconds import Seconds
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
 from hardneg.stages.work import Work
 from hardneg.types import Hits, RankedList
@@ -38,20 +39,25 @@ def run(work: Work) -> dict[str, Any]:
 
     Several processes share the queries of a dense index, by whole windows of the encoder, so that the run is the same.
     """
-    collection = open_collection(work.inputs["dataset"])
+    collection, seconds = open_collection(work.inputs["dataset"]), Seconds()
     queries, here = collection.queries(work.spec.split), world()
     facts = Counter({"queries": len(queries), "depth": work.spec.depth})
     if here.size == 1 or "model" not in work.inputs:
         if here.first:
-            write_run(work.folder / RUN, _entries(work, collection, range(len(queries)), facts))
-        return dict(facts)
+            write_run(work.folder / RUN, _entries(work, collection, range(len(queries)), facts, seconds))
+        return {**facts, **_told(seconds)}
     parts = [work.folder / f"part-{rank}.trec" for rank in range(here.size)]
-    write_run(parts[here.rank], _entries(work, collection, _share(len(queries), here), facts))
+    write_run(parts[here.rank], _entries(work, collection, _share(len(queries), here), facts, seconds))
     barrier()
     if here.first:
         join_runs(parts, work.folder / RUN)
         work.keep_only(RUN)
-    return dict(facts)
+    return {**facts, **_told(seconds)}
+
+
+def _told(seconds: Seconds) -> dict[str, float]:
+    """What the manifest tells: of several processes, the seconds of the first."""
+    return {f"seconds of search: {name}": round(value, 4) for name, value in seconds.items()}
 
 
 def _share(queries: int, here: World) -> range:
@@ -61,7 +67,9 @@ def _share(queries: int, here: World) -> range:
     return range(queries)[part.start * window : part.stop * window]
 
 
-def _entries(work: Work, collection: StoredCollection, part: range, facts: Counter[str]) -> Iterator[Entry]:
+def _entries(
+    work: Work, collection: StoredCollection, part: range, facts: Counter[str], seconds: Seconds
+) -> Iterator[Entry]:
     if not part:
         return
     searcher = open_searcher(work.inputs["index"], collection, work.device, work.progress)
@@ -79,12 +87,16 @@ def _entries(work: Work, collection: StoredCollection, part: range, facts: Count
     with work.progress.task("searching", len(part), "queries") as task:
         for start in part[::step]:
             texts = queries.texts[start : min(start + step, part.stop)]
-            wanted = encoder.encode(texts, "query", options, work.progress) if encoder else texts
-            if lists is None:
-                hits = searcher.search(wanted, depth)
-            else:
-                given = _rows(collection.corpus, [ranked.doc_ids for ranked in islice(lists, len(texts))])
-                hits = rank_candidates(searcher, wanted, given, depth)
+            wanted: Sequence[str] | NDArray[np.float32] = texts
+            if encoder:
+                with seconds.of("encode queries"):
+                    wanted = encoder.encode(texts, "query", options, work.progress)
+            with seconds.of("search"):
+                if lists is None:
+                    hits = searcher.search(wanted, depth)
+                else:
+                    given = _rows(collection.corpus, [ranked.doc_ids for ranked in islice(lists, len(texts))])
+                    hits = rank_candidates(searcher, wanted, given, depth)
             query_ids, found = queries.query_ids[start : start + len(texts)], _found(hits)
             if known is not None:
                 theirs = [known.get(query_id, ()) for query_id in query_ids]

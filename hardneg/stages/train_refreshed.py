@@ -50,7 +50,7 @@ def run(work: Work) -> dict[str, Any]:
         )
     if not world().first:
         return {}
-    told = refresh_facts(result.history, place.made(), way.waited)
+    told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
     work.progress.note(f"{work.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
     return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
 

@@ -5,10 +5,34 @@ from hardneg.analysis.operations import operation_table, operations
 
 STAGES = {
     "encoding": ("index", {"passages": 2000, "seconds": 9.0}),
-    "search": ("run", {"queries": 50, "seconds": 1.0, "depth": 10}),
+    "search": (
+        "run",
+        {
+            "queries": 50,
+            "seconds": 1.0,
+            "depth": 10,
+            "seconds of search: encode queries": 0.1,
+            "seconds of search: search": 0.5,
+        },
+    ),
     "training": (
         "model",
         {"steps": 10, "seconds": 40.0, "refreshes made": 4, "seconds of inference: encode": 8.0, "mean lag": 2.0},
+    ),
+    "refreshed": (
+        "model",
+        {
+            "steps": 10,
+            "seconds": 40.0,
+            "waiting's part of the time": 0.25,
+            "refreshes made": 2,
+            "documents encoded": 4000,
+            "queries searched": 100,
+            "seconds of inference: encode": 8.0,
+            "seconds of inference: queries": 1.0,
+            "seconds of inference: search": 0.5,
+            "seconds of inference: write": 0.5,
+        },
     ),
     "mining": ("negatives", {"queries": 50}),
     "empty": ("run", {"queries": 0, "seconds": 1.0}),
@@ -23,8 +47,18 @@ def test_the_time_of_a_stage_is_divided_by_what_it_went_through():
     assert [(row["operation"], row["online"], row["milliseconds"], row["unit"]) for row in found()] == [
         ("encoding", False, 4.5, "document"),
         ("search", True, 20.0, "query"),
+        ("search: encode queries", True, 2.0, "query"),
+        ("search: search", True, 10.0, "query"),
         ("training", False, 4000.0, "step"),
         ("training: encode", False, 2000.0, "refresh"),
+        ("training: making negatives", False, 800.0, "step"),
+        ("refreshed", False, 4000.0, "step"),
+        ("refreshed: steps", False, 3000.0, "step"),
+        ("refreshed: encode", False, 2.0, "document"),
+        ("refreshed: queries", False, 10.0, "query"),
+        ("refreshed: search", False, 5.0, "query"),
+        ("refreshed: write", False, 5.0, "query"),
+        ("refreshed: making negatives", False, 1000.0, "step"),
         ("mining", False, None, "query"),
         ("empty", True, None, "query"),
     ]
@@ -33,7 +67,7 @@ def test_the_time_of_a_stage_is_divided_by_what_it_went_through():
 def test_the_table_and_the_figure_name_the_unit(tmp_path):
     _, rows = operation_table(found())
     assert rows[0] == ["encoding", "offline", "9.0", "2,000", "4.5 ms a document"]
-    assert rows[2][-1] == "4 s a step" and rows[4][2:] == ["unknown", "50", "unknown"]
+    assert rows[4][-1] == "4 s a step" and rows[-2][2:] == ["unknown", "50", "unknown"]
     draw_operations(found(), [tmp_path / "o.svg"])
     texts = [text.text for text in ElementTree.parse(tmp_path / "o.svg").iter("{http://www.w3.org/2000/svg}text")]
     assert {"20 ms", "a query", "training: encode"} <= set(texts) and "mining" not in texts

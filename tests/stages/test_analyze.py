@@ -106,7 +106,7 @@ def test_analyses_of_runs_and_trainings_are_made_in_one_recipe(made):
     assert found["overlap"]["negatives"][0]["overlap"] == 1.0 and found["overlap"]["negatives"][0]["queries"] == 36
     assert found["holes"]["runs"]["start"]["overlap"] == 1.0 and found["holes"]["runs"]["STAR"]["holes"] >= 0.9
     assert found["wins"]["wins"] + found["wins"]["losses"] + found["wins"]["ties"] == 14
-    units = ["document", "query", "step", "query"]
+    units = ["document", "query", "query", "query", "step", "query"]
     assert [row["unit"] for row in found["operations"]] == units and found["operations"][0]["count"] == 60
     text = (made[0] / "out" / "report.md").read_text()
     assert "## Of runs: holes in the judgements" in text and "## Of runs: time of operations" in text

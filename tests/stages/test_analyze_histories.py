@@ -42,7 +42,7 @@ def test_refreshes_are_read_from_training_histories_and_shown_in_the_report(tmp_
     found = json.loads((tmp_path / "out" / "refreshes.json").read_text())
     assert found["a"]["refreshes"] == [[2, 0]] and found["b"]["refreshes"] == []
     (section,) = sections("Behind", tmp_path / "out", ["refreshes"])
-    assert section.rows == [["a", "2", "1", "2.0", "2.0", "1.0000"], ["b", "3", "0", "–", "–", "1.0000"]]
+    assert section.rows == [["a", "2", "1", "2.0", "2.0", "–", "1.0000"], ["b", "3", "0", "–", "–", "–", "1.0000"]]
 
 
 def test_a_training_without_norms_is_told(tmp_path):

@@ -57,6 +57,7 @@ def test_candidates_are_ranked_as_the_index_ranks_them(made):
             np.testing.assert_allclose(scores, others[:depth], atol=1e-5)
             assert set(ids[: depth - 1]) <= set(other_ids)
     assert artifacts["again"].facts["queries without candidates"] == 0
+    assert all(artifacts["all"].facts[f"seconds of search: {name}"] > 0 for name in ("encode queries", "search"))
     assert "queries without candidates" not in artifacts["few"].facts
 
 

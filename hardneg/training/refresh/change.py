@@ -28,8 +28,8 @@ def kept_since_before(place: Refreshes, number: int, first: NegativeLists | None
     None where one of the two is not there any more.
     """
     with suppress(ArtifactError):
-        before = read_negatives(place.negatives(number - 1)) if number else first
-        return None if before is None else kept(read_negatives(place.negatives(number)), before)
+        before = read_negatives(place.negatives(number - 1), whole=True) if number else first
+        return None if before is None else kept(read_negatives(place.negatives(number), whole=True), before)
     return None
 
 

@@ -31,7 +31,8 @@ class Refresh:
     """One refresh.
 
     number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
-    are. seconds: by operation: `encode`, `search`, `write`. answering: documents left out because they have an answer.
+    are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`. answering: documents left
+    out because they have an answer.
     """
 
     number: int

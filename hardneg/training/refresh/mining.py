@@ -1,11 +1,9 @@
 """One refresh: the corpus encoded, searched for the training queries, and negatives chosen from what was found."""
 
 import shutil
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from hardneg.models.stream import encode_blocks
 from hardneg.models.token_budget import usual_budget
 from hardneg.progress import Silent
 from hardneg.protocols import NegativeMiner
+from hardneg.seconds import Seconds
 from hardneg.seeding import derive_seed
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
@@ -75,19 +74,6 @@ class Mining:
         """What chooses from the top of the corpus."""
         options = self.options
         return TopK(options.negatives) if options.choice == "top" else Sampled(options.depth, options.negatives)
-
-
-class Seconds(dict[str, float]):
-    """Seconds by operation."""
-
-    @contextmanager
-    def of(self, operation: str) -> Iterator[None]:
-        """Counts what is inside as part of `operation`."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self[operation] = self.get(operation, 0.0) + time.perf_counter() - began
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
@@ -140,7 +126,7 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
         with seconds.of("write"):
             found = _found(encoders[0], mining, vectors, number, seconds)
             write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
-        seconds["write"] -= seconds["search"]
+        seconds["write"] -= seconds["queries"] + seconds["search"]
         refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
         _check_found(mining, refresh)
         place.publish(refresh)
@@ -222,8 +208,9 @@ def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds
     queries = mining.asked(number)
     for start in range(0, len(queries), _QUERIES):
         places = queries[start : start + _QUERIES]
-        with seconds.of("search"):
+        with seconds.of("queries"):
             asked = encoder.encode([data.texts[place] for place in places], "query", options)
+        with seconds.of("search"):
             hits = searcher.search(asked, mining.options.depth)
         for place, rows, scores in zip(places, hits.rows, hits.scores, strict=True):
             yield _candidates(data, data.query_ids[place], rows[rows >= 0], scores[rows >= 0])

@@ -103,16 +103,19 @@ def test_the_trainers_device() -> None:
 
 
 def test_facts_of_a_run() -> None:
-    seconds = {"encode": 2.0, "search": 1.0, "write": 0.5}
+    made = {"queries": 7, "seconds": {"encode": 2.0, "queries": 0.25, "search": 1.0, "write": 0.5}}
     history = [{"step": 1, "loss": 1.0}, *({"step": 2 + i, "refresh": i // 2, "lag": i} for i in range(4))]
-    assert refresh_facts(history, [{"seconds": seconds}] * 3, 0.25) == {
+    assert refresh_facts(history, [made] * 3, 0.25, 100) == {
         "refreshes made": 3,
+        "documents encoded": 300,
+        "queries searched": 21,
         "refreshes used": 2,
         "mean lag": 1.5,
         "largest lag": 3,
         "seconds of inference: encode": 6.0,
+        "seconds of inference: queries": 0.75,
         "seconds of inference: search": 3.0,
         "seconds of inference: write": 1.5,
         "waiting's part of the time": 0.25,
     }
-    assert "mean lag" not in refresh_facts([{"step": 1}], [], 0.0)
+    assert "mean lag" not in refresh_facts([{"step": 1}], [], 0.0, 100)

@@ -1,17 +1,45 @@
 """How retrieval scores fall with the rank: a few high ones, then a long tail."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hardneg.data.runs import Run
+from hardneg.errors import UsageError
+from hardneg.seeding import generator
 
 DEPTHS = (10, 100, 1000)
 _POINTS = 60
 _QUANTILES = {"low": 0.1, "median": 0.5, "high": 0.9}
 
 
-def score_tails(scores: Sequence[NDArray[np.float32]], depths: Sequence[int] = DEPTHS) -> list[dict[str, Any]]:
+def single_queries(runs: Mapping[str, Run], wanted: int | Sequence[str], seed: int) -> list[str]:
+    """Queries to show one by one, the same of all runs: those that are named, or so many of those that all runs list.
+
+    Raises:
+        UsageError: a run does not list a query that is named.
+    """
+    listed = {label: {*run.query_ids} for label, run in runs.items()}
+    if isinstance(wanted, int):
+        pool = sorted(set.intersection(*listed.values()))
+        return [*generator(seed, "single queries").permutation(pool)[:wanted].tolist()]
+    for name in wanted:
+        if lacking := [label for label, query_ids in listed.items() if name not in query_ids]:
+            raise UsageError(f"query {name!r} is not listed by {', '.join(lacking)}: name others")
+    return [*wanted]
+
+
+def tails_of(run: Run, depths: Sequence[int] = DEPTHS, single: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The curves of a run, as `score_tails` has them, with those of `single` queries."""
+    places = dict(zip(run.query_ids, range(len(run.query_ids)), strict=True)) if single else {}
+    return score_tails(run.scores, depths, {name: places[name] for name in single})
+
+
+def score_tails(
+    scores: Sequence[NDArray[np.float32]], depths: Sequence[int] = DEPTHS, single: Mapping[str, int] | None = None
+) -> list[dict[str, Any]]:
     """One curve a depth that some query's list reaches.
 
     A score counts as its share of the way from the last score of the list, cut at the depth, to the best one: the best
@@ -20,15 +48,30 @@ def score_tails(scores: Sequence[NDArray[np.float32]], depths: Sequence[int] = D
     Args:
         scores: float32 [n] a query, best first.
         depths: where lists are cut; those that are shorter are left out and counted, as are those of equal scores.
+        single: queries to show one by one, by name: their places in `scores`.
 
     Returns:
         For each depth: `ranks`, from 1 and not all of them; by rank the `mean` share over queries, its quantiles
         `low` (a tenth of the queries is below), `median` and `high` (nine tenths), and the mean `score` as it is;
-        `half`, the first rank whose mean share is below one half.
+        `half`, the first rank whose mean share is below one half; where there are some, `single` queries' own shares.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score for the corpus's average.
     """
-    return [tail for depth in depths if (tail := _tail(scores, depth))]
+    tails = [tail for depth in depths if (tail := _tail(scores, depth))]
+    for tail in tails if single else ():
+        tail["single"] = {
+            name: shares for name, place in (single or {}).items() if (shares := _shares(scores[place], tail))
+        }
+    return tails
+
+
+def _shares(scores: NDArray[np.float32], tail: Mapping[str, Any]) -> list[float]:
+    """One query's shares at a curve's ranks; empty where its list is too short, or its scores are equal."""
+    cut = scores[: tail["depth"]].astype(np.float64)
+    if len(cut) < tail["depth"] or cut[0] == cut[-1]:
+        return []
+    shares: list[float] = ((cut - cut[-1]) / (cut[0] - cut[-1]))[np.array(tail["ranks"]) - 1].tolist()
+    return shares
 
 
 def _tail(scores: Sequence[NDArray[np.float32]], depth: int) -> dict[str, Any] | None:

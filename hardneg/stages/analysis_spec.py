@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from hardneg.stages.analysis_parts import Denoising, Holes, Overlap, Planted, Runs, Wins, part_references, parts_of
 from hardneg.stages.first_stage_parts import CandidateNumbers, Depths, Dimensions
-from hardneg.stages.spec_parts import Name, Reference, StageSpec, parse_names
+from hardneg.stages.spec_parts import LATER, Name, Reference, StageSpec, parse_names
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
 _LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")
@@ -49,12 +49,13 @@ class AnalyzeSpec(StageSpec):
 
     indexes, runs: pairwise errors by label; total ones need the index. models: encodes the queries of the index of the
     same label; by default the model that encoded it. training: drift of fixed negatives. gradients, refreshes: of
-    trainings. scores: their tails. overlap, holes, wins: of runs. denoising: what filters of negatives dropped.
-    planted: how many of the positives that the dataset withholds filters would drop. depths: what first stages find.
-    candidates: what reranking fewer costs. dimensions: what the size of vectors does. evaluation, metric: bars of an
-    ablation (metric: the first one by default). matrix: systems of an evaluation by two axes. projection: a query among
-    its documents. costs: of methods, each a stage or a list of them, summed. sizes: of indexes on disk, by label.
-    operations: the time of one document, query or step of stages, by label.
+    trainings. scores: their tails; score_queries: single queries to show too, by id or so many by `seed`. overlap,
+    holes, wins: of runs. denoising: what filters of negatives dropped. planted: how many of the positives that the
+    dataset withholds filters would drop. depths: what first stages find. candidates: what reranking fewer costs.
+    dimensions: what the size of vectors does. evaluation, metric: bars of an ablation (metric: the first one by
+    default). matrix: systems of an evaluation by two axes. projection: a query among its documents. costs: of methods,
+    each a stage or a list of them, summed. sizes: of indexes on disk, by label. operations: the time of one document,
+    query or step of stages, by label.
     """
 
     version = 1
@@ -68,6 +69,7 @@ class AnalyzeSpec(StageSpec):
     gradients: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     refreshes: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     scores: Runs = Field(default_factory=dict)
+    score_queries: Annotated[int, Field(ge=0)] | tuple[Name, ...] = Field(default=0, json_schema_extra=LATER)
     overlap: Overlap | None = None
     holes: Holes | None = None
     wins: Wins | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 from hardneg.analysis.holes import HoleOptions, holes
 from hardneg.analysis.overlaps import Lists, negatives_overlap, run_overlaps
-from hardneg.analysis.score_tails import score_tails
+from hardneg.analysis.score_tails import single_queries, tails_of
 from hardneg.analysis.wins import to_json, wins_of
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import read_negatives
@@ -21,7 +21,9 @@ from hardneg.stages.work import Work
 
 def scores_found(work: Work) -> dict[str, list[dict[str, Any]]]:
     """The tails of each run that `scores` names."""
-    found = {label: score_tails(run.scores) for label, run in _runs(work, "scores").items()}
+    runs = _runs(work, "scores")
+    single = single_queries(runs, work.spec.score_queries, work.spec.seed)
+    found = {label: tails_of(run, single=single) for label, run in runs.items()}
     for label, tails in found.items():
         if not tails:
             raise DataError(f"{work.name}.scores.{label}: no query has 10 documents with different scores")

@@ -3,7 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.analysis.score_tails import score_tails
+from hardneg.analysis.figures.runs import draw_scores
+from hardneg.analysis.score_tails import score_tails, single_queries, tails_of
+from hardneg.data.runs import Run
+from hardneg.errors import UsageError
 
 
 def scores(*lists):
@@ -35,3 +38,25 @@ def test_neither_scale_nor_origin_matters(scale, shift):
     lists = np.array([[9.0, 4.0, 3.0, 0.0], [7.0, 6.0, 1.0, 0.0]])
     one, other = (score_tails(scores(*each), depths=[4])[0] for each in (lists, lists * scale + shift))
     assert one["mean"] == pytest.approx(other["mean"], abs=1e-5)
+
+
+def run(**lists):
+    return Run([*lists], [[f"d{i}" for i in range(len(each))] for each in lists.values()], scores(*lists.values()))
+
+
+def test_single_queries_have_curves_of_their_own(tmp_path):
+    ours = run(a=[10, 6, 4, 2], b=[3, 2], c=[1, 1, 1, 1], d=[4, 1, 1, 0])
+    (tail,) = tails_of(ours, [4], ["a", "b", "c"])
+    assert tail["single"] == {"a": [1.0, 0.5, 0.25, 0.0]} and tail["queries"] == 2
+    assert "single" not in tails_of(ours, [4])[0]
+    draw_scores({"ours": [tail], "theirs": tails_of(ours, [4])}, [tmp_path / "s.svg"])
+    assert (tmp_path / "s.svg").exists()
+
+
+def test_single_queries_are_named_or_drawn_from_those_of_all_runs():
+    runs = {"ours": run(a=[2, 1], b=[2, 1], c=[2, 1]), "theirs": run(c=[2, 1], b=[2, 1], z=[2, 1])}
+    assert single_queries(runs, ["b"], 1) == ["b"] and single_queries(runs, 0, 1) == []
+    assert sorted(single_queries(runs, 5, 1)) == ["b", "c"]
+    assert single_queries(runs, 1, 7) == single_queries(dict(reversed(runs.items())), 1, 7)
+    with pytest.raises(UsageError, match="query 'a' is not listed by theirs"):
+        single_queries(runs, ["a"], 1)

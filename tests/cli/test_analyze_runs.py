@@ -67,8 +67,9 @@ def test_wins_with_texts(files, tmp_path):
 
 
 def test_tails_of_scores(files, tmp_path):
-    found = printed("scores", *runs(files), "--depth", 3, "--plot", tmp_path / "s.svg")
+    found = printed("scores", *runs(files), "--depth", 3, "--plot", tmp_path / "s.svg", "--single", 1)
     assert found["dense.trec"][0]["mean"] == [1.0, 0.25, 0.0]
+    assert list(found["dense.trec"][0]["single"].values()) == [[1.0, 0.25, 0.0]]
     assert "no query has 10 documents" in str(call("scores", *runs(files)).exception)
 
 

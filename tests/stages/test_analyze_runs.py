@@ -84,7 +84,9 @@ def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
     (stored / "long").mkdir(exist_ok=True)
     entry = ("q46", [f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32))
     write_run(stored / "long" / "run.trec.gz", [entry])
-    found, section = content(stored, tmp_path / "long", {"scores": {"long": "x"}}, scores__long="long")
+    spec = {"scores": {"long": "x"}, "score_queries": ["q46"]}
+    found, section = content(stored, tmp_path / "long", spec, scores__long="long")
+    assert found["long"][0]["single"] == {"q46": found["long"][0]["mean"]}
     assert found["long"][0]["ranks"] == list(range(1, 11)) and section.rows[0][:3] == ["long", "10", "6"]
     with pytest.raises(DataError, match=r"behind\.scores\.short: no query has 10 documents"):
         content(stored, tmp_path / "short", {"scores": {"short": "x"}}, scores__short="dense")

@@ -10,7 +10,7 @@ from hardneg.evaluation.curve import COLOURS
 
 
 def draw_scores(found: Mapping[str, Sequence[Mapping[str, Any]]], paths: Sequence[Path]) -> None:
-    """Figure 3 of ANCE: one panel a depth, one line a run, eight queries of ten in its band."""
+    """Figure 3 of ANCE: one panel a depth, one line a run, eight queries of ten in its band; single ones are thin."""
     depths = sorted({tail["depth"] for tails in found.values() for tail in tails})
     with figure(paths, max(1, len(depths))) as panels:
         for axes, depth in zip(panels, depths, strict=False):
@@ -23,6 +23,8 @@ def _tails(axes: Any, tails: Mapping[str, Mapping[str, Any]]) -> None:
     for place, tail in enumerate(tails.values()):
         look = {"color": COLOURS[place % len(COLOURS)], "alpha": 0.15, "linewidth": 0}
         axes.fill_between(tail["ranks"], tail["low"], tail["high"], **look)
+        for shares in tail.get("single", {}).values():
+            axes.plot(tail["ranks"], shares, color=look["color"], alpha=0.5, linewidth=0.7)
 
 
 def draw_overlap(content: Mapping[str, Any], paths: Sequence[Path]) -> None:

@@ -22,6 +22,9 @@ def scores(
     depth: Annotated[
         list[int] | None, typer.Option(min=2, help="Where lists are cut; by default 10, 100 and 1000.")
     ] = None,
+    single: Annotated[int, typer.Option(min=0, help="So many single queries, drawn by --seed, beside the means.")] = 0,
+    query: Annotated[list[str] | None, typer.Option(help="The id of a single query; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(help="What --single draws by.")] = 42,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
@@ -31,11 +34,13 @@ def scores(
     """
     from hardneg.analysis.figures.runs import draw_scores
     from hardneg.analysis.run_tables import score_table
-    from hardneg.analysis.score_tails import DEPTHS, score_tails
+    from hardneg.analysis.score_tails import DEPTHS, single_queries, tails_of
 
     check_plot(plot)
     depths = sorted(set(depth or DEPTHS))
-    found = {label: score_tails(each.scores, depths) for label, each in _read(run).items()}
+    runs = _read(run)
+    shown = single_queries(runs, query or single, seed)
+    found = {label: tails_of(each, depths, shown) for label, each in runs.items()}
     for label, tails in found.items():
         if not tails:
             raise UsageError(f"{label}: no query has {depths[0]} documents with different scores; give a lower --depth")

@@ -10,6 +10,7 @@ import numpy as np
 from toy import BagEncoder, options, toy_data
 
 from hardneg.data.negatives import write_negatives
+from hardneg.errors import ArtifactError, HardnegError
 from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
@@ -24,6 +25,7 @@ class Scripted:
 
     def __init__(self, place: Refreshes, script: Mapping[int, int], pause: int | None = None) -> None:
         self.place, self.script, self.pause = place, dict(script), pause
+        self.refused: list[tuple[int, str]] = []
 
     def prepare(self, step: int) -> None:
         """Nothing."""
@@ -32,6 +34,12 @@ class Scripted:
         for place in [place for place in self.script if place <= step]:
             publish(self.place, len(self.place.made()), self.script.pop(place))
         return self.place.newest()
+
+    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+        """Training may go on; what is damaged is made again."""
+        self.refused.append((refresh.number, type(error).__name__))
+        if isinstance(error, ArtifactError):
+            publish(self.place, refresh.number, refresh.step)
 
 
 def publish(place: Refreshes, number: int, step: int) -> None:

@@ -1,6 +1,7 @@
 """Refreshes taken up while a toy model trains: at step boundaries, never going back, with their age noted."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from processes import launch
-from refresh_toy import approach, run
+from refresh_toy import Scripted, approach, run
 from toy import toy_data
 
 from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
-from hardneg.errors import TrainingError
+from hardneg.errors import TrainingError, UsageError
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
+from hardneg.training.refresh.approach import Refreshed
 from hardneg.training.refresh.change import kept, kept_since_before
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.options import RefreshOptions
@@ -100,6 +102,63 @@ def test_one_that_vanishes_is_used_on(toy_folder: Path, tmp_path: Path) -> None:
     way._place.remove(1)
     list(way.batches(range(24, 40, 4), 4))
     assert way.look(4) == {"refresh": 1, "lag": 1, "kept": 0.5} and way.look(5) == {"refresh": 1, "lag": 2}
+
+
+def test_what_is_trained_on_may_be_cut_off(toy_folder: Path, tmp_path: Path) -> None:
+    """Pages of a map that lie behind the end of the file would end the process."""
+    way = approach(toy_folder, tmp_path, {0: 0})
+    way.prepare(0)
+    path = way._place.negatives(0)
+    assert str(path) not in Path("/proc/self/maps").read_text()
+    os.truncate(path, 0)
+    assert len(list(way.batches(range(0, 16, 4), 4))) == 4
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_refresh_without_usable_negatives_is_refused_once(toy_folder: Path, tmp_path: Path, first: bool) -> None:
+    """Training goes on with what it has; where it has nothing it ends."""
+    way = approach(toy_folder, tmp_path, {2: 1, 3: 2} if first else {0: 1}, first=first)
+    make, supply = way._mined, way._supply
+    way._mined = lambda number: _unusable(number) if number == 0 else make(number)
+    if first:
+        list(way.batches(range(0, 40, 4), 4))
+        assert [way.look(step) for step in (2, 3, 4)] == [{}, {}, {"refresh": 1, "lag": 1, "kept": 0.5}]
+    else:
+        with pytest.raises(TrainingError, match="no query can be trained on"):
+            way.prepare(0)
+    assert isinstance(supply, Scripted) and supply.refused == [(0, "TrainingError")]
+
+
+def _unusable(number: int) -> Any:
+    raise TrainingError("no query can be trained on")
+
+
+def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_again(
+    toy_folder: Path, tmp_path: Path
+) -> None:
+    """As many bytes as before, so that its manifest does not tell."""
+    way = approach(toy_folder, tmp_path, {0: 0, 1: 1})
+    newest, supply = way._supply.newest, way._supply
+
+    def damaged(step: int) -> Any:
+        found = newest(step)
+        if step == 1 and not supply.refused:
+            path = way._place.negatives(1)
+            path.write_bytes(bytes(path.stat().st_size))
+        return found
+
+    supply.newest = damaged
+    way.prepare(0)
+    list(way.batches(range(0, 24, 4), 4))
+    assert [way.look(step).get("refresh") for step in (1, 2, 3)] == [0, 0, 1]
+    assert supply.refused == [(1, "ArtifactError")]
+
+
+def test_more_parts_than_queries_are_refused(toy_folder: Path, tmp_path: Path) -> None:
+    way = approach(toy_folder, tmp_path, {})
+    more = [way.encoder, way._data, way._options, RefreshOptions("continuous", query_chunks=13)]
+    with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
+        Refreshed(*more, way._supply, way._place)
 
 
 def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Path) -> None:

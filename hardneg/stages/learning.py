@@ -11,7 +11,7 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import read_run
 from hardneg.models.card import model_card
-from hardneg.models.encoder import Encoder
+from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import MODEL_FOLDER
@@ -21,6 +21,8 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult
 from hardneg.training.validation import ValidationData, pool_validation
+
+_ENCODING = EncodeOptions()
 
 
 def examples_of(collection: StoredCollection, negatives: Input | None) -> TrainingData:
@@ -47,11 +49,13 @@ def pseudo_positives(negatives: Input | None) -> Path | None:
     return negatives.folder / NEGATIVES if tells else None
 
 
-def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:
+def validation(
+    work: Work, collection: StoredCollection, encoder: Encoder, encoding: EncodeOptions = _ENCODING
+) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
     if (data := validation_data(work, collection)) is None:
         return None
-    return pool_validation(encoder, replace(data, segments=work.spec.segments), work.spec.validation.depth)
+    return pool_validation(encoder, replace(data, segments=work.spec.segments), work.spec.validation.depth, encoding)
 
 
 def validation_data(work: Work, collection: StoredCollection) -> ValidationData | None:

@@ -39,6 +39,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     folder = tmp_path_factory.mktemp("refreshed")
     tree = small_tree(small_collection(folder / "data"), tiny_model)
     kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static")}
+    kept["start-dev"] = {**kept["start-train"], "split": "dev"}
     parts = {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4, "query_chunks": 2}
     kept["ance"] = ANCE
     kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
@@ -159,6 +160,16 @@ def _stop_at(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
         return call(*rest, **named)
 
     patch.setattr(place, stopping)
+
+
+def test_what_was_timed_plays_no_part_where_training_waits(
+    recipe: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in mining nor in dev metrics, by which the best weights are chosen."""
+    make(recipe, store, "start-dev")
+    monkeypatch.setattr("hardneg.models.inference.token_budget", lambda *_: pytest.fail("timed"))
+    settings = ["stages.ance.validation_run=start-dev", "stages.ance.options.max_steps=4"]
+    assert "best step" in make(recipe, store, "ance", *settings)[0].facts
 
 
 def test_negatives_to_begin_with_and_parts_of_the_queries(recipe: Path, store: Store) -> None:

@@ -2,7 +2,8 @@
 
     python benchmarks/kill_campaign.py [--kills 100] [--seed 0] [--recipe star-passage] [--set PATH=VALUE ...]
 
-By default the recipe is cut down to seconds: few passages, a tiny random encoder. Rounds follow one another, each with
+By default the recipe is cut down to seconds or a few minutes: few passages, tiny random networks, short trainings, and
+what CUT says of it (a recipe's own settings there; --set goes before all of them). Rounds follow one another, each with
 an empty store: a run is started, killed, and started again until it ends. Each kill aims at one of the next three steps
 that are not finished, the run folder as the last of them (one in ten at the start of the program), at a random moment
 within the time that this took in the run that was left alone. The step that a kill hit is told by the store: the one
@@ -26,14 +27,27 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.reading import find_recipe
+from hardneg.stages.reading_spec import TrainReaderSpec
+from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"
 AHEAD = 3
 AT_THE_START = 0.1
-STEPS = "stages.star.options"
-CUT = [f"{STEPS}.max_steps=40", f"{STEPS}.checkpoint_every=5", f"{STEPS}.evaluate_every=20", "dataset.max_passages=800"]
+TRAINED = {"max_steps": 40, "checkpoint_every": 5, "evaluate_every": 20}
+DUALS = ("rocketqa-1", "rocketqa-3", "rocketqa-4")
+FEW = {"batch_size": 24, "chunk": 8, "max_steps": 10, "checkpoint_every": 2, "evaluate_every": 10}
+ROCKETQA = [
+    *(f"stages.{stage}.options.{option}={value}" for stage in DUALS for option, value in FEW.items()),
+    # A tiny cross-encoder comes to little more than the share of positives, a fifth.
+    "stages.cross-encoder.options.learning_rate=3e-3",
+    "stages.denoised-negatives.miner.below=0.2",
+    "stages.pseudo-labels.above=0.2",
+    "stages.pseudo-labels.below=0.2",
+]
+CUT = {"rocketqa-passage": ROCKETQA}
 LONGEST = 900
-COMPARED = ("metrics.json", "runs/*", "model/**/*", "index/*")
+COMPARED = ("metrics.json", "runs/*", "answers/*", "model/**/*", "index/*", "rerankers/**/*", "readers/**/*")
+MINED = ("negatives.arrow", "dropped.arrow")
 
 
 @dataclass(frozen=True)
@@ -148,9 +162,14 @@ def differences(campaign: Campaign, place: Path) -> list[str]:
     ]
     for name, step in campaign.plan.steps.items():
         if step.spec.kind == "negatives":
-            one, other = (found(campaign, where, name).path / "negatives.arrow" for where in (whole, place))
-            found_other += [name] if one.read_bytes() != other.read_bytes() else []
+            one, other = (mined(found(campaign, where, name)) for where in (whole, place))
+            found_other += [name] if one != other else []
     return found_other
+
+
+def mined(artifact: Artifact) -> dict[str, bytes]:
+    """What a stage that mines or labels has written."""
+    return {name: (artifact.path / name).read_bytes() for name in MINED if (artifact.path / name).exists()}
 
 
 def rounds(campaign: Campaign, kills: int, draw: random.Random) -> tuple[Counter[str], list[list[str]]]:
@@ -177,7 +196,8 @@ def table(campaign: Campaign, hits: Counter[str], ends: list[list[str]]) -> int:
     print(f"{hits.total():5}  in all, as many restarts, {len(ends)} rounds, all of them finished")
     other = {name for names in ends for name in names}
     same = sum(not names for names in ends)
-    print(f"{same} of {len(ends)} rounds: metrics by query, runs, negatives, model and index equal byte for byte")
+    what = "metrics by query, runs, answers, negatives, what was dropped, models and index"
+    print(f"{same} of {len(ends)} rounds: {what} equal byte for byte")
     if other:
         print(f"different: {', '.join(sorted(other))}")
     hit_steps = {name for hit in hits for name in hit.split(", ")}
@@ -187,13 +207,23 @@ def table(campaign: Campaign, hits: Counter[str], ends: list[list[str]]) -> int:
     return int(bool(other))
 
 
-def cut_down(folder: Path) -> list[str]:
-    """Settings with which the recipe takes seconds, a tiny random encoder among them."""
+def cut_down(name: str, folder: Path) -> list[str]:
+    """Settings with which a recipe takes little time, a tiny random encoder in the place of each network among them."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from tiny import tiny_encoder
 
-    model = tiny_encoder(folder / "encoder")
-    return [*CUT, f"model={{name: {model}, query_length: 32, document_length: 64}}"]
+    tiny = tiny_encoder(folder / "encoder")
+    settings = ["dataset.max_passages=800", f"model={{name: {tiny}, query_length: 32, document_length: 64}}"]
+    for stage, spec in load_recipe(find_recipe(name)).stages.items():
+        if hasattr(getattr(spec, "options", None), "max_steps"):
+            settings += [f"stages.{stage}.options.{option}={value}" for option, value in TRAINED.items()]
+        if isinstance(spec, TrainRerankerSpec):
+            settings.append(f"stages.{stage}.reranker.source={tiny}")
+        if isinstance(spec, RerankSpec):
+            settings.append(f"stages.{stage}.keep_scores=false")
+        if isinstance(spec, TrainReaderSpec):
+            settings.append(f"stages.{stage}.reader.name={tiny}")
+    return [*settings, *CUT.get(name, [])]
 
 
 def main() -> None:
@@ -206,7 +236,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        settings = [*([] if options.whole else cut_down(folder)), *options.settings]
+        settings = [*([] if options.whole else cut_down(options.recipe, folder)), *options.settings]
         plan = make_plan(load_recipe(find_recipe(options.recipe), None, settings))
         arguments = [options.recipe, *(word for setting in settings for word in ("--set", setting))]
         campaign = undisturbed(plan, arguments, folder)

@@ -52,7 +52,8 @@ def test_the_top_is_kept_in_order_without_positives_and_copies(
     encoder: Encoder, toy_folder: Path, tmp_path: Path
 ) -> None:
     made, found = mine(encoder, toy_folder, tmp_path, choice="top", depth=40, negatives=5)
-    assert (made.queries, made.negatives) == (12, 60) and sorted(made.seconds) == ["encode", "queries", "search", "write"]
+    assert (made.queries, made.negatives) == (12, 60)
+    assert sorted(made.seconds) == ["encode", "queries", "search", "write"]
     assert found.query_ids == [f"q{i}" for i in range(12)]
     for query in (0, 3):
         known = {0: {"p0", "extra0", "c0"}, 3: {"p3"}}[query]

@@ -12,6 +12,7 @@ from hardneg.data.qrels import positives
 from hardneg.data.runs import read_run
 from hardneg.models.card import model_card
 from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.token_budget import usual_budget
 from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import MODEL_FOLDER
@@ -21,8 +22,6 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult
 from hardneg.training.validation import ValidationData, pool_validation
-
-_ENCODING = EncodeOptions()
 
 
 def examples_of(collection: StoredCollection, negatives: Input | None) -> TrainingData:
@@ -49,13 +48,15 @@ def pseudo_positives(negatives: Input | None) -> Path | None:
     return negatives.folder / NEGATIVES if tells else None
 
 
-def validation(
-    work: Work, collection: StoredCollection, encoder: Encoder, encoding: EncodeOptions = _ENCODING
-) -> Callable[[], Mapping[str, float]] | None:
-    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
+def validation(work: Work, collection: StoredCollection, encoder: Encoder) -> Callable[[], Mapping[str, float]] | None:
+    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
+
+    The best weights are chosen by it, so it depends on nothing that was timed.
+    """
     if (data := validation_data(work, collection)) is None:
         return None
-    return pool_validation(encoder, replace(data, segments=work.spec.segments), work.spec.validation.depth, encoding)
+    data, settled = replace(data, segments=work.spec.segments), EncodeOptions(usual_budget(encoder.device))
+    return pool_validation(encoder, data, work.spec.validation.depth, settled)
 
 
 def validation_data(work: Work, collection: StoredCollection) -> ValidationData | None:

@@ -11,7 +11,7 @@ from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
 from hardneg.stages.learning import pseudo_positives, save, training_data, validation
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.work import Work
@@ -22,7 +22,7 @@ from hardneg.training.refresh.approach import Refreshed
 from hardneg.training.refresh.facts import refresh_facts
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.inferencer import Settings
-from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant, settled_budget
+from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant
 from hardneg.training.refresh.process import Process
 from hardneg.training.refresh.shares import inferencer_devices, threads, trainer_device
 from hardneg.training.refresh.supply import Beside, Supply, Waiting
@@ -46,7 +46,7 @@ def run(work: Work) -> dict[str, Any]:
             spec.options,
             work.folder,
             progress=work.progress,
-            validate=validation(work, collection, encoder, EncodeOptions(settled_budget(spec.refresh, encoder))),
+            validate=validation(work, collection, encoder),
         )
     if not world().first:
         return {}

@@ -63,21 +63,14 @@ class Mining:
         return [place for place in self.queries(number) if data.positives.get(data.query_ids[place])]
 
     def encoding(self, encoder: Encoder) -> EncodeOptions:
-        """How to encode."""
-        return EncodeOptions(settled_budget(self.options, encoder), self.options.precision)
+        """How to encode: where the training waits, for vectors that are the same to the bit and depend on no timing."""
+        settled = usual_budget(encoder.device) if self.options.waits else None
+        return EncodeOptions(settled, self.options.precision)
 
     def miner(self) -> NegativeMiner:
         """What chooses from the top of the corpus."""
         options = self.options
         return TopK(options.negatives) if options.choice == "top" else Sampled(options.depth, options.negatives)
-
-
-def settled_budget(options: RefreshOptions, encoder: Encoder) -> int | None:
-    """Tokens a pass where the training waits: its vectors, the same to the bit in each run, depend on no timing.
-
-    None elsewhere: what this machine is fastest with.
-    """
-    return usual_budget(encoder.device) if options.waits else None
 
 
 def chunk(count: int, number: int, chunks: int) -> range:

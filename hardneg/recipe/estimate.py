@@ -118,7 +118,7 @@ def _train_reranker(step: Step, sizes: Magnitudes) -> _Row:
     tokens = options.batch_size * (1 + options.negatives_per_query) * _PAIR_TOKENS
     passes = 5 if options.adversarial else 3
     seconds = passes * steps * options.accumulate * tokens * shape.operations_a_token / _operations()
-    memory = _PROCESS_BYTES + 4 * shape.weights + int(tokens * shape.hidden * shape.layers * 60)
+    memory = _PROCESS_BYTES + 4 * shape.weights + int(tokens * shape.kept_a_token(_PAIR_TOKENS))
     return steps, "steps", 4 * shape.weights, memory, seconds + 5
 
 
@@ -146,7 +146,7 @@ def _train(step: Step, sizes: Magnitudes) -> _Row:
     size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
     passes = 3 if at_once == size else 4
     seconds = passes * steps * options.accumulate * size * tokens * sizes.shape.operations_a_token / _operations()
-    activations = int(at_once * tokens * sizes.shape.hidden * sizes.shape.layers * 60)
+    activations = int(at_once * tokens * sizes.shape.kept_a_token(length))
     memory = _PROCESS_BYTES + 4 * sizes.shape.weights + activations + size * size * documents * _SCORE_BYTES
     return steps, "steps", 4 * sizes.shape.weights, memory, seconds + 5
 
@@ -185,7 +185,7 @@ def _train_reader(step: Step, sizes: Magnitudes) -> _Row:
     steps = options.total_steps(sizes.queries(step.spec.split))
     tokens = options.batch_size * (1 + options.negatives_per_query) * step.spec.reader.length * 0.5
     seconds = 3 * steps * options.accumulate * tokens * shape.operations_a_token / _operations()
-    memory = _PROCESS_BYTES + 4 * shape.weights + int(tokens * shape.hidden * shape.layers * 60)
+    memory = _PROCESS_BYTES + 4 * shape.weights + int(tokens * shape.kept_a_token(step.spec.reader.length))
     return steps, "steps", 4 * shape.weights, memory, seconds + 5
 
 

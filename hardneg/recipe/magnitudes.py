@@ -31,6 +31,11 @@ class Shape:
         """Multiplications and additions of one forward pass, by token."""
         return 2.0 * 12 * self.layers * self.hidden**2
 
+    def kept_a_token(self, length: int) -> int:
+        """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens."""
+        heads = max(12, self.hidden // 64)
+        return self.layers * (60 * self.hidden + 3 * 4 * heads * length)
+
 
 LARGE = Shape(1024, 24, 1_340_000_000)
 

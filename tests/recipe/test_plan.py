@@ -184,3 +184,9 @@ def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):
     tree["stages"]["other"]["index"] = "bm25-index"
     with pytest.raises(RecipeError, match=r"stages\.other\.model: 'bm25-index' is searched with texts"):
         keys(tmp_path, tree)
+
+
+def test_what_training_keeps_of_a_token_grows_with_the_text():
+    small = Shape(hidden=384, layers=6)
+    assert small.kept_a_token(128) == 6 * (60 * 384 + 3 * 4 * 12 * 128) == 248_832
+    assert small.kept_a_token(512) == 580_608

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -115,30 +115,26 @@ def write_collection(
 
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, by reason how many were left out or stand
-        without a relevant document, and `with_answers` where there are some; `withheld`: the same of judgements that
-        are kept from training, where there are some, and by split how many positives are `hidden`: of queries that
-        keep others; `notes`: all that was noted, in words.
+        without a relevant document, and `with_answers` where there are some; `withheld`, where judgements are kept from
+        training: the same of them, and `hidden`: by split, their positives of queries that keep others; `notes`: all
+        that was noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
     """
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    count = write_corpus(collection.documents(), folder, progress, total)
-    counts: dict[str, Any] = {"documents": count, "splits": {}}
+    counts: dict[str, Any] = {"documents": write_corpus(collection.documents(), folder, progress, total), "splits": {}}
     corpus = Corpus.open(folder)
-    texts: dict[str, int] = {}
-    notes: list[str] = []
+    texts, notes = dict[str, int](), list[str]()
     for split in _checked(collection.splits()):
         counts["splits"][split] = found = _write_split(collection, split, corpus, folder)
         notes += _described(split, found)
         _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
     if isinstance(collection, HasWithheld):
         found = _write_withheld(collection, frozenset(texts), corpus, folder)
-        hidden = _hidden(folder, counts["splits"])
-        counts["withheld"] = {**found, "hidden": hidden}
-        notes += [f"{found['judgements']} judgements are withheld from training", *_described("withheld", found)]
-        notes.append(f"{sum(hidden.values())} hidden positives are among them: of queries that keep others")
+        counts["withheld"] = {**found, "hidden": _hidden(folder, counts["splits"])}
+        notes += _described_withheld(counts["withheld"])
     counts["notes"] = [*collection.notes(), *notes]
     for note in counts["notes"]:
         progress.note(note)
@@ -182,6 +178,12 @@ def _write_withheld(collection: HasWithheld, query_ids: frozenset[str], corpus: 
     return dict(found)
 
 
+def _described_withheld(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{found['judgements']} judgements are withheld from training"
+    yield from _described("withheld", found)
+    yield f"{sum(found['hidden'].values())} hidden positives are among them: of queries that keep others"
+
+
 def _hidden(folder: Path, splits: Iterable[str]) -> dict[str, int]:
     """By split, how many positives are withheld of queries that keep others; splits without any are left out."""
     withheld = positives(_qrels(folder / _WITHHELD))
@@ -216,7 +218,7 @@ def _known_judgements(
                 raise DataError(f"query {query_id}, document {doc_id}: judged both {levels}; keep one")
 
 
-def _described(split: str, found: dict[str, int]) -> list[str]:
+def _described(split: str, found: Mapping[str, int]) -> list[str]:
     reasons = {
         "unknown_queries": "judgements left out: their query is not in the split",
         "unknown_documents": "judgements left out: their document is not in the corpus",

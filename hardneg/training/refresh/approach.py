@@ -128,10 +128,10 @@ class Refreshed(BothSides):
         told = from_first(self._newer(step) if world().first else None)
         if told is not None:
             self._used = (told[0], told[1])
-            if world().first and (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
-                self._change = {"kept": round(share, 4)}
             if not world().first:
                 self._examples = self._mined(told[0])
+            elif (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
+                self._change = {"kept": round(share, 4)}
         elif self._used is None:
             self._examples = self._begin()
 

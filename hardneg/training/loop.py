@@ -20,6 +20,7 @@ from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
 from hardneg.training.approach import Approach, Network, Objective
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
+from hardneg.training.clock import CheckpointClock
 from hardneg.training.elapsed import Elapsed
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
@@ -157,17 +158,22 @@ class _Run:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
         barrier()
         elapsed = Elapsed(self.checkpoints.folder, resumed=state.step > 0)
+        clock = CheckpointClock(self.options.checkpoint_minutes)
         if world().first:
             self.history.truncate(state.step or -1)
         with progress.task("training", self.total, "steps", done=state.step) as task:
             while state.step < self.total and not state.stopped:
-                stop = self._next_stop(state.step)
+                planned, fitting = self._next_stop(state.step), clock.fitting()
+                stop = planned if fitting is None else min(planned, state.step + fitting)
+                began = time.monotonic()
                 self._advance(state.step, stop, task)
+                clock.stepped(stop - state.step, time.monotonic() - began)
                 state = self._judge(replace(state, step=stop))
-                if world().first:
+                if world().first and (stop == planned or clock.due()):
                     self.history.sync()
                     self.checkpoints.save(self.approach.learner, self.learner.optimizer, state)
                     elapsed.note()
+                    clock.saved()
         return state, elapsed.earlier
 
     def _next_stop(self, step: int) -> int:

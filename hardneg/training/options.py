@@ -37,7 +37,8 @@ class TrainOptions:
         precision: `bf16` runs the transformer in bfloat16, `auto` does so where the device is good at it.
         gradient_checkpointing: compute activations twice to need less memory.
         seed: all draws, and dropout, depend on it.
-        checkpoint_every: steps between checkpoints; none means at evaluations and at the end only.
+        checkpoint_every: steps between checkpoints; none means by the clock, at evaluations and at the end only.
+        checkpoint_minutes: time between checkpoints at most, however many steps that is; none means by steps alone.
         evaluate_every: steps between evaluations on the dev queries; none means at the end only.
         patience: stop after so many evaluations in a row without a new best; none means never.
         metric: the dev metric that decides which weights are best; larger is better.
@@ -45,7 +46,9 @@ class TrainOptions:
         tracker: where accelerate logs the learning curve, such as `tensorboard` or `wandb`.
     """
 
-    not_in_identity: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "gradient_checkpointing", "tracker"})
+    not_in_identity: ClassVar[frozenset[str]] = frozenset(
+        {"checkpoint_every", "checkpoint_minutes", "gradient_checkpointing", "tracker"}
+    )
     later: ClassVar[frozenset[str]] = frozenset({"positive", "order", "chunk", "mask", "across"})
     """Options that models were trained without: they count where they have another value than their default."""
     of_batches: ClassVar[tuple[str, ...]] = ("chunk", "mask", "across")
@@ -72,6 +75,7 @@ class TrainOptions:
     gradient_checkpointing: bool = False
     seed: int = 42
     checkpoint_every: int | None = 1000
+    checkpoint_minutes: float | None = 10.0
     evaluate_every: int | None = None
     patience: int | None = None
     metric: str = "mrr@10"
@@ -107,7 +111,7 @@ class TrainOptions:
         ]
         found += [
             f"{name} must be above 0, not {value}"
-            for name in ("learning_rate", "epochs")
+            for name in ("learning_rate", "epochs", "checkpoint_minutes")
             if (value := getattr(self, name)) is not None and not value > 0
         ]
         found += [

@@ -25,7 +25,7 @@ class Supply(Protocol):
         ...
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or goes on at a step, where there is a checkpoint."""
+        """Called before training starts or goes on at a step; at a multiple of `pause` there is a checkpoint."""
         ...
 
     def newest(self, step: int) -> Refresh | None:

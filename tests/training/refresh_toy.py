@@ -62,7 +62,7 @@ def run(way: Refreshed, folder: Path, **more: Any) -> TrainingResult:
 
 
 def main(toy: str, out: str) -> None:
-    """What one of several processes, or a single one, comes to, without dropout; only the first one has a supply."""
+    """What one of several processes, or a single one, comes to without dropout; only the first asks its supply."""
     from safetensors.torch import save_model
 
     from hardneg.distributed import leave, world
@@ -71,7 +71,7 @@ def main(toy: str, out: str) -> None:
     folder = Path(out) / str(here.size)
     way: Any = approach(Path(toy), folder, {0: 0, 2: 1, 3: 3, 5: 4}, **chosen)
     if not here.first:
-        way._supply = None
+        way._supply.newest = None
     way.encoder.module.dropout.p = 0.0
     run(way, folder, **chosen)
     save_model(way.encoder.module, str(Path(out) / f"{here.size}-{here.rank}.safetensors"))

@@ -89,8 +89,7 @@ class Refreshed(BothSides):
         """
         began = time.monotonic()
         self._began = self._began or began
-        if world().first:
-            self._supply.prepare(step)
+        self._supply.prepare(step)
         barrier()
         self._waited += time.monotonic() - began
         self._take_up(step)

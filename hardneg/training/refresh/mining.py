@@ -17,7 +17,7 @@ from hardneg.data.flat import FlatVectors, FlatWriter, is_complete
 from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.without_answers import REASON, without_answers
-from hardneg.distributed import World
+from hardneg.distributed import World, barrier, world
 from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
@@ -95,11 +95,16 @@ def known_to_be_relevant(
     return positives
 
 
-def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, number: int, step: int) -> Refresh:
+def mine_refresh(
+    encoders: Sequence[Encoder], mining: Mining, place: Refreshes, number: int, step: int
+) -> Refresh | None:
     """Mines with a model of `step` updates and publishes the result as refresh `number`.
 
     Memory does not grow with the corpus: its vectors go to a file, block by block, and are searched block by block.
     Vectors that a killed process left of the same model are not made again.
+
+    Several processes (`hardneg.distributed`) each call this with the same arguments and encode a part of the corpus;
+    the first one does the rest, and the others get None.
 
     Args:
         encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries.
@@ -113,55 +118,67 @@ def mine_refresh(encoders: Sequence[Encoder], mining: Mining, place: Refreshes, 
         TrainingError: there is nothing to train on; it is not published.
     """
     _check_asked(mining, number)
-    seconds, vectors = Seconds(), place.vectors(step)
-    place.tidy(step)
+    seconds, first = Seconds(), world().first
+    if first:
+        place.tidy(step)
+    barrier()
     try:
         with seconds.of("encode"):
-            encode_corpus(encoders, mining, vectors, place.folder)
-        folder = place.partial(number)
-        count, dropped = _Count(), Counter[str]()
-        with seconds.of("write"):
-            found = _found(encoders[0], mining, vectors, number, seconds)
-            write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
-        seconds["write"] -= seconds["queries"] + seconds["search"]
-        refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
-        _check_found(mining, refresh)
-        place.publish(refresh)
+            encode_corpus(encoders, mining, place.vectors(step), place.folder)
+        return _published(encoders[0], mining, place, Refresh(number, step, 0, 0, seconds)) if first else None
     except OSError:
-        place.tidy()
+        if first:
+            place.tidy()
         raise
+
+
+def _published(encoder: Encoder, mining: Mining, place: Refreshes, begun: Refresh) -> Refresh:
+    """The refresh with what its vectors come to; `begun` has its number, its step and the seconds so far."""
+    folder, vectors = place.partial(begun.number), place.vectors(begun.step)
+    count, dropped, seconds = _Count(), Counter[str](), Seconds(begun.seconds)
+    with seconds.of("write"):
+        found = _found(encoder, mining, vectors, begun.number, seconds)
+        write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, begun.number, dropped)))
+    seconds["write"] -= seconds["queries"] + seconds["search"]
+    refresh = Refresh(begun.number, begun.step, count.queries, count.negatives, seconds, dropped[REASON])
+    try:
+        _check_found(mining, refresh)
     except TrainingError:
-        place.tidy(step)  # the vectors stay: whoever tries again comes to the same at once
+        place.tidy(begun.step)  # the vectors stay: whoever tries again comes to the same at once
         raise
+    place.publish(refresh)
     shutil.rmtree(vectors)
     return refresh
 
 
 def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path, counts: Path) -> None:
-    """Writes the vectors of all documents; each encoder makes every so-manieth block, in a thread of its own.
+    """Writes the vectors of all documents; each encoder of each process makes every so-manieth block, in a thread.
 
     counts: where the numbers of segments stay: the same for all refreshes, as they depend on no weights.
     """
-    data, options = mining.data, mining.encoding(encoders[0])
+    data, options, here = mining.data, mining.encoding(encoders[0]), world()
     rows: Corpus | SegmentedCorpus = data.corpus
     if data.segments is not None:
-        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), World())
+        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), here)
     shape = (encoders[0].dimension, len(rows))
     if is_complete(folder, *shape):
         return
 
-    def part(rank: int) -> None:
-        with FlatWriter(folder, *shape, rank) as writer:
-            encode_blocks(encoders[rank], rows, writer, options, Silent(), World(rank, len(encoders)))
+    def part(number: int) -> None:
+        place = World(here.rank * len(encoders) + number, here.size * len(encoders))
+        with FlatWriter(folder, *shape, place.rank) as writer:
+            encode_blocks(encoders[number], rows, writer, options, Silent(), place)
 
     if len(encoders) == 1:
         part(0)
     else:
         with ThreadPoolExecutor(len(encoders)) as devices:
             list(devices.map(part, range(len(encoders))))
-    with FlatWriter(folder, *shape) as writer:
-        writer.write_doc_ids(rows.doc_ids)
-        writer.close()
+    barrier()
+    if here.first:
+        with FlatWriter(folder, *shape) as writer:
+            writer.write_doc_ids(rows.doc_ids)
+            writer.close()
 
 
 def _check_asked(mining: Mining, number: int) -> None:

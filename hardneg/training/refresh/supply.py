@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.training.checkpoint import Checkpoints
@@ -17,7 +18,7 @@ Told = Callable[[str], None]
 
 
 class Supply(Protocol):
-    """What the first of the trainer's processes asks for refreshes; the others are told."""
+    """What the trainer's processes ask for refreshes: all `prepare`, the first one tells the others the rest."""
 
     @property
     def pause(self) -> int | None:
@@ -43,7 +44,7 @@ class Supply(Protocol):
 
 @dataclass
 class Waiting:
-    """Mines in the trainer's own process at every multiple of `pause`, or once where that is None.
+    """Mines in the trainer's own processes, all of them, at every multiple of `pause`, or once where that is None.
 
     So what is trained on at a step is a function of the seed and the step, whenever the run was stopped and continued.
     Negatives that were damaged meanwhile are mined again by the model that mined them: its weights are kept.
@@ -67,18 +68,24 @@ class Waiting:
                 nothing was found to train on.
         """
         wanted = step - step % self.pause if self.pause else 0
+        if not from_first(world().first and self._missing(step, wanted)):
+            return
+        number = wanted // self.pause if self.pause else 0
+        encoder = self.encoder if step == wanted else self._as_of(wanted)
+        with self.place.alone() if world().first else nullcontext():
+            self._last = mine_refresh([encoder], self.mining, self.place, number, wanted)
+        if self._last is not None:
+            self.told(str(self._last))
+
+    def _missing(self, step: int, wanted: int) -> bool:
+        """Whether what is to be trained on at `step` is not there, in the first process."""
         self.place.forget_after(step, self.told)
         if wanted < self.first:
-            return
+            return False
         if 0 < step == wanted:
             self.checkpoints.keep_weights(step)
         self._last = self.place.newest(step, self.told)
-        if self._last is None or self._last.step != wanted:
-            number = wanted // self.pause if self.pause else 0
-            encoder = self.encoder if step == wanted else self._as_of(wanted)
-            with self.place.alone():
-                self._last = mine_refresh([encoder], self.mining, self.place, number, wanted)
-            self.told(str(self._last))
+        return self._last is None or self._last.step != wanted
 
     def newest(self, step: int) -> Refresh | None:
         """What was mined at the last multiple."""
@@ -125,6 +132,8 @@ class Beside:
         Raises:
             TrainingError: there is nothing to train on, and the other process cannot go on.
         """
+        if not world().first:
+            return
         if not self.process.started:
             with self.place.alone():  # until one that a dead trainer has left is gone
                 self.place.forget_after(step, self.told)

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mining_toy import mining
+from processes import launch
 from toy import toy_data
 
+from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.errors import TrainingError
@@ -22,6 +25,8 @@ from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, Refreshes
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
+
+MINING = Path(__file__).parents[1] / "mining_toy.py"
 
 
 @pytest.fixture(scope="module")
@@ -168,27 +173,42 @@ def test_a_full_disk_gives_its_room_back(
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-def test_two_devices_find_what_one_finds(encoder: Encoder, tiny_model: Path, tmp_path: Path) -> None:
-    """On 9,000 documents: three blocks, of which one device has two."""
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """9,000 documents: three blocks."""
     from recipe.recipes import large_collection
 
-    from hardneg.data.collection import StoredCollection, write_collection
-    from hardneg.data.qrels import positives
+    from hardneg.data.collection import write_collection
     from hardneg.datasets.beir import Beir
     from hardneg.progress import Silent
-    from hardneg.training.examples import TrainingData
 
-    loader = Beir(str(large_collection(tmp_path / "data")))
-    write_collection(loader.load(), tmp_path / "stored", Silent())
-    collection = StoredCollection.open(tmp_path / "stored")
-    queries = collection.queries("dev")
-    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, positives(collection.all_qrels()))
+    folder = tmp_path_factory.mktemp("large")
+    write_collection(Beir(str(large_collection(folder / "data"))).load(), folder / "stored", Silent())
+    return folder / "stored"
+
+
+def test_two_devices_find_what_one_finds(encoder: Encoder, stored: Path, tmp_path: Path) -> None:
+    """One of them has two blocks."""
     found = []
     for count in (1, 2):
         place = Refreshes(tmp_path / str(count))
         others = [Encoder.load(encoder.spec, "cpu") for _ in range(count - 1)]
-        mining = Mining(data, RefreshOptions("continuous", depth=50), 1)
-        mine_refresh([encoder, *others], mining, place, 0, 0)
+        mine_refresh([encoder, *others], mining(StoredCollection.open(stored)), place, 0, 0)
         found.append([list(item.negatives) for item in read_negatives(place.negatives(0))])
         assert json.loads((place.folder / "made.jsonl").read_text())["queries"] == 10
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_processes_share_the_corpus_and_come_to_the_same(tiny_model: Path, stored: Path, tmp_path: Path) -> None:
+    files = []
+    for number in (1, 2):
+        out = tmp_path / str(number)
+        out.mkdir()
+        processes = launch(MINING, [str(tiny_model), str(stored), str(out)], number)
+        assert [process.wait(timeout=300) for process in processes] == [0] * number
+        files.append((out / "refreshes" / "000000" / "negatives.arrow").read_bytes())
+        assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "lock", "made.jsonl"]
+    assert files[0] == files[1]
+    assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"
+    assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0, 2] 1\n", "[1] 0\n"]

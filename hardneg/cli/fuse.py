@@ -1,6 +1,6 @@
 """`hardneg fuse`: runs of anyone's as one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -13,6 +13,7 @@ from hardneg.registry import suggestion
 
 if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels
+    from hardneg.data.runs import Run
     from hardneg.fusion.methods import Fusion
     from hardneg.fusion.tuning import Grid, Tried
     from hardneg.stages.fuse_tuning import Development
@@ -46,9 +47,9 @@ def fuse(
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
-    from hardneg.data.runs import read_run, write_run
+    from hardneg.data.runs import read_run
     from hardneg.fusion.methods import Fusion
-    from hardneg.stages.fuse_tuning import Development, lists_of
+    from hardneg.stages.fuse_tuning import Development
 
     labels = _labels(run)
     lines.check_run(output)
@@ -65,11 +66,19 @@ def fuse(
         asked = _tuned(asked, known, values, query_ids)
     elif values or qrels:
         raise UsageError("fuse: --grid and --qrels are for tuning: give a --tune-run for each --run")
-    fused = zip(query_ids, asked.over(lists_of(runs, query_ids)), strict=True)
+    _write(output, asked, dict(zip(labels, runs, strict=True)), query_ids)
+
+
+def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: Sequence[str]) -> None:
+    """Writes the fused run of all queries that any run has, and tells which lack some."""
+    from hardneg.data.runs import write_run
+    from hardneg.stages.fuse_tuning import lists_of
+
+    fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
     entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
     count = write_run(output, entries, tag="fused")
     typer.echo(f"{output}: {len(query_ids):,} queries, {count:,} documents")
-    lacking = {label: len(query_ids) - len(each.query_ids) for label, each in zip(labels, runs, strict=True)}
+    lacking = {label: len(query_ids) - len(run.query_ids) for label, run in runs.items()}
     lines.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 
 

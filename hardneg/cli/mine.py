@@ -92,17 +92,9 @@ def mine(
 
     target = _Target(form, negatives, output, scores, corpus)
     target.check()
-    if (model is None) == (run is None):
-        raise UsageError("mine: give --model NAME or --run FILE, one of them")
-    if filter_by is not None and run is None:
-        raise UsageError("mine: --filter-by goes with --run FILE, the list to select from")
-    stages: dict[str, Any] = {
-        lines.MINED: {"stage": "mine", "split": split, "miner": {"name": miner, **lines.options(option)}}
-    }
-    if run is None:
-        stages[lines.MINED]["runs"] = {"dense": lines.SEARCHED}
-        searched = {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth}
-        stages = {lines.ENCODED: {"stage": "encode"}, lines.SEARCHED: searched, **stages}
+    _check_sources(model, run, filter_by)
+    mining = {"stage": "mine", "split": split, "miner": {"name": miner, **lines.options(option)}}
+    stages = _stages(mining, None if run else depth)
     if launched(processes, device):
         return
     with together(device) as own_device:
@@ -115,6 +107,22 @@ def mine(
                 if dropped is not None:
                     _write_dropped(made.folder, dropped)
                 lines.keep(plan, opened, output)
+
+
+def _check_sources(model: str | None, run: Path | None, filter_by: Path | None) -> None:
+    if (model is None) == (run is None):
+        raise UsageError("mine: give --model NAME or --run FILE, one of them")
+    if filter_by is not None and run is None:
+        raise UsageError("mine: --filter-by goes with --run FILE, the list to select from")
+
+
+def _stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
+    """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
+    if depth is None:
+        return {lines.MINED: mining}
+    searched = {"stage": "search", "index": lines.ENCODED, "split": mining["split"], "depth": depth}
+    mining = {**mining, "runs": {"dense": lines.SEARCHED}}
+    return {lines.ENCODED: {"stage": "encode"}, lines.SEARCHED: searched, lines.MINED: mining}
 
 
 def export(

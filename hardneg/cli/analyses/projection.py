@@ -32,18 +32,12 @@ def projection(
     from hardneg.analysis.figures.projection import draw_projection
     from hardneg.analysis.files import System, neighbourhoods
     from hardneg.analysis.projection import project
-    from hardneg.analysis.texts import read_topics
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.data.qrels import positives, read_qrels
 
     if len(model) != 2 or len(index) not in (1, 2):
         raise UsageError("analyze projection: give --model twice, before and after, and --index once or twice")
     check_plot(plot)
-    text = read_topics(queries).get(query) if queries else None
-    known = positives(read_qrels(qrels), relevance_level).get(query, [])
-    if text is None or not known:
-        lacking = f"{queries} has no such query" if text is None else f"{qrels} has no positive for it"
-        raise UsageError(f"query {query}: {lacking}; name another")
+    text, known = _known(query, queries, qrels, relevance_level)
     systems = [System.open(folder, name, device) for folder, name in zip([*index, index[0]], model, strict=False)]
     sides, ids = neighbourhoods(systems, text, known, negatives, Bars(stderr_console()))
     panels = dict(zip(("before", "after"), project(sides[0], sides[1], seed), strict=True))
@@ -56,3 +50,16 @@ def projection(
     points = {name: panel.to_json() for name, panel in panels.items()}
     content = {"query_id": query, "text": text, "negatives": ids, "points": points}
     show(content, as_json, ("panel", "query x", "query y", "positives", "negatives"), rows)
+
+
+def _known(query: str, queries: Path | None, qrels: Path, relevance_level: int) -> tuple[str, list[str]]:
+    """The text of a query, and its positives."""
+    from hardneg.analysis.texts import read_topics
+    from hardneg.data.qrels import positives, read_qrels
+
+    text = read_topics(queries).get(query) if queries else None
+    known = positives(read_qrels(qrels), relevance_level).get(query, [])
+    if text is None or not known:
+        lacking = f"{queries} has no such query" if text is None else f"{qrels} has no positive for it"
+        raise UsageError(f"query {query}: {lacking}; name another")
+    return text, known

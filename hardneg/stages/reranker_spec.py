@@ -16,6 +16,7 @@ with_config(ConfigDict(extra="forbid"))(RerankerOptions)
 class TrainRerankerSpec(StageSpec):
     """Trains a reranker on mined negatives, each query's documents against each other.
 
+    start: the stage whose weights it goes on from, of the same plugin; by default the plugin's source.
     validation: how many dev queries, and how many documents of `validation_run` for each (`depth`).
     """
 
@@ -26,6 +27,7 @@ class TrainRerankerSpec(StageSpec):
     resumes = True
     stage: Literal["train-reranker"]
     reranker: Annotated[Setting, PluginKind("rerankers")]
+    start: Annotated[Name | None, Reference(("reranker",))] = None
     negatives: Annotated[Name, Reference(("negatives",))]
     loss: Loss = PluginSetting("bce")
     options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)

@@ -1,6 +1,7 @@
 """Stage `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import SCRATCH
@@ -24,7 +25,7 @@ EVERY_PROCESS = True
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves the network with its card, and leaves the learning curve beside it."""
     collection, spec = open_collection(work.inputs["dataset"]), work.spec
-    network = PairNetwork(work.plugins["reranker"].load(None).to(work.device or best_device()))
+    network = PairNetwork(work.plugins["reranker"].load(_start(work)).to(work.device or best_device()))
     _check_outputs(work, network)
     data = examples_of(collection, work.inputs["negatives"])
     result = learn(
@@ -40,6 +41,18 @@ def run(work: Work) -> dict[str, Any]:
     network.save(work.folder / MODEL_FOLDER, reranker_card(network, _said(work, collection, result)))
     work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
     return result.facts(spec.options.metric)
+
+
+def _start(work: Work) -> Path | None:
+    """The folder of the weights to go on from; None for the plugin's own."""
+    if (start := work.inputs.get("start")) is None:
+        return None
+    found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, work.plugins))
+    if found != wanted:
+        raise UsageError(
+            f"{work.name}.start: {start.name} has trained a {found}, this is a {wanted}: take the same plugin"
+        )
+    return start.folder / MODEL_FOLDER
 
 
 def _check_outputs(work: Work, network: PairNetwork) -> None:
@@ -66,7 +79,7 @@ def _said(work: Work, collection: StoredCollection, result: TrainingResult) -> d
     options, negatives = work.spec.options, work.inputs["negatives"]
     pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)
     said: dict[str, object] = {
-        "Base model": work.spec.reranker.options.get("source", work.spec.reranker.name),
+        "Base model": work.spec.start or work.spec.reranker.options.get("source", work.spec.reranker.name),
         "Dataset": f"{len(collection.corpus)} passages, {negatives.facts['queries']} training queries",
         "Negatives": f"{options.negatives_per_query} a query from {negatives.plugins.get('miner', negatives.name)}",
         "Loss": work.plugins["loss"],

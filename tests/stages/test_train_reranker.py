@@ -1,10 +1,15 @@
 """Stages `train-reranker` and `rerank`, one after the other."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from recipe.recipes import small_collection, small_tree, write_recipe
+from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder as Published
 
 from hardneg.artifacts import Store
@@ -17,17 +22,18 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.publish import publish
 from hardneg.rerankers.cross_encoder import CrossEncoder
+from hardneg.stages.train_reranker import _start
 
 OPTIONS = {"max_steps": 3, "batch_size": 6, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}
 
 
 @pytest.fixture
 def planned(tmp_path, tiny_model, monkeypatch):
-    """Plans a line from a search to a reranked run; `more` changes the stage that trains."""
+    """Plans a line from a search to a reranked run; `more` changes the stage that trains, `before` are others."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     collection = small_collection(tmp_path / "data")
 
-    def plan(**more):
+    def plan(before=(), **more):
         tree = small_tree(collection, tiny_model)
         kept = {name: tree["stages"][name] for name in ("start-index", "start-test", "start-train", "static")}
         kept["start-dev"] = {**kept["start-test"], "split": "dev"}
@@ -36,7 +42,14 @@ def planned(tmp_path, tiny_model, monkeypatch):
         reranked = {"stage": "rerank", "reranker": "judge", "run": "start-test", "depth": 4, "precision": "fp32"}
         scores = {"stage": "evaluate", "runs": {"start": "start-test", "judge": "reranked"}, "metrics": ["mrr@10"]}
         report = {"stage": "report", "evaluation": "scores", "training": {"judge": "judge"}}
-        tree["stages"] = {**kept, "judge": trained, "reranked": reranked, "scores": scores, "report": report}
+        tree["stages"] = {
+            **kept,
+            **dict(before),
+            "judge": trained,
+            "reranked": reranked,
+            "scores": scores,
+            "report": report,
+        }
         return make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
 
     return plan
@@ -61,6 +74,27 @@ def test_a_trained_reranker_reranks_and_opens_elsewhere(planned, tmp_path):
     publish(plan, artifacts, store, tmp_path / "out")
     assert (tmp_path / "out" / "rerankers" / "judge" / "model.safetensors").exists()
     assert (tmp_path / "out" / "runs" / "reranked.trec.gz").exists()
+
+
+def test_training_goes_on_from_the_weights_of_another_stage(planned, tmp_path, tiny_model):
+    store = Store(tmp_path / "store")
+    reranker = {"name": "cross-encoder", "source": str(tiny_model), "length": 32, "seed": 7}
+    first = {"stage": "train-reranker", "reranker": reranker, "negatives": "static", "options": OPTIONS}
+    nothing = {**OPTIONS, "max_steps": 1, "learning_rate": 1e-12, "weight_decay": 0.0}
+    plan = planned({"first": first}, start="first", options=nothing)
+    assert plan.keys["judge"] != planned({"first": first}, options=nothing).keys["judge"]
+    made = execute(plan, store, Options("judge", device="cpu"), Watcher()).artifacts
+    begun, ended = (load_file(made[name].path / "model" / "model.safetensors") for name in ("first", "judge"))
+    assert all(torch.allclose(tensor, begun[name], atol=1e-9) for name, tensor in ended.items())
+    assert "- Base model: first" in (made["judge"].path / "model" / "README.md").read_text()
+
+
+def test_another_plugins_weights_are_refused(planned):
+    assert planned(start=None).keys == planned().keys
+    first = SimpleNamespace(name="first", plugins={"reranker": Path()})
+    work: Any = SimpleNamespace(name="judge", inputs={"start": first}, plugins={"reranker": CrossEncoder("any")})
+    with pytest.raises(UsageError, match=r"judge\.start: first has trained a PosixPath, this is a CrossEncoder: take"):
+        _start(work)
 
 
 def query_text(folder, query_id):

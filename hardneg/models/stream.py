@@ -1,13 +1,17 @@
 """Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.distributed import World
+from hardneg.data.corpus import Corpus
+from hardneg.data.flat import FlatWriter, is_complete
+from hardneg.distributed import World, barrier, world
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.inference import Tokenise, encode_windows, prepare
 from hardneg.models.segmented import SegmentedCorpus
@@ -60,6 +64,42 @@ class _Layout:
     def sizes(self, numbers: Sequence[int]) -> int:
         """Rows of some blocks, together."""
         return int(np.diff(self.rows)[list(numbers)].sum())
+
+
+def write_index(
+    encoders: Sequence[Encoder],
+    corpus: Corpus | SegmentedCorpus,
+    folder: Path,
+    options: EncodeOptions,
+    progress: Progress,
+) -> None:
+    """Writes the vectors of a corpus and their ids into an index folder, unless all of them are there.
+
+    Several processes (`hardneg.distributed`) each call this with the same arguments. Each encoder of each process, in a
+    thread of its own where it has others beside it, makes every so-manieth block.
+
+    Raises:
+        ModelError: a vector is not finite; names the first such document's row.
+    """
+    here, shape = world(), (encoders[0].dimension, len(corpus))
+    if is_complete(folder, *shape):
+        return
+
+    def part(number: int) -> None:
+        place = World(here.rank * len(encoders) + number, here.size * len(encoders))
+        with FlatWriter(folder, *shape, place.rank) as writer:
+            encode_blocks(encoders[number], corpus, writer, options, progress, place)
+
+    if len(encoders) == 1:
+        part(0)
+    else:
+        with ThreadPoolExecutor(len(encoders)) as devices:
+            list(devices.map(part, range(len(encoders))))
+    barrier()
+    if here.first:
+        with FlatWriter(folder, *shape) as writer:
+            writer.write_doc_ids(corpus.doc_ids)
+            writer.close()
 
 
 def encode_blocks(

@@ -3,11 +3,10 @@
 from typing import Any
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.flat import FlatWriter, is_complete
-from hardneg.distributed import World, barrier, world
+from hardneg.distributed import World, world
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.segmented import SegmentedCorpus
-from hardneg.models.stream import encode_blocks
+from hardneg.models.stream import write_index
 from hardneg.stages.opening import open_collection, open_encoder
 from hardneg.stages.work import Work
 
@@ -21,15 +20,7 @@ def run(work: Work) -> dict[str, Any]:
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
     here = world()
     rows = _rows(work, corpus, encoder, here)
-    if not is_complete(work.folder, encoder.dimension, len(rows)):
-        with FlatWriter(work.folder, encoder.dimension, len(rows), here.rank) as writer:
-            encode_blocks(encoder, rows, writer, options, work.progress, here)
-            if here.first:
-                barrier()
-                writer.write_doc_ids(rows.doc_ids)
-                writer.close()
-        if not here.first:
-            barrier()  # the first one removes the journals when they are closed
+    write_index([encoder], rows, work.folder, options, work.progress)
     if here.first:
         work.keep_only("index", "docid")
     size = (work.folder / "index").stat().st_size if here.first else 0

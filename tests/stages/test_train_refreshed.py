@@ -97,7 +97,7 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
     whole, _ = make(recipe, store, "ance")
     places = [
         ("hardneg.training.loop.update", 3),
-        ("hardneg.training.refresh.mining.encode_blocks", 1),
+        ("hardneg.models.stream.encode_blocks", 1),
         ("hardneg.training.refresh.mining.write_negatives", 1),
         ("hardneg.training.loop.update", 6),
     ]

@@ -3,7 +3,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +12,11 @@ from numpy.typing import NDArray
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.data.flat import FlatVectors, FlatWriter, is_complete
+from hardneg.data.flat import FlatVectors
 from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.without_answers import REASON, without_answers
-from hardneg.distributed import World, barrier, world
+from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
@@ -26,7 +25,7 @@ from hardneg.miners.sampled import Sampled
 from hardneg.miners.topk import TopK
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.segmented import SegmentedCorpus
-from hardneg.models.stream import encode_blocks
+from hardneg.models.stream import write_index
 from hardneg.models.token_budget import usual_budget
 from hardneg.progress import Silent
 from hardneg.protocols import NegativeMiner
@@ -124,61 +123,43 @@ def mine_refresh(
     barrier()
     try:
         with seconds.of("encode"):
-            encode_corpus(encoders, mining, place.vectors(step), place.folder)
-        return _published(encoders[0], mining, place, Refresh(number, step, 0, 0, seconds)) if first else None
+            _write_vectors(encoders, mining, place.vectors(step), place.folder)
+        return _published(encoders[0], mining, place, number, step, seconds) if first else None
     except OSError:
         if first:
             place.tidy()
         raise
 
 
-def _published(encoder: Encoder, mining: Mining, place: Refreshes, begun: Refresh) -> Refresh:
-    """The refresh with what its vectors come to; `begun` has its number, its step and the seconds so far."""
-    folder, vectors = place.partial(begun.number), place.vectors(begun.step)
-    count, dropped, seconds = _Count(), Counter[str](), Seconds(begun.seconds)
+def _published(encoder: Encoder, mining: Mining, place: Refreshes, number: int, step: int, seconds: Seconds) -> Refresh:
+    """The refresh that the vectors come to; `seconds` has those of encoding them."""
+    folder, vectors = place.partial(number), place.vectors(step)
+    count, dropped = _Count(), Counter[str]()
     with seconds.of("write"):
-        found = _found(encoder, mining, vectors, begun.number, seconds)
-        write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, begun.number, dropped)))
+        found = _found(encoder, mining, vectors, number, seconds)
+        write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
     seconds["write"] -= seconds["queries"] + seconds["search"]
-    refresh = Refresh(begun.number, begun.step, count.queries, count.negatives, seconds, dropped[REASON])
+    refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
     try:
         _check_found(mining, refresh)
     except TrainingError:
-        place.tidy(begun.step)  # the vectors stay: whoever tries again comes to the same at once
+        place.tidy(step)  # the vectors stay: whoever tries again comes to the same at once
         raise
     place.publish(refresh)
     shutil.rmtree(vectors)
     return refresh
 
 
-def encode_corpus(encoders: Sequence[Encoder], mining: Mining, folder: Path, counts: Path) -> None:
-    """Writes the vectors of all documents; each encoder of each process makes every so-manieth block, in a thread.
+def _write_vectors(encoders: Sequence[Encoder], mining: Mining, folder: Path, counts: Path) -> None:
+    """Writes the vectors of all documents.
 
     counts: where the numbers of segments stay: the same for all refreshes, as they depend on no weights.
     """
-    data, options, here = mining.data, mining.encoding(encoders[0]), world()
+    data = mining.data
     rows: Corpus | SegmentedCorpus = data.corpus
     if data.segments is not None:
-        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), here)
-    shape = (encoders[0].dimension, len(rows))
-    if is_complete(folder, *shape):
-        return
-
-    def part(number: int) -> None:
-        place = World(here.rank * len(encoders) + number, here.size * len(encoders))
-        with FlatWriter(folder, *shape, place.rank) as writer:
-            encode_blocks(encoders[number], rows, writer, options, Silent(), place)
-
-    if len(encoders) == 1:
-        part(0)
-    else:
-        with ThreadPoolExecutor(len(encoders)) as devices:
-            list(devices.map(part, range(len(encoders))))
-    barrier()
-    if here.first:
-        with FlatWriter(folder, *shape) as writer:
-            writer.write_doc_ids(rows.doc_ids)
-            writer.close()
+        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), world())
+    write_index(encoders, rows, folder, mining.encoding(encoders[0]), Silent())
 
 
 def _check_asked(mining: Mining, number: int) -> None:

@@ -156,7 +156,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(
         patch.setattr(mining_module, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
-    monkeypatch.setattr(mining_module, "encode_blocks", die)
+    monkeypatch.setattr("hardneg.models.stream.encode_blocks", die)
     assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
 
 

@@ -1,5 +1,6 @@
 """How the command line shows progress: bars on a terminal, one line a step elsewhere."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +18,16 @@ def stderr_console() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def stdout_console() -> "Console":
+    """The console for the answer itself: a table's row is one line, unless a terminal is too narrow for it."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 1_000
+    return console
 
 
 class _Bar:

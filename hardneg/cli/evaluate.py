@@ -212,8 +212,7 @@ def _print_queries(measured: "Measured") -> None:
 
 
 def _print_tables(measured: "Measured") -> None:
-    from rich.console import Console
-
+    from hardneg.cli.console import stdout_console
     from hardneg.cli.render import measured_tables
 
-    measured_tables(Console(highlight=False), measured)
+    measured_tables(stdout_console(), measured)

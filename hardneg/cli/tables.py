@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
-from hardneg.cli.console import Bars, duration, size
+from hardneg.cli.console import Bars, duration, size, stdout_console
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 def plan_table(rows: Sequence[Estimate]) -> None:
     """One row a step, and the sum of what is to run."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for title in ("step", "stage", "state", "items", "disk", "memory", "time"):
         side: JustifyMethod = "left" if title in {"step", "stage", "state"} else "right"
-        table.add_column(title, justify=side, no_wrap=title != "stage", overflow="fold")
+        table.add_column(title, justify=side, no_wrap=title != "stage", overflow="ellipsis")
     for row in rows:
         table.add_row(
             row.step.name,
@@ -34,7 +33,7 @@ def plan_table(rows: Sequence[Estimate]) -> None:
             size(row.memory),
             duration(row.seconds),
         )
-    console = Console(highlight=False)
+    console = stdout_console()
     console.print(table)
     ahead = [row for row in rows if not row.cached]
     disk, memory = sum(row.disk for row in ahead), max((row.memory for row in ahead), default=0)
@@ -69,13 +68,11 @@ def _is_short(key: str, value: object) -> bool:
 
 def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     """The report's table on stdout, and where the results are."""
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
+    console = stdout_console()
     if any(artifact.kind == "metrics" for artifact in artifacts.values()):
         from hardneg.cli.render import metrics_tables
 
         metrics_tables(console, json.loads((folder / "metrics.json").read_text(encoding="utf-8")))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
-            console.print(f"  {path}{'/' if path.is_dir() else ''}", markup=False)
+            console.print(f"  {path}{'/' if path.is_dir() else ''}", markup=False, soft_wrap=True)

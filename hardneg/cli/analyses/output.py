@@ -28,12 +28,14 @@ def show(content: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Seq
     if as_json:
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
         return
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
+
+    from hardneg.cli.console import stdout_console
 
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    Console(highlight=False, markup=False).print(table)
+        table.add_row(*map(Text, row))
+    stdout_console().print(table)

@@ -4,7 +4,7 @@ Every plugin class has `version: ClassVar[int]`, raised whenever the same option
 No plugin needs to import or inherit from these protocols: they are for type checkers and readers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -167,4 +167,13 @@ class DatasetLoader(Protocol):
 
     def size_hint(self) -> int:
         """About how many documents there are, without reading them all; 0 where that cannot be told."""
+        ...
+
+
+@runtime_checkable
+class HintsQueries(Protocol):
+    """What a loader may tell besides, for a plan's estimates."""
+
+    def query_hint(self) -> Mapping[str, int]:
+        """About how many queries each split has, without reading the corpus; splits may be left out."""
         ...

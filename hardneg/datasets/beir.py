@@ -1,6 +1,6 @@
 """Collections in BEIR's form: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or with `.gz`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,9 @@ from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
 from hardneg.identity import digest, tree_digest
 from hardneg.types import Answers, Document, Judgement, Query
+
+_SAMPLED = 50_000
+"""Lines of qrels that tell how many judgements a query has."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class Beir:
     def size_hint(self) -> int:
         """About how many documents there are, from the first lines and the size of the corpus file."""
         return estimate_lines(self.load().corpus_file)
+
+    def query_hint(self) -> Mapping[str, int]:
+        """About how many queries each split has, from the first lines and the size of its qrels."""
+        return {split: _count_queries(path) for split, path in self.load().qrels_files.items()}
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,11 @@ class BeirCollection:
 
     def _all_queries(self) -> Iterator[tuple[int, Query]]:
         return ((number, _query(self.query_file, number, line)) for number, line in read_lines(self.query_file))
+
+
+def _count_queries(path: Path) -> int:
+    named = [line.split("\t", 1)[0] for _, line in islice(read_lines(path), _SAMPLED)]
+    return round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
 
 
 def _file(folder: Path, name: str) -> Path:

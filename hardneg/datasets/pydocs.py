@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import ClassVar, NamedTuple
@@ -15,6 +15,7 @@ from hardneg.seeding import derive_seed
 from hardneg.types import Document, Judgement, Query
 
 _TEST, _DEV = 0.12, 0.055
+_SHARES = {"train": 1 - _TEST - _DEV, "dev": _DEV, "test": _TEST}
 _UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
 _SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
 
@@ -65,6 +66,10 @@ class PyDocs:
     def size_hint(self) -> int:
         """The cap; the default packages reach it."""
         return self.max_passages
+
+    def query_hint(self) -> Mapping[str, int]:
+        """Each split's share of the cap; some summaries are those of several passages."""
+        return {split: round(share * self.max_passages) for split, share in _SHARES.items()}
 
     def _entries(self, left_out: Counter[str]) -> Iterator["_Entry"]:
         files: set[bytes] = set()

@@ -1,6 +1,6 @@
 """The embedded questions with short answers: what is it called that this summary describes?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,6 +39,10 @@ class PyNames:
     def size_hint(self) -> int:
         """The cap; the default packages reach it."""
         return self._docs.size_hint()
+
+    def query_hint(self) -> Mapping[str, int]:
+        """That of `pydocs`."""
+        return self._docs.query_hint()
 
     @property
     def _docs(self) -> PyDocs:

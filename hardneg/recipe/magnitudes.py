@@ -10,6 +10,7 @@ from hardneg.datasets.withheld import UNLABELLED
 from hardneg.errors import HardnegError
 from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
+from hardneg.protocols import HintsQueries
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.spec_parts import DATASET
@@ -66,7 +67,7 @@ class Magnitudes:
 
 
 def magnitudes(plan: Plan, store: Store) -> Magnitudes:
-    """Counts as the store has them, or as the recipe says them; shapes from the models' configurations."""
+    """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
     step, model = plan.steps[DATASET], plan.recipe.model
     networks = {name: model_shape(spec) for name, spec in _networks(plan)}
     shape = model_shape(model)
@@ -74,8 +75,10 @@ def magnitudes(plan: Plan, store: Store) -> Magnitudes:
         facts = artifact.facts
         splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
         return Magnitudes(int(facts["documents"]), splits, model, shape, networks)
-    documents = plan.recipe.sizes.documents or step.plugins["loader"].size_hint()
-    said = Magnitudes(documents, plan.recipe.sizes.queries, model, shape, networks)
+    sizes, loader = plan.recipe.sizes, step.plugins["loader"]
+    documents = sizes.documents or loader.size_hint()
+    hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
+    said = Magnitudes(documents, {**hinted, **sizes.queries}, model, shape, networks)
     return replace(said, splits=_shared(said, step))
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hardneg.data.collection import write_collection
 from hardneg.progress import Silent
+from hardneg.protocols import HintsQueries
 from hardneg.testing.contract import PluginTests, rule
 from hardneg.types import Collection
 
@@ -14,8 +15,8 @@ from hardneg.types import Collection
 class DatasetTests(PluginTests):
     """Set `plugin`; or override `write`, and `make` to give the loader of what `write` wrote into the folder.
 
-    Override `change` to change the source's content in a way that is to be seen. `seconds` is how long `size_hint`
-    may take.
+    Override `change` to change the source's content in a way that is to be seen. `seconds` is how long `size_hint`,
+    with `query_hint` where there is one, may take.
     """
 
     seconds: ClassVar[float] = 1.0
@@ -83,12 +84,16 @@ class DatasetTests(PluginTests):
         rule(plugin.fingerprint() != before, "another content has another fingerprint", before)
 
     def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
-        """A whole number, without reading the corpus."""
+        """A whole number, and one for each split that a query hint names, without reading the corpus."""
         self.write(tmp_path)
         plugin = self.make(tmp_path)
         begun = time.monotonic()
         hint = plugin.size_hint()
+        hints = plugin.query_hint() if isinstance(plugin, HintsQueries) else {}
         spent = time.monotonic() - begun
+        splits = plugin.load().splits() if hints else []
+        told = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
+        rule(told, "a query hint is a whole number for each split that it names", repr(hints))
         rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 where it cannot be told", repr(hint))
         rule(spent <= self.seconds, f"a size hint takes at most {self.seconds} s: it reads no corpus", f"{spent:.1f} s")
 

@@ -41,6 +41,7 @@ def test_all_parts(folder: Path) -> None:
     assert list(collection.qrels("test")) == [Judgement("q1", "d1", 1), Judgement("q3", "d2", 2)]
     assert collection.notes() == [f"{folder}/queries.jsonl: 1 queries left out: no judgement names them"]
     assert loader.size_hint() == 2
+    assert loader.query_hint() == {"train": 2, "test": 3}  # with their heads
 
 
 def test_gzip_reads_the_same(folder: Path) -> None:
@@ -64,6 +65,12 @@ def test_size_of_a_long_corpus(folder: Path) -> None:
     assert 11900 < Beir(str(folder)).size_hint() < 12100
     (folder / "corpus.jsonl").write_bytes(gzip.compress(corpus, 1))
     assert 11000 < Beir(str(folder)).size_hint() < 13000
+
+
+def test_queries_of_long_qrels(folder: Path) -> None:
+    lines = (f"q{query}\td{document}\t1\n" for query in range(30_000) for document in range(3))
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    assert Beir(str(folder)).query_hint()["train"] == pytest.approx(30_000, rel=0.01)
 
 
 def edit(path: str, old: str, new: str) -> Callable[[Path], None]:

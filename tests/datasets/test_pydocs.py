@@ -190,6 +190,8 @@ def test_the_default_dataset(tmp_path: Path) -> None:
     assert counts["splits"]["test"]["queries"] >= 600
     assert counts["splits"]["dev"]["queries"] >= 270
     assert counts["splits"]["train"]["queries"] >= 4000
+    for split, told in loader.query_hint().items():
+        assert told == pytest.approx(counts["splits"][split]["queries"], rel=0.15)
     for count in counts["splits"].values():
         assert set(count) == {"queries", "judgements", "without_relevant"}
         assert count["judgements"] > count["queries"]

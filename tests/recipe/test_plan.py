@@ -7,11 +7,12 @@ from tiny import tiny_encoder
 
 from hardneg.artifacts import Store
 from hardneg.errors import HardnegError, RecipeError, UsageError
+from hardneg.models.spec import ModelSpec
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
-from hardneg.recipe.magnitudes import Shape, magnitudes
+from hardneg.recipe.magnitudes import Magnitudes, Shape, magnitudes
 from hardneg.recipe.plan import explain, make_plan
 
 PINNED = Path(__file__).with_name("pinned_keys.json")
@@ -124,6 +125,23 @@ def test_a_plan_knows_what_chunks_save_and_cost(tmp_path, tree):
     assert found[2][0] < found[0][0] and found[0][1] < found[2][1] < 1.4 * found[0][1]
 
 
+def test_where_nothing_tells_the_queries_they_are_a_tenth():
+    nothing = Magnitudes(60, {"dev": 3}, ModelSpec("any"), Shape(), {})
+    assert (nothing.queries("train"), nothing.queries("dev")) == (6, 3)
+
+
+def test_a_plan_asks_the_loader_for_its_queries(tmp_path, tree):
+    def rows(*settings):
+        plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=settings), [])
+        return {row.step.name: row.items for row in estimate(plan, Store(tmp_path / "store"))}
+
+    pydocs = ["dataset=pydocs", "dataset.max_passages=1000"]
+    assert (rows(*pydocs)["start-test"], rows(*pydocs)["start-train"]) == (120, 825)
+    half = rows(*pydocs, "dataset.withheld.unlabelled=0.4")
+    assert (half["start-test"], half["start-train"]) == (120, 495)
+    assert rows(*pydocs, "sizes.queries.test=7")["start-test"] == 7
+
+
 def test_a_plan_knows_the_networks_of_rerankers_and_readers(tmp_path, tree):
     reranker = {"name": "cross-encoder", "source": "somebody/bert-large", "length": 32}
     tree["stages"] |= {
@@ -173,7 +191,7 @@ def test_a_plan_knows_what_is_withheld(tmp_path, tree):
         "start-test": 14,
     }
     del tree["sizes"]
-    assert items(Store(tmp_path / "none"))[0]["unlabelled"] == round(0.25 * max(1, items(store)[0]["dataset"] // 10))
+    assert items(Store(tmp_path / "none"))[0]["unlabelled"] == 9
 
 
 def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):

@@ -183,6 +183,7 @@ BROKEN = [
     (DATASET, "def qrels(self, split): return iter([Judgement('q', 'z', 1)])", "test_qrels_name", "name documents of the corpus"),
     (DATASET, "def fingerprint(self): return self.source", "test_the_fingerprint", "another content has another"),
     (DATASET, "def size_hint(self):\n        import time; time.sleep(1.1); return 2", "test_size_hint", "at most 1.0 s"),
+    (DATASET, "def query_hint(self): return {'none': 1}", "test_size_hint", "for each split that it names"),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How the command line shows progress: bars on a terminal, one line a step elsewhere."""
+"""Where the command line prints, and how it shows progress: bars on a terminal, one line a step elsewhere."""
 
 import os
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def stdout_console() -> "Console":
     """The console for the answer itself: a table's row is one line, unless a terminal is too narrow for it."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
     return console

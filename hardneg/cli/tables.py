@@ -75,4 +75,4 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
         metrics_tables(console, json.loads((folder / "metrics.json").read_text(encoding="utf-8")))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
-            console.print(f"  {path}{'/' if path.is_dir() else ''}", markup=False, soft_wrap=True)
+            console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)

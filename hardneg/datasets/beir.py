@@ -17,7 +17,7 @@ from hardneg.identity import digest, tree_digest
 from hardneg.types import Answers, Document, Judgement, Query
 
 _SAMPLED = 50_000
-"""Lines of qrels that tell how many judgements a query has."""
+"""How many judgements are read to tell how many a query has."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class BeirCollection:
 
 
 def _count_queries(path: Path) -> int:
-    named = [line.split("\t", 1)[0] for _, line in islice(read_lines(path), _SAMPLED)]
+    named = [judgement.query_id for _, judgement in islice(iter_qrels(path), _SAMPLED)]
     return round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
 
 

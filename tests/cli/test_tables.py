@@ -1,6 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
+from hardneg.cli.analyses.output import show
 from hardneg.cli.console import stdout_console
 from hardneg.cli.main import app
 
@@ -31,3 +32,8 @@ def test_columns_decide_where_they_are_given(monkeypatch, columns, width):
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     assert stdout_console().width == width
+
+
+def test_brackets_are_printed_as_they_stand(capsys):
+    show(None, False, ["run", "[bold]"], [["[red]a", "[1]"]])
+    assert capsys.readouterr().out.split() == ["run", "[bold]", "[red]a", "[1]"]

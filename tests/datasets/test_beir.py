@@ -71,6 +71,8 @@ def test_queries_of_long_qrels(folder: Path) -> None:
     lines = (f"q{query}\td{document}\t1\n" for query in range(30_000) for document in range(3))
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
     assert Beir(str(folder)).query_hint()["train"] == pytest.approx(30_000, rel=0.01)
+    (folder / "qrels" / "train.tsv").write_text("q1 0 d1 1\nq1 0 d2 1\n")
+    assert Beir(str(folder)).query_hint()["train"] == 1
 
 
 def edit(path: str, old: str, new: str) -> Callable[[Path], None]:

@@ -29,7 +29,6 @@ def show(content: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Seq
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
         return
     from rich.table import Table
-    from rich.text import Text
 
     from hardneg.cli.console import stdout_console
 
@@ -37,5 +36,5 @@ def show(content: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Seq
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     stdout_console().print(table)

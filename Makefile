@@ -1,16 +1,20 @@
-# `make demo` and `make test` are all there is to set-up; the commands they run are printed, to copy without make.
+# `make demo` and `make test` are all there is to set-up; `make test-slow` runs the tests that take longer.
+# The commands they run are printed, to copy without make.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-slow lint clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hardneg recipe run star-passage
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

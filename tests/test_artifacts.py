@@ -69,7 +69,7 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path):
         from hardneg.artifacts import Store
         with Store(Path({str(tmp_path)!r})).lock({KEY!r}):
             print("held", flush=True)
-            time.sleep(60)
+            time.sleep(3600)
     """)
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"

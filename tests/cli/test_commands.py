@@ -2,10 +2,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,12 @@ def start(place, *arguments):
 
 def hardneg(place, *arguments):
     process = start(place, *arguments)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate()
     return process.returncode, out, err
+
+
+def steps_of_unfinished(store):
+    return [len(path.read_text().splitlines()) for path in store.glob("*.partial/history.jsonl")]
 
 
 @pytest.mark.slow
@@ -58,12 +62,9 @@ def test_a_recipe_from_plan_to_garbage(place):
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_store_that_resumes(place):
     process = start(place, "recipe", "run", "long.yaml", "--out", "long", "--device", "cpu")
-    begun = time.monotonic()
-    while not list((place / "store").glob("*.partial/history.jsonl")):
-        assert process.poll() is None and time.monotonic() - begun < 120
-        time.sleep(0.1)
+    wait_until(lambda: list((place / "store").glob("*.partial/history.jsonl")), process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
     assert process.returncode == 130, err
     assert "stopped" in err.splitlines()[-1] and "Traceback" not in err
     code, _out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "after", "--device", "cpu")
@@ -92,10 +93,7 @@ def test_a_killed_run_ends_as_one_that_was_not(place):
     settings = ["--set", "stages.star.options.max_steps=40", "--set", "stages.star.options.checkpoint_every=3"]
     arguments = ["recipe", "run", "small.yaml", "--device", "cpu", *settings, "--until", "star-index"]
     process = start(place, *arguments, "--out", "killed")
-    begun = time.monotonic()
-    while not any(len(path.read_text().splitlines()) > 7 for path in (place / "store").glob("*.partial/history.jsonl")):
-        assert process.poll() is None and time.monotonic() - begun < 120
-        time.sleep(0.02)
+    wait_until(lambda: any(steps > 7 for steps in steps_of_unfinished(place / "store")), process)
     process.kill()
     process.communicate()
     assert hardneg(place, *arguments, "--out", "killed")[0] == 0

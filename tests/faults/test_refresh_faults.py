@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
+from waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("refreshing.py")
 STEPS = 50
@@ -62,23 +63,16 @@ class Run:
                 found.append(int(path.parent.name))
         return found
 
-    def until(self, condition: Callable[[], Any], seconds: float = 240) -> None:
-        end = time.monotonic() + seconds
-        while not condition():
-            assert self.process.poll() is None, self.process.communicate()[1]
-            assert time.monotonic() < end, self.notes.read_text()
-            time.sleep(0.01)
+    def until(self, condition: Callable[[], Any]) -> None:
+        wait_until(condition, self.process)
 
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
-        end = time.monotonic() + 60
-        while self.inferencers():
-            assert time.monotonic() < end, "the inferencer outlives the trainer"
-            time.sleep(0.05)
+        wait_until(lambda: not self.inferencers())
 
     def finish(self) -> str:
-        errors = self.process.communicate(timeout=400)[1]
+        errors = self.process.communicate()[1]
         assert self.process.returncode == 0, errors
         return self.notes.read_text()
 

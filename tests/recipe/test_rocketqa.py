@@ -124,7 +124,7 @@ def test_killed_in_each_step_it_ends_alike(line: tuple[Path, Plan, dict[str, Art
     program = [sys.executable, Path(__file__).parents[1] / "stages" / "killed.py", recipe, store]
     kills = [str(word) for kill in KILLS.values() for word in kill]
     places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([*program, *kills], env={**os.environ, **places}, capture_output=True, text=True, timeout=300)
+    run = subprocess.run([*program, *kills], env={**os.environ, **places}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     told = [line.split() for line in run.stdout.splitlines()]
     assert told == [[str(-signal.SIGKILL), plan.keys[name]] for name in KILLS], run.stderr

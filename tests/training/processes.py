@@ -23,3 +23,12 @@ def launch(program: Path, arguments: list[str], number: int) -> list[subprocess.
         )
         for rank in range(number)
     ]
+
+
+def codes(running: list[subprocess.Popen[bytes]]) -> list[int]:
+    """How each ended; none outlives this."""
+    try:
+        return [process.wait() for process in running]
+    finally:
+        for process in running:
+            process.kill()

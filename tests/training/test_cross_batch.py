@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from precise import PreciseEncoder
-from processes import launch
+from processes import codes, launch
 from test_distributed import Watched
 from toy import options, toy_data
 
@@ -112,11 +112,7 @@ def learnt(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in (2, 3)
         for process in launch(Path(__file__), [str(toy_folder), str(out), str(number)], number)
     ]
-    try:
-        assert [process.wait(timeout=400) for process in running] == [0] * 5
-    finally:
-        for process in running:
-            process.kill()
+    assert codes(running) == [0] * 5
     return out
 
 

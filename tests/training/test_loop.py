@@ -71,7 +71,7 @@ def test_the_caller_keeps_its_random_state_and_gets_the_model_in_evaluation_mode
 def start(toy: Path, folder: Path, optimizer: str, killed_at: int) -> int:
     command = [sys.executable, str(HERE / "toy.py"), str(toy), str(folder), optimizer, str(killed_at)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
-    return subprocess.run(command, env=environment, check=False, timeout=300).returncode
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from processes import launch
+from processes import codes, launch
 from refresh_toy import Scripted, approach, run
 from toy import toy_data
 
@@ -174,7 +174,7 @@ def test_all_processes_go_over_at_the_same_step(toy_folder: Path, tmp_path: Path
     from safetensors.torch import load_file
 
     processes = [process for number in (1, 2) for process in launch(TOY, [str(toy_folder), str(tmp_path)], number)]
-    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+    assert codes(processes) == [0, 0, 0]
     one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
     for other in two:
         for name, tensor in one.items():

@@ -4,7 +4,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from recipe.recipes import small_collection
+from waiting import wait_until
 
 from hardneg.data.collection import write_collection
 from hardneg.data.negatives import write_negatives
@@ -193,13 +193,6 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(
     assert Refreshes(Path(settings.refreshes)).numbers() == [1]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[Process, list[str]]:
     Path(settings.refreshes).mkdir(parents=True)
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", program))
@@ -220,7 +213,7 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
         found.check()
         return found.given_up
 
-    wait_for(given_up)
+    wait_until(given_up)
     assert told[::2] == ["inferencer: hello"] * LIVES
     ends = told[1::2]
     assert ends[0] == "inferencer: ended with code 1 (ValueError: no such thing); it is started again"
@@ -229,15 +222,16 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
 
 
 def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    process, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
+    found, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
     for _ in range(LIVES + 1):
-        process.alive_again()
-        assert process._running is not None
-        process._running.kill()
-        wait_for(lambda: process.check() or bool(told))
+        found.alive_again()
+        assert found._running is not None
+        found._running.kill()
+        wait_until(lambda: found.check() or bool(told))
         assert told.pop() == "inferencer: was killed by SIGKILL; it is started again"
-    process.stop()
-    assert process._running.returncode == 0
+    monkeypatch.setattr(process, "PATIENCE", 500.0)
+    found.stop()
+    assert found._running.returncode == 0
 
 
 def test_one_that_does_not_listen_is_killed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +251,7 @@ def test_training_goes_on_without_it_where_it_can(
     if needed:
         with pytest.raises(TrainingError, match="died too often before its first refresh"):
             beside.prepare(0)
-    wait_for(lambda: beside.newest(0) is None and found.given_up)
+    wait_until(lambda: beside.newest(0) is None and found.given_up)
     assert told[-1] == "inferencer: ended with code 3; it is not started again"
     (place.partial(0) / NEGATIVES).write_text("")
     place.publish(Refresh(0, 5, 0, 0))

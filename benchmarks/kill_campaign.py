@@ -66,7 +66,7 @@ class Campaign:
         command = [sys.executable, "-m", "hardneg", "recipe", "run", *self.arguments, "--device", "cpu"]
         with (place / "log").open("ab") as log:
             return subprocess.Popen(
-                [*command, "--store", str(place / "store"), "--out", str(place / "out")],
+                [*command, "--store", str(place / "store"), "--output", str(place / "out")],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -62,7 +62,7 @@ class Campaign:
         """The run, with its store and log below `place`."""
         place.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "hardneg", "recipe", "run", str(self.folder / "recipe.yaml")]
-        command += ["--store", str(place / "store"), "--out", str(place / "out"), "--device", "cpu"]
+        command += ["--store", str(place / "store"), "--output", str(place / "out"), "--device", "cpu"]
         with (place / "log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env={"OMP_NUM_THREADS": "1", **os.environ})
 

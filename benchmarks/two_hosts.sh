@@ -61,15 +61,15 @@ host() {
   local place=(--main_process_ip "${addresses[0]}" --main_process_port 29400)
   if [ "$launcher" = accelerate ]; then
     here "$1" "$python" -m accelerate.commands.accelerate_cli launch --multi_gpu --num_machines 2 --num_processes 2 \
-      --machine_rank "$1" "${place[@]}" --mixed_precision no --dynamo_backend no "${run[@]}" --store two --out two-out
+      --machine_rank "$1" "${place[@]}" --mixed_precision no --dynamo_backend no "${run[@]}" --store two --output two-out
   else
     here "$1" "$python" -m torch.distributed.run --nnodes 2 --node-rank "$1" --nproc-per-node 1 \
-      --master-addr "${addresses[0]}" --master-port 29400 "${run[@]}" --store two --out two-out
+      --master-addr "${addresses[0]}" --master-port 29400 "${run[@]}" --store two --output two-out
   fi
 }
 
 echo "== one process"
-"$python" "${run[@]}" --store one --out one-out
+"$python" "${run[@]}" --store one --output one-out
 echo "== two hosts over $launcher"
 host 1 &
 host 0

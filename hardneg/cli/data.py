@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import lines
+from hardneg.cli.names import renaming
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import DataError
 
@@ -40,11 +41,11 @@ def list_(as_json: bool = JSON) -> None:
         typer.echo(f"{row['name']:<{width}}  {row['reads']}{_origin(row['package'])}")
 
 
-@app.command()
+@app.command(cls=renaming({"--rows": "--limit"}))
 def show(
     dataset: str = DATASET,
     settings: list[str] = SET,
-    rows: int = typer.Option(2, min=0, help="How many documents, and queries of each split, to print."),
+    limit: int = typer.Option(2, min=0, help="How many documents, and queries of each split, to print."),
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
@@ -58,7 +59,7 @@ def show(
     made = lines.make_dataset("hardneg data show", dataset, settings, open_store(store))
     collection = StoredCollection.open(made.path)
     facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
-    shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, rows)}
+    shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
     if as_json:
         typer.echo(json.dumps(shown, indent=1, ensure_ascii=False))
     else:

@@ -83,13 +83,18 @@ def metric_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     from hardneg.evaluation.answer_coverage import answer_cutoffs
     from hardneg.evaluation.metrics import parse_metrics
 
-    for word in words:
-        if Path(word).is_file():
-            raise UsageError(f"{word} is a file where a metric is expected; give --run before each run file")
-    given = [name for text in (*after_flag, *words) for name in text.split(",") if name]
+    given = split_names(after_flag, words)
     if judged := [name for name in given or _METRICS if name not in answer_cutoffs(given)]:
         parse_metrics(judged)
     return list(dict.fromkeys(given or _METRICS))
+
+
+def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
+    """What stands after a flag, repeated, joined by commas, or as several words."""
+    for word in words:
+        if Path(word).is_file():
+            raise UsageError(f"{word} is a file where a metric is expected; give --run before each run file")
+    return [name for text in (*after_flag, *words) for name in text.split(",") if name]
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:

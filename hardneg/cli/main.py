@@ -13,6 +13,7 @@ from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import export, mine
+from hardneg.cli.names import METRIC, METRICS, renaming
 from hardneg.cli.report import report
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, search, train
@@ -38,15 +39,15 @@ app.add_typer(index.app, name="index")
 app.add_typer(data.app, name="data")
 app.add_typer(analyze.app, name="analyze")
 app.command("doctor")(doctor)
-app.command("evaluate")(evaluate)
+app.command("evaluate", cls=renaming(same=METRICS))(evaluate)
 app.command("encode")(encode)
-app.command("search")(search)
+app.command("search", cls=renaming({"--index": "--backend"}))(search)
 app.command("rerank")(rerank)
-app.command("fuse")(fuse)
-app.command("mine")(mine)
+app.command("fuse", cls=renaming(same=METRIC))(fuse)
+app.command("mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}))(mine)
 app.command("train")(train)
-app.command("export")(export)
-app.command("report")(report)
+app.command("export", cls=renaming({"--corpus": "--corpus-output"}))(export)
+app.command("report", cls=renaming(same=METRICS))(report)
 
 
 def _show_version(wanted: bool) -> None:

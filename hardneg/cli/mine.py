@@ -24,7 +24,7 @@ _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagemb
 _ANCE = "ance"
 FORM = typer.Option("n-tuple", help=_FORMS)
 SPLIT = typer.Option("train", help="The queries' split.")
-CORPUS = typer.Option(None, "--corpus", help="For tevatron-v2: write the corpus here too.")
+CORPUS = typer.Option(None, "--corpus-output", help="For tevatron-v2: write the corpus here too.")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Target:
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
             raise UsageError(
-                "--corpus FILE goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
+                "--corpus-output FILE goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
             )
         if self.corpus is not None and self.corpus.suffix != ".jsonl":
             raise UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
@@ -68,7 +68,7 @@ def mine(
     split: str = SPLIT,
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
     form: str = FORM,
-    negatives: int = typer.Option(8, min=1, help="How many to write for each query, the first ones."),
+    count: int = typer.Option(8, min=1, help="How many to write for each query, the first ones."),
     output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
     scores: bool = typer.Option(False, "--scores", help="Write the scores too, where the form has a place for them."),
     corpus: Path | None = CORPUS,
@@ -86,11 +86,11 @@ def mine(
 
     The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
 
-    Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --negatives 8 --output mined.parquet
+    Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --count 8 --output mined.parquet
     """
     from hardneg.cli.launch import launched, together
 
-    target = _Target(form, negatives, output, scores, corpus)
+    target = _Target(form, count, output, scores, corpus)
     target.check()
     _check_sources(model, run, filter_by)
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **lines.options(option)}}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from hardneg.cli.names import renaming
+
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
 
@@ -54,16 +56,16 @@ def show(
     typer.echo(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
 
 
-@app.command()
+@app.command(cls=renaming({"--out": "--output"}))
 def new(
     kind: str = typer.Argument(help="dataset, miner, loss, index or reranker."),
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
-    out: Path = typer.Option(None, "--out", help="The folder to write; default hardneg-NAME.", show_default=False),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The folder to write; default hardneg-NAME."),
 ) -> None:
     """Write a package with a plugin that works and with its tests, to change into your own."""
     from hardneg.cli.scaffold import write_package
 
-    folder = out or Path(f"hardneg-{name}")
+    folder = output or Path(f"hardneg-{name}")
     for path in write_package(kind, name, folder):
         typer.echo(path)
     typer.echo(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hardneg.cli.lines import DEVICE, PROCESSES
+from hardneg.cli.names import renaming
 from hardneg.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
@@ -67,14 +68,14 @@ def plan(
         typer.echo(f"before it can run: {problem}")
 
 
-@app.command()
+@app.command(cls=renaming({"--out": "--output"}))
 def run(
     name: str = NAME,
     preset: str | None = PRESET,
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Stop after this stage."),
     force: list[str] = typer.Option([], help="Make this stage, and all that need it, again."),
-    out: Path | None = typer.Option(None, help="The run folder; default runs/NAME-PRESET."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The run folder; default runs/NAME-PRESET."),
     store: Path | None = STORE,
     device: str | None = DEVICE,
     processes: int | None = PROCESSES,
@@ -87,10 +88,10 @@ def run(
         return
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device)
-        _run(_plan(name, preset, settings), open_store(store), options, out)
+        _run(_plan(name, preset, settings), open_store(store), options, output)
 
 
-def _run(made: "Plan", opened: "Store", options: "Options", out: Path | None) -> None:
+def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.launch import meet
@@ -103,7 +104,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", out: Path | None) ->
     if not world().first:
         execute(made, opened, options, Watcher())
         return
-    folder = out or Path("runs") / "-".join(filter(None, [made.recipe.name, made.recipe.preset]))
+    folder = output or Path("runs") / "-".join(filter(None, [made.recipe.name, made.recipe.preset]))
     console = stderr_console()
     console.print(_headline(made), markup=False)
     several = f", {world().size} processes" if world().size > 1 else ""

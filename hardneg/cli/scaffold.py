@@ -28,7 +28,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
             f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in 'my-{kind}'"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --out")
+        raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
     written = [folder / path for path in _paths(name)]
     for path, template in zip(written, _templates(kind), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def encode(
 def search(
     dataset: str = lines.DATASET,
     model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
-    index: str | None = typer.Option(None, "--index", help="An index over texts instead of a model, such as bm25."),
+    backend: str | None = typer.Option(None, "--backend", help="An index over texts instead of a model, such as bm25."),
     split: str = typer.Option("test", help="The queries' split."),
     depth: int = DEPTH,
     candidates: str | None = typer.Option(
@@ -51,14 +51,14 @@ def search(
     """
     from hardneg.stages.search import RUN
 
-    if (model is None) == (index is None):
-        raise UsageError("search: give --model NAME or --index NAME, one of them")
+    if (model is None) == (backend is None):
+        raise UsageError("search: give --model NAME or --backend NAME, one of them")
     if candidates is not None and model is None:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")
     lines.check_run(output)
     searched = {"stage": "search", "split": split, "depth": depth}
     stages: dict[str, Any] = {
-        lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": index},
+        lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": backend},
         lines.SEARCHED: {**searched, "index": lines.ENCODED},
     }
     if candidates is not None:

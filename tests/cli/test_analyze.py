@@ -30,7 +30,7 @@ def files(plain):
 
 
 def test_errors_of_an_index_are_those_of_its_whole_run(plain, tiny_model, tmp_path):
-    given = [*files(plain), "--index", plain / "index", "--model", tiny_model, "--device", "cpu", "--cut", 60]
+    given = [*files(plain), "--index", plain / "index", "--model", tiny_model, "--device", "cpu", "--depth", 60]
     found = printed("errors", *given, "--run", plain / "r.trec.gz", "--plot", tmp_path / "errors.svg")
     assert found["index"]["queries"] == 14
     assert found["index"]["total_errors"] == found["r.trec.gz"]["top_errors"] > 0
@@ -52,9 +52,7 @@ def test_errors_of_a_compressed_index_near_those_of_the_flat_one(plain, tiny_mod
 
 def test_a_projection_of_one_index_before_and_after(plain, tiny_model, tmp_path):
     models = ["--index", plain / "index", "--model", tiny_model, "--model", tiny_model, "--device", "cpu"]
-    found = printed(
-        "projection", "--query", "q50", *files(plain), *models, "--negatives", 8, "--plot", tmp_path / "q.png"
-    )
+    found = printed("projection", "--query", "q50", *files(plain), *models, "--count", 8, "--plot", tmp_path / "q.png")
     assert found["points"]["before"] == found["points"]["after"]
     assert len(found["negatives"]) == 8 and "d50" not in found["negatives"]
     assert (tmp_path / "q.png").stat().st_size > 1000
@@ -88,14 +86,14 @@ def test_costs_of_a_run_folder(tmp_path):
         )
     out.mkdir()
     (out / "recipe.lock.yaml").write_text("keys: {slow: ance, star: star, adore: adore, gone: nokey}")
-    both = ["--method", "ANCE=slow", "--method", "STAR+ADORE=star,adore", "--store", tmp_path / "store"]
+    both = ["--stage", "ANCE=slow", "--stage", "STAR+ADORE=star,adore", "--store", tmp_path / "store"]
     found = printed("costs", out, *both)
     assert [(row["method"], row["seconds"], row["speedup"]) for row in found] == [
         ("ANCE", 40, 1),
         ("STAR+ADORE", 10, 4),
     ]
     assert [row["method"] for row in printed("costs", out, "--store", tmp_path / "store")] == ["slow", "star", "adore"]
-    assert "no stage 'sta'; did you mean 'star'" in str(call("costs", out, "--method", "a=sta", *both[4:]).exception)
+    assert "no stage 'sta'; did you mean 'star'" in str(call("costs", out, "--stage", "a=sta", *both[4:]).exception)
     assert "give the folder of a finished recipe" in str(call("costs", tmp_path, *both[4:]).exception)
 
 
@@ -109,7 +107,7 @@ def test_costs_of_a_run_folder(tmp_path):
             ["projection", "--query", "1", "--qrels", "q", "--queries", "f", "--index", "i", "--model", "m"],
             "--model twice",
         ),
-        (["costs", "f", "--method", "a"], "NAME=STAGE"),
+        (["costs", "f", "--stage", "a"], "NAME=STAGE"),
     ],
 )
 def test_mistakes_of_the_command_are_told_first(words, told, tmp_path):

@@ -43,17 +43,17 @@ def test_what_a_filter_dropped_with_texts(files, tmp_path):
     assert (case["text"], case["dropped"]["text"], case["kept"]["text"]) == ("what is h", "the letter", "another")
     text = call(*asked).stdout
     assert "66.7%" in text and "rank 2 h the letter" in text
-    assert printed("denoising", files / "dropped.arrow", "--examples", 0)["examples"] == []
+    assert printed("denoising", files / "dropped.arrow", "--limit", 0)["examples"] == []
     assert "no such file" in str(call("denoising", files / "missing.arrow").exception)
     (tmp_path / "alone.arrow").write_bytes((files / "dropped.arrow").read_bytes())
     told = str(call("denoising", tmp_path / "alone.arrow").exception)
-    assert "negatives.arrow: not there, and examples need it; give --examples 0" in told
+    assert "negatives.arrow: not there, and examples need it; give --limit 0" in told
 
 
 def test_hidden_positives_by_runs_and_judgements(files, tmp_path):
     asked = ["planted", "--run", files / "dense.trec", "--qrels", files / "known.txt"]
     asked += ["--withheld", files / "hidden.txt"]
-    words = ["--scores", files / "ce.trec", "--threshold", "denoised=0.1", "--threshold", "denoised=0.5"]
+    words = ["--filter-by", files / "ce.trec", "--threshold", "denoised=0.1", "--threshold", "denoised=0.5"]
     found = printed(*asked, *words, "--plot", tmp_path / "p.svg")
     assert (tmp_path / "p.svg").read_text().count("<svg") == 1
     strict, loose = found["scores"]["ce.trec"]["filters"]["denoised"]

@@ -26,7 +26,7 @@ def test_depths(files, tmp_path):
 def test_candidates(files, tmp_path):
     asked = ["candidates", "--qrels", files / "qrels.txt", "--run", files / "bm25.trec"]
     asked += ["--reranked", files / "bm25-reranked.trec", "--metric", "mrr@10", "--relevance-level", 3]
-    found = printed(*asked, "--count", 2, "--count", 4, "--plot", tmp_path / "c.png")
+    found = printed(*asked, "--depth", 2, "--depth", 4, "--plot", tmp_path / "c.png")
     assert [row["quality"] for row in found["runs"]["bm25.trec"]] == [0.0, 1.0]
     assert "1,000" in call(*asked).stdout
     assert "2 --reranked for 1 --run" in str(call(*asked, "--reranked", files / "dense.trec").exception)

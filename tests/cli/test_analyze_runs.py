@@ -31,7 +31,7 @@ def runs(files):
 
 
 def test_holes_and_overlap_with_one_of_the_runs(files, tmp_path):
-    asked = ["holes", "--qrels", files / "qrels.txt", *runs(files), "--against", "bm25.trec", "--depth", 2]
+    asked = ["holes", "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm25.trec", "--depth", 2]
     found = printed(*asked, "--plot", tmp_path / "h.svg")
     assert (tmp_path / "h.svg").read_text().count("<svg") == 1
     assert found["runs"]["bm25.trec"]["holes"] == 0.25 and found["runs"]["dense.trec"]["holes"] == 0.5
@@ -52,7 +52,7 @@ def test_overlap_of_runs_and_of_negatives(files):
 
 
 def test_wins_with_texts(files, tmp_path):
-    asked = ["--run", files / "dense.trec", "--against", files / "bm25.trec", "--metric", "mrr@10"]
+    asked = ["--run", files / "dense.trec", "--baseline", files / "bm25.trec", "--metric", "mrr@10"]
     asked = ["wins", "--qrels", files / "qrels.txt", *asked, "--corpus", files / "corpus.jsonl"]
     asked += ["--queries", files / "queries.jsonl"]
     found = printed(*asked, "--plot", tmp_path / "w.png")

@@ -43,12 +43,12 @@ def steps_of_unfinished(store):
 def test_a_recipe_from_plan_to_garbage(place):
     code, out, err = hardneg(place, "recipe", "plan", "small.yaml")
     assert code == 0 and "to run: 10 of 10 steps" in out, err
-    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "out", "--device", "cpu")
+    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--output", "out", "--device", "cpu")
     assert code == 0, err
     assert "10 of 10 steps ran" in err and "preset demo; the other: --preset longer" in err
     assert "\x1b" not in out + err and "%" not in err.replace("95 %", "")
     assert "STAR" in out and "mrr@10" in out
-    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "out")
+    code, out, err = hardneg(place, "recipe", "run", "small.yaml", "--output", "out")
     assert code == 0 and "0 of 10 steps ran" in err
     code, out, _ = hardneg(place, "artifacts", "list")
     assert len(out.splitlines()) == 10 and "negatives" in out
@@ -61,13 +61,13 @@ def test_a_recipe_from_plan_to_garbage(place):
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_store_that_resumes(place):
-    process = start(place, "recipe", "run", "long.yaml", "--out", "long", "--device", "cpu")
+    process = start(place, "recipe", "run", "long.yaml", "--output", "long", "--device", "cpu")
     wait_until(lambda: list((place / "store").glob("*.partial/history.jsonl")), process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130, err
     assert "stopped" in err.splitlines()[-1] and "Traceback" not in err
-    code, _out, err = hardneg(place, "recipe", "run", "small.yaml", "--out", "after", "--device", "cpu")
+    code, _out, err = hardneg(place, "recipe", "run", "small.yaml", "--output", "after", "--device", "cpu")
     assert code == 0, err
 
 
@@ -92,12 +92,12 @@ def test_errors_are_one_line_with_their_exit_code(place, arguments, code, messag
 def test_a_killed_run_ends_as_one_that_was_not(place):
     settings = ["--set", "stages.star.options.max_steps=40", "--set", "stages.star.options.checkpoint_every=3"]
     arguments = ["recipe", "run", "small.yaml", "--device", "cpu", *settings, "--until", "star-index"]
-    process = start(place, *arguments, "--out", "killed")
+    process = start(place, *arguments, "--output", "killed")
     wait_until(lambda: any(steps > 7 for steps in steps_of_unfinished(place / "store")), process)
     process.kill()
     process.communicate()
-    assert hardneg(place, *arguments, "--out", "killed")[0] == 0
-    code, _, err = hardneg(place, *arguments, "--out", "whole", "--store", "another-store")
+    assert hardneg(place, *arguments, "--output", "killed")[0] == 0
+    code, _, err = hardneg(place, *arguments, "--output", "whole", "--store", "another-store")
     assert code == 0, err
     for name in ("model/model.safetensors", "index/index", "index/docid"):
         assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name

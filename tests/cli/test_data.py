@@ -37,7 +37,7 @@ def test_show(tmp_path):
     queries = (tmp_path / "data" / "queries.jsonl").read_text().splitlines()
     first = json.loads(queries[0]) | {"answers": ["a river"]}
     (tmp_path / "data" / "queries.jsonl").write_text("\n".join([json.dumps(first), *queries[1:]]) + "\n")
-    code, out = hardneg("data", "show", f"beir:{tmp_path}/data", "--rows", 1, "--store", tmp_path / "store")
+    code, out = hardneg("data", "show", f"beir:{tmp_path}/data", "--limit", 1, "--store", tmp_path / "store")
     assert code == 0
     assert "documents: 60; words: mean " in out and f"query {first['_id']} (" in out and "= a river" in out
     code, out = hardneg("data", "show", f"beir:{tmp_path}/data", "--json", "--store", tmp_path / "store")

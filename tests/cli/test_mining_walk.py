@@ -49,7 +49,7 @@ def test_the_forms_are_those_of_mine_hard_negatives(tmp_path, tiny_model, monkey
     monkeypatch.chdir(tmp_path)
     small_collection(tmp_path / "data")
     model = ["--dataset", "beir:data", "--model", str(tiny_model), "--set", "stages.index.precision=fp32"]
-    what = ["--form", form, "--negatives", "3", "--scores", "--output", "ours.parquet", "--store", "store"]
+    what = ["--form", form, "--count", "3", "--scores", "--output", "ours.parquet", "--store", "store"]
     result = CliRunner().invoke(app, ["mine", *model, *what, "--device", "cpu"])
     assert result.exit_code == 0, result.output
     ours = datasets.Dataset.from_parquet("ours.parquet", cache_dir="cache")

@@ -51,21 +51,21 @@ def lines(path):
 
 
 def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg):
-    out = hardneg(*MINE, "--form", "n-tuple", "--negatives", "4", "--output", "n.parquet")
+    out = hardneg(*MINE, "--form", "n-tuple", "--count", "4", "--output", "n.parquet")
     assert out.splitlines()[0] == "36 queries, 360 negatives mined"
     assert "candidates left out: positive " in out and "n.parquet: 36 rows, form n-tuple" in out
     table = parquet.read_table("n.parquet")
     assert table.column_names == ["anchor", "positive", *(f"negative_{i}" for i in range(1, 5))]
     assert table["anchor"][0].as_py() == "old river" and table["positive"][0].as_py().startswith("the old river")
-    out = hardneg(*MINE, "--form", "tevatron-v2", "--output", "v2.jsonl", "--corpus", "corpus.jsonl")
+    out = hardneg(*MINE, "--form", "tevatron-v2", "--output", "v2.jsonl", "--corpus-output", "corpus.jsonl")
     assert hardneg.err.count("in the store") == 4
     assert len(lines("corpus.jsonl")) == 60 and len(lines("v2.jsonl")[0]["negative_document_ids"]) == 8
-    out = hardneg(*MINE, "--negatives", "11", "--output", "none.jsonl")
+    out = hardneg(*MINE, "--count", "11", "--output", "none.jsonl")
     assert "none.jsonl: 0 rows" in out and "rows left out: fewer than 11 negatives: 36" in out
 
 
 def test_scores_of_positives_that_the_search_did_not_reach_are_the_models(hardneg):
-    scored = [*MINE, "--form", "triplet", "--negatives", "1", "--scores", "--output"]
+    scored = [*MINE, "--form", "triplet", "--count", "1", "--scores", "--output"]
     hardneg(*scored, "deep.jsonl", "--depth", "60")
     hardneg(*scored, "flat.jsonl", "--depth", "2", "--option", "depth=1")
     deep, flat = ({row["anchor"]: row["scores"][0] for row in lines(name)} for name in ("deep.jsonl", "flat.jsonl"))
@@ -118,7 +118,7 @@ def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
 
 
 def test_export_turns_one_form_into_another(hardneg):
-    hardneg(*MINE, "--form", "hardneg", "--negatives", "5", "--output", "own.arrow")
+    hardneg(*MINE, "--form", "hardneg", "--count", "5", "--output", "own.arrow")
     export = ["export", "--dataset", "beir:data", "--negatives"]
     hardneg(*export, "own.arrow", "--form", "dpr", "--output", "a.json")
     hardneg(*export, "a.json", "--from", "dpr", "--form", "flagembedding", "--output", "b.jsonl")
@@ -134,7 +134,7 @@ def test_export_turns_one_form_into_another(hardneg):
     [
         (["--output", "x.csv"], UsageError, "ends in .parquet or .jsonl"),
         (["--output", "x.jsonl", "--form", "tuple"], UsageError, "there are: triplet"),
-        (["--output", "x.jsonl", "--form", "tevatron-v2"], UsageError, "--corpus FILE"),
+        (["--output", "x.jsonl", "--form", "tevatron-v2"], UsageError, "--corpus-output FILE"),
         (["--output", "x.jsonl", "--run", "run.txt"], UsageError, "one of them"),
         (["--output", "x.jsonl", "--miner", "topkk"], RecipeError, "did you mean 'topk'"),
         (["--output", "x.jsonl", "--option", "depht=3"], RecipeError, "depht"),
@@ -178,7 +178,9 @@ def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, monkeypatch
     assert steps[steps["candidates"].inputs["index"]].spec.backend.name == "bm25"
     assert steps["candidates"].spec.depth == steps["run"].spec.depth == 9
     with pytest.raises(UsageError, match="ranked by a model"):
-        hardneg("search", "--dataset", "beir:data", "--index", "bm25", "--candidates", "bm25", "--output", "x.trec.gz")
+        hardneg(
+            "search", "--dataset", "beir:data", "--backend", "bm25", "--candidates", "bm25", "--output", "x.trec.gz"
+        )
 
 
 def test_train_gives_a_sentence_transformer(hardneg):

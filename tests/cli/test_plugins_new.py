@@ -19,7 +19,7 @@ KINDS = {"dataset": "datasets", "miner": "miners", "loss": "losses", "index": "i
 def test_what_is_written_passes_its_own_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, plural in KINDS.items():
         folder = pytester.path / kind
-        done = CliRunner().invoke(app, ["new", kind, f"my-{kind}", "--out", str(folder)])
+        done = CliRunner().invoke(app, ["new", kind, f"my-{kind}", "--output", str(folder)])
         assert done.exit_code == 0, done.output
         project = (folder / "pyproject.toml").read_text()
         assert f'my-{kind} = "hardneg_my_{kind}.my_{kind}:My{kind.capitalize()}"' in project

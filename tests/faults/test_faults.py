@@ -140,7 +140,7 @@ def test_a_read_only_disk(recipe, filled, tmp_path):
     mount = f"mount --bind {filled.root} {filled.root} && mount -o remount,bind,ro {filled.root}"
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted read-only here: that takes root")
-    command = f"{sys.executable} -m hardneg recipe run {recipe} --store {filled.root} --out {tmp_path} --device cpu"
+    command = f"{sys.executable} -m hardneg recipe run {recipe} --store {filled.root} --output {tmp_path} --device cpu"
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"{mount} && {command}"], capture_output=True, text=True, env=ENVIRONMENT
     )
@@ -154,7 +154,7 @@ def test_a_read_only_disk(recipe, filled, tmp_path):
 @pytest.mark.slow
 def test_two_runs_at_once_make_each_step_once(recipe, tmp_path):
     command = [sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), "--device", "cpu"]
-    command += ["--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]
+    command += ["--store", str(tmp_path / "store"), "--output", str(tmp_path / "out")]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(2)]
     told = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], told

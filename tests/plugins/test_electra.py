@@ -34,6 +34,6 @@ def test_electra_from_installation_to_a_reranked_run(
     }
     reranked = {"stage": "rerank", "reranker": "electra", "run": "start-test", "depth": 4}
     recipe = write_recipe(tmp_path / "r.yaml", {**tree, "stages": {**kept, "electra": trained, "reranked": reranked}})
-    outside("-m", "hardneg", "recipe", "run", recipe, "--out", tmp_path / "out", "--device", "cpu")
+    outside("-m", "hardneg", "recipe", "run", recipe, "--output", tmp_path / "out", "--device", "cpu")
     assert (tmp_path / "out" / "runs" / "reranked.trec.gz").is_file()
     assert len(CrossEncoder(str(tmp_path / "out" / "rerankers" / "electra"), device="cpu")) == 3

@@ -19,5 +19,7 @@ def test_an_outside_package_from_installation_to_recipe(
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
     tree["stages"]["static"]["miner"] = {"name": "simans", "count": 5, "sharpness": 20.0}
     recipe = write_recipe(tmp_path / "small.yaml", tree)
-    outside("-m", "hardneg", "recipe", "run", recipe, "--until", "static", "--out", tmp_path / "out", "--device", "cpu")
+    outside(
+        "-m", "hardneg", "recipe", "run", recipe, "--until", "static", "--output", tmp_path / "out", "--device", "cpu"
+    )
     assert "negatives" in outside("-m", "hardneg", "artifacts", "list")

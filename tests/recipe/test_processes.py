@@ -28,7 +28,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
 
 
 def start(recipe: Path, store: str, *more: str) -> subprocess.Popen[str]:
-    names = [*STEPS, "--store", store, "--out", f"{store}-out", "--device", "cpu"]
+    names = [*STEPS, "--store", store, "--output", f"{store}-out", "--device", "cpu"]
     command = [sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), *names, *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(command, cwd=recipe.parent, env=environment, stderr=subprocess.PIPE, text=True)

@@ -211,7 +211,7 @@ def test_two_processes_write_the_bytes_of_one(planned, tiny_model, tmp_path):
     plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=False)})
     whole = execute(plan, Store(tmp_path / "one"), Options(device="cpu"), Watcher()).artifacts["r"]
     command = [sys.executable, "-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--num-processes", "2"]
-    places = ["--store", tmp_path / "two", "--out", tmp_path / "out", "--device", "cpu"]
+    places = ["--store", tmp_path / "two", "--output", tmp_path / "out", "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([*command, *places], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

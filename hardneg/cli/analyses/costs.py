@@ -18,9 +18,9 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folde
 
 def costs(
     folder: RunFolder,
-    method: Annotated[
+    stage: Annotated[
         list[str] | None,
-        typer.Option("--method", metavar="NAME=STAGE[,STAGE]", help="Stages summed; default: each that trains."),
+        typer.Option("--stage", metavar="NAME=STAGE[,STAGE]", help="Stages summed; default: each that trains."),
     ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
@@ -28,7 +28,7 @@ def costs(
 ) -> None:
     """Show what training took: time, steps, device, memory, and how many times faster than the first method.
 
-    Example: hardneg analyze costs runs/star-passage --method STAR=star --method both=star,adore
+    Example: hardneg analyze costs runs/star-passage --stage STAR=star --stage both=star,adore
     """
     from dataclasses import asdict
 
@@ -37,7 +37,7 @@ def costs(
     from hardneg.recipe.run_folder import artifacts_of
 
     check_plot(plot)
-    found = costs_of(_methods(method or [], artifacts_of(folder, open_store(store))))
+    found = costs_of(_methods(stage or [], artifacts_of(folder, open_store(store))))
     if plot:
         draw_costs(found, [plot])
     rows = [
@@ -63,9 +63,9 @@ def _methods(given: Sequence[str], artifacts: "Mapping[str, Artifact]") -> dict[
     for text in given or [f"{name}={name}" for name in trained]:
         label, equals, stages = text.partition("=")
         if not (label and equals and stages):
-            raise UsageError(f"--method {text}: must be of the form NAME=STAGE or NAME=STAGE,STAGE")
+            raise UsageError(f"--stage {text}: must be of the form NAME=STAGE or NAME=STAGE,STAGE")
         for name in stages.split(","):
-            methods.setdefault(label, {})[name] = facts_of(_stage(name, artifacts, f"--method {text}").facts)
+            methods.setdefault(label, {})[name] = facts_of(_stage(name, artifacts, f"--stage {text}").facts)
     return methods
 
 

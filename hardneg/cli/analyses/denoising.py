@@ -22,7 +22,7 @@ def denoising(
     ],
     queries: Topics = None,
     corpus: Annotated[Path | None, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")] = None,
-    examples: Annotated[int, typer.Option(min=0, help="How many queries to print of each.")] = 5,
+    limit: Annotated[int, typer.Option(min=0, help="How many queries to print of each.")] = 5,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
@@ -37,7 +37,7 @@ def denoising(
     check_plot(plot)
     labels = run_labels(dropped)
     filters = {label: to_json(shares(path)) for path, label in labels.items()}
-    shown = [case for path, label in labels.items() for case in _examples(path, label, (queries, corpus), examples)]
+    shown = [case for path, label in labels.items() for case in _examples(path, label, (queries, corpus), limit)]
     found = {"filters": filters, "examples": shown}
     if plot:
         draw_denoising(found, [plot])
@@ -55,7 +55,7 @@ def _examples(
     queries, corpus = texts
     negatives = dropped.with_name(_NEGATIVES)
     if count and not negatives.is_file():
-        raise UsageError(f"{negatives}: not there, and examples need it; give --examples 0 for the shares alone")
+        raise UsageError(f"{negatives}: not there, and examples need it; give --limit 0 for the shares alone")
     cases = examples(dropped, negatives, count)
     topics = read_topics(queries) if queries and cases else {}
     known = read_texts(corpus, doc_ids_of(cases)) if corpus and cases else {}
@@ -66,8 +66,8 @@ def planted(
     run: Annotated[Path, typer.Option("--run", help="The TREC run whose documents are filtered.")],
     qrels: QrelsFile,
     withheld: Annotated[Path, typer.Option("--withheld", help="Judgements that the filters do not know.")],
-    scores: Annotated[
-        list[Path] | None, typer.Option("--scores", help="A TREC run whose scores decide; default: those of --run.")
+    filter_by: Annotated[
+        list[Path] | None, typer.Option("--filter-by", help="A TREC run whose scores decide; default: those of --run.")
     ] = None,
     threshold: Annotated[
         list[str] | None, typer.Option("--threshold", metavar="FILTER=VALUE", help="To try; default: a grid of them.")
@@ -80,7 +80,7 @@ def planted(
 
     Copies of documents are not known here. Queries without known positives are left out.
 
-    Example: hardneg analyze planted --run dense.trec.gz --scores ce.trec.gz --qrels known.txt --withheld hidden.txt
+    Example: hardneg analyze planted --run dense.trec.gz --filter-by ce.trec.gz --qrels known.txt --withheld hidden.txt
     """
     from hardneg.analysis.denoising_tables import planted_table
     from hardneg.analysis.figures.denoising import draw_planted
@@ -89,7 +89,7 @@ def planted(
 
     check_plot(plot)
     grid = _grid(threshold) if threshold else THRESHOLDS
-    labels = run_labels(scores or [run])
+    labels = run_labels(filter_by or [run])
     found = planted_of(_asked(run, labels, (qrels, withheld)), list(labels.values()), grid, depth)
     if plot:
         draw_planted(found, [plot])

@@ -22,7 +22,7 @@ def errors(
     queries: Topics = None,
     model: Annotated[str | None, typer.Option("--model", help="The model that encodes the queries.")] = None,
     run: Annotated[list[Path] | None, typer.Option("--run", help="A TREC run: its top-K errors.")] = None,
-    cut: Annotated[int, typer.Option(min=1, help="K: how many negatives the top-K errors look at.")] = 200,
+    depth: Annotated[int, typer.Option(min=1, help="K: how many negatives the top-K errors look at.")] = 200,
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
@@ -44,8 +44,8 @@ def errors(
     known = positives(read_qrels(qrels), relevance_level)
     found: dict[str, PairwiseErrors] = {}
     if index and queries and model:
-        found[index.name or str(index)] = _of_index(index, queries, model, (known, cut), device)
-    found |= _of_runs(run or [], known, cut)
+        found[index.name or str(index)] = _of_index(index, queries, model, (known, depth), device)
+    found |= _of_runs(run or [], known, depth)
     if plot:
         draw_errors({label: distribution_of(each) for label, each in found.items()}, [plot])
     tables = {label: to_json(each) for label, each in found.items()}

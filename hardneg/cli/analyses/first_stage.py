@@ -46,7 +46,7 @@ def candidates(
     qrels: QrelsFile,
     run: RunFiles,
     reranked: Annotated[list[Path], typer.Option("--reranked", help="The run in the same place, reranked.")],
-    count: Annotated[list[int] | None, typer.Option(min=1, help="How many candidates; by default 16 to 1000.")] = None,
+    depth: Annotated[list[int] | None, typer.Option(min=1, help="How many candidates; by default 16 to 1000.")] = None,
     metric: Metric = "ndcg@10",
     relevance_level: Level = 1,
     as_json: AsJson = False,
@@ -68,7 +68,7 @@ def candidates(
         raise UsageError(f"analyze candidates: {len(reranked)} --reranked for {len(run)} --run: give one of each")
     pairs = zip(run_labels(run).items(), reranked, strict=True)
     runs = {label: (read_run(first), read_run(second)) for (first, label), second in pairs}
-    options = CandidateOptions(sorted(set(count or COUNTS)), metric, relevance_level)
+    options = CandidateOptions(sorted(set(depth or COUNTS)), metric, relevance_level)
     found = candidates_of(runs, read_qrels(qrels), options)
     content = {"metric": metric, "counts": options.counts, "relevance_level": relevance_level, "runs": found}
     if plot:

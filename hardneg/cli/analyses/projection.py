@@ -16,7 +16,7 @@ def projection(
     queries: Topics,
     index: Annotated[list[Path], typer.Option("--index", help="A dense index folder, before; a second one, after.")],
     model: Annotated[list[str], typer.Option("--model", help="The model of the queries, before; a second one, after.")],
-    negatives: Annotated[int, typer.Option(min=1, help="How many, those ranked highest before.")] = 100,
+    count: Annotated[int, typer.Option(min=1, help="How many negatives, those ranked highest before.")] = 100,
     seed: Annotated[int, typer.Option(help="Of t-SNE.")] = 42,
     relevance_level: Level = 1,
     as_json: AsJson = False,
@@ -39,7 +39,7 @@ def projection(
     check_plot(plot)
     text, known = _known(query, queries, qrels, relevance_level)
     systems = [System.open(folder, name, device) for folder, name in zip([*index, index[0]], model, strict=False)]
-    sides, ids = neighbourhoods(systems, text, known, negatives, Bars(stderr_console()))
+    sides, ids = neighbourhoods(systems, text, known, count, Bars(stderr_console()))
     panels = dict(zip(("before", "after"), project(sides[0], sides[1], seed), strict=True))
     if plot:
         draw_projection(panels, [plot])

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
-from hardneg.cli.evaluate import Level, QrelsFile, RunFiles, baseline_labels, run_labels
+from hardneg.cli.evaluate import Level, MoreNames, QrelsFile, RunFiles, baseline_labels, run_labels, split_names
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.data.runs import Run
 
 Depth = Annotated[int, typer.Option(min=1, help="How far down the lists are looked at.")]
-Against = Annotated[str | None, typer.Option("--against", help="One of the runs, to overlap with.")]
+Baseline = Annotated[str | None, typer.Option("--baseline", help="One of the runs, to overlap with.")]
 
 
 def scores(
@@ -51,7 +51,7 @@ def scores(
 
 def overlap(
     run: RunFiles,
-    against: Against = None,
+    baseline: Baseline = None,
     negatives: Annotated[
         list[Path] | None,
         typer.Option("--negatives", help="A negatives.arrow that was trained on; of the run in the same place."),
@@ -65,10 +65,10 @@ def overlap(
 ) -> None:
     """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
 
-    Runs are compared each with each, or with --against. With --negatives nothing else is compared: the first file is of
-    the first run, and so on; one run alone is that of all files.
+    Runs are compared each with each, or with --baseline. With --negatives nothing else is compared: the first file is
+    of the first run, and so on; one run alone is that of all files.
 
-    Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --against bm25.trec.gz
+    Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --baseline bm25.trec.gz
     """
     from hardneg.analysis.figures.runs import draw_overlap
     from hardneg.analysis.overlaps import run_overlaps
@@ -81,7 +81,7 @@ def overlap(
     elif len(lists) < 2:
         raise UsageError("analyze overlap: give --run twice, or --negatives")
     else:
-        pairs = run_overlaps(lists, depth, _label(against, run))
+        pairs = run_overlaps(lists, depth, _label(baseline, run))
         found = {"depth": depth, "runs": pairs, "negatives": []}
     if plot:
         draw_overlap(found, [plot])
@@ -109,8 +109,11 @@ def _met(
 def holes(
     qrels: QrelsFile,
     run: RunFiles,
-    against: Against = None,
-    metric: Annotated[list[str] | None, typer.Option("--metric", help="Shown beside; by default ndcg@10.")] = None,
+    baseline: Baseline = None,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metrics", metavar="NAME...", help="Shown beside; by default ndcg@10.")
+    ] = None,
+    more_metrics: MoreNames = None,
     depth: Annotated[int, typer.Option(min=1, help="How far down holes are counted.")] = 10,
     overlap_depth: Annotated[int, typer.Option(min=1, help="How far down the overlap is counted.")] = 100,
     relevance_level: Level = 1,
@@ -128,7 +131,8 @@ def holes(
     from hardneg.data.qrels import read_qrels
 
     check_plot(plot)
-    options = HoleOptions(depth, _label(against, run), overlap_depth, metric or ["ndcg@10"], relevance_level)
+    names = split_names(metrics or [], more_metrics or []) or ["ndcg@10"]
+    options = HoleOptions(depth, _label(baseline, run), overlap_depth, names, relevance_level)
     found = holes_of(_read(run), read_qrels(qrels), options)
     if plot:
         draw_holes(found, [plot])
@@ -138,18 +142,18 @@ def holes(
 def wins(
     qrels: QrelsFile,
     run: Annotated[Path, typer.Option("--run", help="A TREC run.")],
-    against: Annotated[Path, typer.Option("--against", help="The run to compare it with.")],
+    baseline: Annotated[Path, typer.Option("--baseline", help="The run to compare it with.")],
     metric: Annotated[str, typer.Option("--metric", help="What decides.")] = "ndcg@10",
     queries: Topics = None,
     corpus: Annotated[Path | None, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")] = None,
-    examples: Annotated[int, typer.Option(min=1, help="How many wins and losses to print.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, help="How many wins and losses to print.")] = 5,
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Show which queries one run wins and loses against another, and the documents on which the two part.
 
-    Example: hardneg analyze wins --qrels qrels.txt --run dense.trec.gz --against bm25.trec.gz --corpus corpus.jsonl
+    Example: hardneg analyze wins --qrels qrels.txt --run dense.trec.gz --baseline bm25.trec.gz --corpus corpus.jsonl
     """
     from hardneg.analysis.figures.runs import draw_wins
     from hardneg.analysis.run_tables import win_table
@@ -158,15 +162,15 @@ def wins(
     from hardneg.data.qrels import read_qrels
 
     check_plot(plot)
-    runs = _read([run, against])
+    runs = _read([run, baseline])
     labels, (ours, theirs) = list(runs), list(runs.values())
     decided = wins_of((ours, theirs), read_qrels(qrels), metric, relevance_level)
     topics = read_topics(queries) if queries else {}
     told = to_json(decided, topics, (lambda doc_ids: read_texts(corpus, doc_ids)) if corpus else None)
-    found = {"run": labels[0], "against": labels[1], "metric": metric, "examples": examples, **told}
+    found = {"run": labels[0], "against": labels[1], "metric": metric, "examples": limit, **told}
     if plot:
         draw_wins(found, [plot])
-    show(found, as_json, *win_table(found, examples))
+    show(found, as_json, *win_table(found, limit))
     if not as_json:
         typer.echo(f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {metric}")
 
@@ -177,5 +181,5 @@ def _read(paths: Sequence[Path]) -> "dict[str, Run]":
     return {label: read_run(path) for path, label in run_labels(paths).items()}
 
 
-def _label(against: str | None, runs: Sequence[Path]) -> str | None:
-    return baseline_labels([against], run_labels(runs))[0] if against else None
+def _label(baseline: str | None, runs: Sequence[Path]) -> str | None:
+    return baseline_labels([baseline], run_labels(runs))[0] if baseline else None

@@ -1,0 +1,18 @@
+"""Every command of the command line, found by walking its groups."""
+
+import typer
+
+from hardneg.cli.main import app
+
+
+def every_command():
+    """Each command with the words that call it, `["recipe", "plan"]`."""
+    return dict(_under(typer.main.get_command(app), ()))
+
+
+def _under(command, words):
+    if not hasattr(command, "commands"):
+        yield words, command
+        return
+    for name, inner in command.commands.items():
+        yield from _under(inner, (*words, name))

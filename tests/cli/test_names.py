@@ -1,0 +1,110 @@
+"""Each option has one name and one type in all commands; old names are told."""
+
+import inspect
+import types
+import typing
+from pathlib import Path
+
+import pytest
+from cli.commands import every_command
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+
+TYPES = {
+    str: (
+        "--answer-match --backend --baseline --candidates --dataset --device --force --form --from --grid --loss "
+        "--method --metric --metrics --miner --missing-scores --model --norm --option --preset --query --recipe "
+        "--reranker --set --split --stage --threshold --title --train-option --until --weight"
+    ),
+    int: ("--constant --count --depth --limit --num-processes --overlap-depth --relevance-level --seed --single"),
+    float: "--parameter",
+    bool: "--delete --hub --json --per-query --scores --whole",
+    Path: (
+        "--corpus --corpus-output --dropped --embeddings --filter-by --ids --index --negatives --output --plot --qrels "
+        "--queries --reranked --run --store --tune-run --vectors --withheld"
+    ),
+}
+OTHERWISE = {
+    ("analyze wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
+    ("analyze dimensions", "--run"): str,  # SIZE=PATH
+    ("export", "--model"): Path,  # a folder alone
+}
+
+
+def options():
+    for words, command in every_command().items():
+        hints = typing.get_type_hints(inspect.unwrap(command.callback))
+        for option in command.params:
+            if option.param_type_name == "option":
+                yield " ".join(words), option.opts, inner_type(hints[option.name])
+
+
+def inner_type(hint):
+    for part in typing.get_args(hint) if not isinstance(hint, type) or typing.get_args(hint) else ():
+        if part is not types.NoneType:
+            return inner_type(part) if typing.get_origin(hint) is not typing.Literal else type(part)
+    return hint
+
+
+def test_every_option_has_the_one_name_and_type_of_its_meaning():
+    known = {name: kind for kind, names in TYPES.items() for name in names.split()}
+    found = list(options())
+    assert {opts[0] for _, opts, _ in found} == set(known)
+    assert [
+        (command, opts[0], kind) for command, opts, kind in found
+        if kind is not OTHERWISE.get((command, opts[0]), known[opts[0]])
+    ] == []  # fmt: skip
+
+
+def test_a_short_name_belongs_to_one_option():
+    assert {(short, opts[0]) for _, opts, _ in options() for short in opts[1:]} == {
+        ("-o", "--output"),
+        ("-p", "--preset"),
+    }
+
+
+OLD = [
+    (["recipe", "run", "nothing", "--out", "x"], "--output"),
+    (["plugins", "new", "loss", "BAD", "--out=x"], "--output"),
+    (["search", "--dataset", "d", "--index", "bm25", "--output", "run.txt"], "--backend"),
+    (["mine", "--dataset", "d", "--negatives", "4", "--output", "x"], "--count"),
+    (["mine", "--dataset", "d", "--corpus", "c", "--output", "x"], "--corpus-output"),
+    (["export", "--corpus", "c", "--output", "x"], "--corpus-output"),
+    (["data", "show", "nothing:there", "--rows", "1"], "--limit"),
+    (["analyze", "errors", "--qrels", "q", "--cut", "10"], "--depth"),
+    (["analyze", "overlap", "--run", "a", "--against", "a"], "--baseline"),
+    (["analyze", "holes", "--qrels", "q", "--run", "a", "--against", "a"], "--baseline"),
+    (["analyze", "wins", "--qrels", "q", "--run", "a", "--against", "b"], "--baseline"),
+    (["analyze", "wins", "--qrels", "q", "--run", "a", "--baseline", "b", "--examples", "3"], "--limit"),
+    (["analyze", "denoising", "d.arrow", "--examples", "3"], "--limit"),
+    (["analyze", "planted", "--run", "r", "--qrels", "q", "--withheld", "w", "--scores", "s"], "--filter-by"),
+    (["analyze", "projection", "--query", "1", "--qrels", "q", "--queries", "q", "--index", "i", "--model", "m",
+      "--negatives", "4"], "--count"),
+    (["analyze", "candidates", "--qrels", "q", "--run", "r", "--reranked", "r", "--reranked", "s", "--count", "1"],
+     "--depth"),
+    (["analyze", "costs", "folder", "--method", "a"], "--stage"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "new"), OLD)
+def test_an_old_name_works_and_is_told(arguments, new):
+    result = CliRunner().invoke(app, arguments)
+    assert f"is called {new} now" in result.stderr
+    assert "No such option" not in result.stderr
+
+
+@pytest.mark.parametrize("words", [("evaluate",), ("report",), ("fuse",), ("analyze", "wins"), ("analyze", "holes")])
+def test_metric_and_metrics_are_the_same_word_everywhere(words, tmp_path):
+    given = ["--qrels", "q", "--run", "a"]
+    given += {"report": ["--output", "x"], "fuse": ["--run", "b", "--output", "x"]}.get(words[0], [])
+    given += ["--baseline", "b"] if words[-1] == "wins" else []
+    for name in ("--metric", "--metrics"):
+        result = CliRunner().invoke(app, [*words, *given, name, "ndcg@10"])
+        assert "No such option" not in result.stderr and "called" not in result.stderr
+
+
+def test_what_follows_two_dashes_is_no_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["recipe", "run", "--", "--out"])
+    assert "no recipe is called '--out'" in str(result.exception)

@@ -24,6 +24,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
 """A folder of a workspace that goes once the artifact is sure: what its maker would need to go on."""
+KEPT = "kept"
+"""A folder of an artifact with the models that its training kept on its way, `step-N` each."""
 EARLIER = "earlier seconds"
 """A stage's fact: what stopped runs of it took, as far as this one went on from them; `seconds` holds them too."""
 

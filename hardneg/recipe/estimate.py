@@ -114,7 +114,7 @@ def _fuse(step: Step, sizes: Magnitudes) -> _Row:
 def _train_reranker(step: Step, sizes: Magnitudes) -> _Row:
     assert isinstance(step.spec, TrainRerankerSpec)
     options, shape = step.spec.options, sizes.network(step)
-    steps = options.total_steps(sizes.queries("train"))
+    steps = options.last_step(sizes.queries("train"))
     tokens = options.batch_size * (1 + options.negatives_per_query) * _PAIR_TOKENS
     passes = 5 if options.adversarial else 3
     seconds = passes * steps * options.accumulate * tokens * shape.operations_a_token / _operations()
@@ -139,7 +139,7 @@ def _mine(step: Step, sizes: Magnitudes) -> _Row:
 def _train(step: Step, sizes: Magnitudes) -> _Row:
     assert isinstance(step.spec, TrainSpec | TrainRefreshedSpec)
     options = step.spec.options
-    steps = options.total_steps(sizes.queries("train"))
+    steps = options.last_step(sizes.queries("train"))
     documents = 1 + options.negatives_per_query
     rows, length = _segments(step, sizes)
     tokens = sizes.model.query_length * 0.4 + documents * rows * length * 0.8
@@ -168,7 +168,7 @@ def _train_queries(step: Step, sizes: Magnitudes) -> _Row:
     assert isinstance(step.spec, TrainQueriesSpec)
     options = step.spec.options
     queries = sizes.queries(step.spec.split)
-    steps = options.total_steps(queries)
+    steps = options.last_step(queries)
     asked = steps * options.batch_size * options.accumulate
     tokens = options.batch_size * sizes.model.query_length * 0.4
     learning = 3 * asked / options.batch_size * tokens * sizes.shape.operations_a_token / _operations()
@@ -182,7 +182,7 @@ def _train_queries(step: Step, sizes: Magnitudes) -> _Row:
 def _train_reader(step: Step, sizes: Magnitudes) -> _Row:
     assert isinstance(step.spec, TrainReaderSpec)
     options, shape = step.spec.options, sizes.network(step)
-    steps = options.total_steps(sizes.queries(step.spec.split))
+    steps = options.last_step(sizes.queries(step.spec.split))
     tokens = options.batch_size * (1 + options.negatives_per_query) * step.spec.reader.length * 0.5
     seconds = 3 * steps * options.accumulate * tokens * shape.operations_a_token / _operations()
     memory = _PROCESS_BYTES + 4 * shape.weights + int(tokens * shape.kept_a_token(step.spec.reader.length))

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 import hardneg
-from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.artifacts import KEPT, MANIFEST, Artifact, Store, disk_errors
 from hardneg.identity import digest
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
@@ -21,7 +21,7 @@ _ANSWERS = {".jsonl": "answers.jsonl", "-metrics.json": "metrics.json"}
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out models, `index/`, `runs/`, `answers/`, `analyses/`, `metrics.json`, `report.html`, `recipe.lock.yaml`.
+    """Lays out models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, the report, the lock file.
 
     Of several runs at once, one after the other does so.
 
@@ -34,6 +34,8 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
         for name, made in artifacts.items():
             if made.kind in ("reranker", "reader"):
                 written.append(link_folder(made.path / "model", out / f"{made.kind}s" / name))
+            if (made.path / KEPT).is_dir():
+                written.append(link_folder(made.path / KEPT, out / "checkpoints" / name))
         for kind, step in plan.recipe.outputs.items():
             if output := artifacts.get(step):
                 source = output.path / kind if output.kind == "model" else output.path

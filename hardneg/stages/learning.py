@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import SCRATCH
+from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
@@ -89,7 +89,7 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
     if result.best is not None:
         said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
     encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))
-    work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
+    work.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(options.metric)
 
 

@@ -32,7 +32,7 @@ class TrainRefreshedSpec(LearningSpec):
     @model_validator(mode="after")
     def _mines(self) -> "TrainRefreshedSpec":
         evaluated = self.validation_run is not None
-        if told := self.refresh.never_again(self.options, evaluated, self.options.max_steps):
+        if told := self.refresh.never_again(self.options, evaluated, self.options.known_end):
             raise ValueError(f"refresh: {told}")
         return self
 

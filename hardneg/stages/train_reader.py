@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from hardneg.artifacts import SCRATCH
+from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
 from hardneg.distributed import world
@@ -40,7 +40,7 @@ def run(work: Work) -> dict[str, Any]:
     if not world().first:
         return {}
     reader.save(work.folder / MODEL_FOLDER)
-    work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
+    work.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(spec.options.metric)
 
 

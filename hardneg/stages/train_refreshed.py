@@ -58,7 +58,7 @@ def run(work: Work) -> dict[str, Any]:
 def _check(work: Work, way: Refreshed) -> None:
     """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
     options, evaluated = work.spec.options, "validation_run" in work.inputs
-    if told := work.spec.refresh.never_again(options, evaluated, options.total_steps(len(way))):
+    if told := work.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
         raise UsageError(f"{work.name}.refresh: {told}")
 
 

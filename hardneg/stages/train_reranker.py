@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import SCRATCH
+from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
@@ -39,7 +39,7 @@ def run(work: Work) -> dict[str, Any]:
     if not world().first:
         return {}
     network.save(work.folder / MODEL_FOLDER, reranker_card(network, _said(work, collection, result)))
-    work.keep_only(MODEL_FOLDER, HISTORY, SCRATCH)
+    work.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(spec.options.metric)
 
 

@@ -1,6 +1,7 @@
 """What the loop asks of a way to train: whose weights learn, from which batches, and how a batch is scored."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -17,6 +18,10 @@ class Network(Protocol):
 
     @property
     def device(self) -> torch.device: ...
+
+    def save(self, folder: Path, card: str) -> None:
+        """Writes a folder that opens as a model, whole or not at all."""
+        ...
 
 
 class Objective(Protocol):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hardneg.artifacts import EARLIER, SCRATCH
+from hardneg.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
 from hardneg.identity import digest
@@ -24,6 +24,7 @@ from hardneg.training.clock import CheckpointClock
 from hardneg.training.elapsed import Elapsed
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
+from hardneg.training.kept import KeptModels
 from hardneg.training.layer_groups import layer_groups
 from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
@@ -96,7 +97,8 @@ def learn(
     """Trains in place; the encoder ends with the best weights where there are dev metrics, or the last.
 
     `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments goes on from there.
-    On a CPU the weights then are, bit for bit, those of a run that was never stopped.
+    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has the models that are
+    to be kept on the way.
 
     Several processes (`hardneg.distributed`) each call this with the same arguments and share each batch; the
     first one alone measures, shows progress and writes.
@@ -113,7 +115,8 @@ def learn(
         _learning(approach.encoder, options),
         accelerated(approach.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
     ):
-        run = _Run(_learner(approach, loss, options, accelerator), checkpoints, History(folder / HISTORY), validate)
+        learner, kept = _learner(approach, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
+        run = _Run(learner, checkpoints, kept, History(folder / HISTORY), validate)
         state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(approach.learner, state.best_step or 0)
@@ -136,6 +139,7 @@ class _Run:
 
     learner: Learner
     checkpoints: Checkpoints
+    kept: KeptModels
     history: History
     validate: Validate | None
 
@@ -149,7 +153,13 @@ class _Run:
 
     @property
     def total(self) -> int:
+        """The steps of the schedule."""
         return self.options.total_steps(len(self.approach))
+
+    @property
+    def last(self) -> int:
+        """The step to end at."""
+        return self.options.last_step(len(self.approach))
 
     def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
         """From the newest checkpoint to the last step, or to where patience runs out; and the seconds before that."""
@@ -161,8 +171,9 @@ class _Run:
         clock = CheckpointClock(self.options.checkpoint_minutes)
         if world().first:
             self.history.truncate(state.step or -1)
-        with progress.task("training", self.total, "steps", done=state.step) as task:
-            while state.step < self.total and not state.stopped:
+            self.kept.forget_after(state.step)
+        with progress.task("training", self.last, "steps", done=state.step) as task:
+            while state.step < self.last and not state.stopped:
                 planned, fitting = self._next_stop(state.step), clock.fitting()
                 stop = planned if fitting is None else min(planned, state.step + fitting)
                 began = time.monotonic()
@@ -171,17 +182,18 @@ class _Run:
                 state = self._judge(replace(state, step=stop))
                 if world().first and (stop == planned or clock.due()):
                     self.history.sync()
+                    self.kept.save(self.approach.encoder, state.step)
                     self.checkpoints.save(self.approach.learner, self.learner.optimizer, state)
                     elapsed.note()
                     clock.saved()
         return state, elapsed.earlier
 
     def _next_stop(self, step: int) -> int:
-        """The next step after which there is an evaluation or a checkpoint."""
+        """The next step after which there is an evaluation, a checkpoint or a model to keep."""
         evaluate_every = self.options.evaluate_every if self.validate else None
-        intervals = [self.options.checkpoint_every, evaluate_every, self.approach.pause]
+        intervals = [self.options.checkpoint_every, evaluate_every, self.approach.pause, self.kept.every]
         stops = [step - step % interval + interval for interval in intervals if interval is not None]
-        return min([*stops, self.total])
+        return min([*stops, self.last])
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
         self.approach.prepare(start)
@@ -209,7 +221,7 @@ class _Run:
     def _judge(self, state: TrainState) -> TrainState:
         """Measures the dev metrics where it is time to."""
         every = self.options.evaluate_every
-        if self.validate is None or not (state.step == self.total or (every and state.step % every == 0)):
+        if self.validate is None or not (state.step == self.last or (every and state.step % every == 0)):
             return state
         metrics = self._measure(self.validate)
         if self.options.metric not in metrics:

@@ -1,5 +1,6 @@
 """What can be said about a training run."""
 
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +21,10 @@ class TrainOptions:
             negatives, in their order, one time after the other, as ANCE's program has a query's triples.
         epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
         max_steps: updates of the weights in all.
+        stop_at: the step to end at, though the learning rate goes on as if all steps were to come; a training that has
+            fewer ends with its last. None goes to the end.
+        keep_every: steps between the models that are kept, each as a folder that opens like the last one; none keeps
+            the last one alone.
         optimizer: `adamw` or `lamb`.
         learning_rate: its peak, reached when the warm-up is over.
         weight_decay: applied to all weights but biases and those of LayerNorm.
@@ -49,7 +54,9 @@ class TrainOptions:
     not_in_identity: ClassVar[frozenset[str]] = frozenset(
         {"checkpoint_every", "checkpoint_minutes", "gradient_checkpointing", "tracker"}
     )
-    later: ClassVar[frozenset[str]] = frozenset({"positive", "order", "chunk", "mask", "across"})
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"positive", "order", "chunk", "mask", "across", "stop_at", "keep_every"}
+    )
     """Options that models were trained without: they count where they have another value than their default."""
     of_batches: ClassVar[tuple[str, ...]] = ("chunk", "mask", "across")
     """Options of training where each query meets the documents of its batch."""
@@ -60,6 +67,8 @@ class TrainOptions:
     order: Literal["shuffled", "consecutive"] = "shuffled"
     epochs: float | None = 1.0
     max_steps: int | None = None
+    stop_at: int | None = None
+    keep_every: int | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
     learning_rate: float = 2e-5
     weight_decay: float = 0.01
@@ -95,15 +104,25 @@ class TrainOptions:
         return [name for name in self.of_batches if getattr(self, name) != getattr(TrainOptions, name)]
 
     def total_steps(self, queries: int) -> int:
-        """How many steps there are for so many queries; the last one may begin another pass to be full."""
+        """How many steps the schedule has for so many queries; the last one may begin another pass to be full."""
         if self.max_steps is not None:
             return self.max_steps
         examples = round((self.epochs or 0) * queries)
         return max(1, -(-examples // (self.batch_size * self.accumulate)))
 
+    def last_step(self, queries: int) -> int:
+        """The step to end at for so many queries."""
+        return min(self.total_steps(queries), self.stop_at or sys.maxsize)
+
+    @property
+    def known_end(self) -> int | None:
+        """The step to end at where the number of queries does not matter; None where it does."""
+        return min((step for step in (self.max_steps, self.stop_at) if step is not None), default=None)
+
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        counts = ("batch_size", "accumulate", "chunk", "max_steps", "checkpoint_every", "evaluate_every", "patience")
+        steps = ("max_steps", "stop_at", "keep_every", "checkpoint_every", "evaluate_every", "patience")
+        counts = ("batch_size", "accumulate", "chunk", *steps)
         found = [
             f"{name} must be 1 or above, not {value}"
             for name in counts
@@ -123,4 +142,12 @@ class TrainOptions:
             found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
         if self.epochs is None and self.max_steps is None:
             found.append("give epochs or max_steps")
+        return found + self._never_reached()
+
+    def _never_reached(self) -> list[str]:
+        found = []
+        if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
+            found.append(f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}")
+        if self.keep_every is not None and self.known_end is not None and self.keep_every > self.known_end:
+            found.append(f"keep_every must be {self.known_end}, the last step, or below, not {self.keep_every}")
         return found

@@ -99,6 +99,19 @@ def test_one_changed_option_runs_what_depends_on_it(finished):
     assert outcome.ran == ("star", "star-index", "star-test", "scores", "report")
 
 
+def test_kept_models_stand_in_the_run_folder_and_are_models_to_begin_with(finished, tmp_path):
+    _, path, store, _, _ = finished
+    plan = make_plan(load_recipe(path, settings=["stages.star.options.keep_every=2"]))
+    outcome = execute(plan, store, Options(until="star", device="cpu"), Watcher())
+    publish(plan, outcome.artifacts, store, tmp_path / "out")
+    kept = tmp_path / "out" / "checkpoints" / "star"
+    assert {place.name for place in kept.iterdir()} == {"step-2", "step-4"}
+    last = (kept / "step-4" / "model.safetensors").read_bytes()
+    assert last == (outcome.artifacts["star"].path / "model" / "model.safetensors").read_bytes()
+    found, _ = again(path, store, [f"model.name={kept / 'step-2'}"], until="start-test")
+    assert found.ran == ("start-index", "start-test")
+
+
 def test_an_index_built_from_vectors_is_searched_with_their_model(finished):
     folder, path, store, _, outcome = finished
     tree = yaml.safe_load(path.read_text())

@@ -1,0 +1,106 @@
+"""A training that ends before its schedule does, and the models that it keeps on its way."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from toy import Interrupted, options, toy_data
+
+from hardneg.losses.star import Star
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Progress, Silent
+from hardneg.training.loop import TrainingResult, train
+from hardneg.training.options import TrainOptions
+
+
+@pytest.fixture
+def spec(tiny_model: Path) -> ModelSpec:
+    return ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
+
+
+def run(
+    toy: Path, folder: Path, chosen: TrainOptions, encoder: Encoder, progress: Progress | None = None
+) -> TrainingResult:
+    return train(encoder, toy_data(toy), Star(), chosen, folder, progress=progress or Silent())
+
+
+def equal(one: Encoder, other: Encoder) -> bool:
+    there = other.module.state_dict()
+    return all(torch.equal(tensor, there[name]) for name, tensor in one.module.state_dict().items())
+
+
+def rates(result: TrainingResult) -> list[float]:
+    return [record["learning_rate"] for record in result.history]
+
+
+def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(
+    toy_folder: Path, tmp_path: Path, spec: ModelSpec
+) -> None:
+    whole, short = Encoder.load(spec, "cpu"), Encoder.load(spec, "cpu")
+    long = run(toy_folder, tmp_path / "long", options(max_steps=6, keep_every=2), whole)
+    ended = run(toy_folder, tmp_path / "short", options(max_steps=6, stop_at=4), short)
+    assert (long.steps, ended.steps) == (6, 4)
+    assert rates(ended) == rates(long)[:4] and rates(ended)[-1] > rates(long)[-1] > 0
+    kept = tmp_path / "long" / "kept"
+    assert {path.name for path in kept.iterdir()} == {"step-2", "step-4", "step-6"}
+    assert equal(Encoder.open(kept / "step-4", "cpu"), short)
+    assert equal(Encoder.open(kept / "step-6", "cpu"), whole)
+    assert not equal(Encoder.open(kept / "step-2", "cpu"), short)
+    assert (tmp_path / "short" / "checkpoints" / "step-000000004").is_dir()
+    assert not (tmp_path / "short" / "kept").exists()
+
+
+def test_kept_models_open_in_sentence_transformers(toy_folder: Path, tmp_path: Path, spec: ModelSpec) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = Encoder.load(spec, "cpu")
+    run(toy_folder, tmp_path, options(max_steps=2, keep_every=2), encoder)
+    opened = SentenceTransformer(str(tmp_path / "kept" / "step-2"), device="cpu")
+    assert opened.encode(["the old river"]).shape == (1, encoder.dimension)
+
+
+def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder: Path, tmp_path: Path, spec: ModelSpec) -> None:
+    chosen = options(max_steps=8, stop_at=6, keep_every=3, checkpoint_every=2)
+    run(toy_folder, tmp_path / "whole", chosen, Encoder.load(spec, "cpu"))
+    broken = tmp_path / "broken"
+    with pytest.raises(KeyboardInterrupt):
+        run(toy_folder, broken, chosen, Encoder.load(spec, "cpu"), Interrupted(5))
+    (broken / "kept" / "step-6").mkdir()
+    (broken / "kept" / ".step-6.0123abcd").mkdir()
+    run(toy_folder, broken, chosen, Encoder.load(spec, "cpu"))
+    assert {path.name for path in (broken / "kept").iterdir()} == {"step-3", "step-6"}
+    for step in (3, 6):
+        name = f"kept/step-{step}/model.safetensors"
+        assert (tmp_path / "whole" / name).read_bytes() == (broken / name).read_bytes()
+
+
+def test_dev_metrics_are_measured_where_it_stops(toy_folder: Path, tmp_path: Path, spec: ModelSpec) -> None:
+    chosen, measured = options(max_steps=9, stop_at=3, evaluate_every=2), iter([0.1, 0.3])
+    validate = lambda: {"mrr@10": next(measured)}  # noqa: E731
+    result = train(
+        Encoder.load(spec, "cpu"), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), validate=validate
+    )
+    assert (result.best_step, result.best) == (3, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"stop_at": 0}, "stop_at must be 1 or above, not 0"),
+        ({"stop_at": 13}, "stop_at must be 12 (max_steps) or below, not 13"),
+        ({"keep_every": 13}, "keep_every must be 12, the last step, or below, not 13"),
+        ({"stop_at": 5, "keep_every": 6}, "keep_every must be 5, the last step, or below, not 6"),
+    ],
+)
+def test_steps_that_never_come_are_refused(given: dict[str, Any], problem: str) -> None:
+    assert options(**given).problems() == [problem]
+
+
+def test_they_count_in_the_key_where_they_are_given() -> None:
+    plain = options().identity()
+    assert not {"stop_at", "keep_every"} & set(plain)
+    assert options(stop_at=3).identity() == {**plain, "stop_at": 3}
+    assert options(keep_every=3).identity() == {**plain, "keep_every": 3}
+    assert TrainOptions(epochs=1, batch_size=10, stop_at=50).last_step(100) == 10

@@ -22,7 +22,6 @@ SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the lin
 PROCESSES = typer.Option(
     None, "--num-processes", min=1, help="Run in N processes: on N shares of the cores, or N GPUs."
 )
-DEVICE = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is.")
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 
 Tree = dict[str, Any]

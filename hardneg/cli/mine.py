@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import lines
+from hardneg.cli.devices import DEVICE
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import UsageError
 
@@ -79,7 +80,7 @@ def mine(
     seed: int = typer.Option(42, help="For miners that draw."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
-    device: str | None = lines.DEVICE,
+    device: str | None = DEVICE,
     processes: int | None = lines.PROCESSES,
 ) -> None:
     """Mine hard negatives and write them in the form a training program reads.

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli.lines import DEVICE, PROCESSES
+from hardneg.cli.devices import DEVICE
+from hardneg.cli.lines import PROCESSES
 from hardneg.cli.names import renaming
 from hardneg.cli.stores import STORE, open_store
 

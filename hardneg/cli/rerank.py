@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import lines
+from hardneg.cli.devices import DEVICE
 from hardneg.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def rerank(
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
-    device: str | None = lines.DEVICE,
+    device: str | None = DEVICE,
 ) -> None:
     """Score the best documents of a run anew, query and document together, and write them as a TREC run.
 

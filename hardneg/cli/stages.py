@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from hardneg.cli import lines
+from hardneg.cli.devices import DEVICE
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
@@ -19,7 +20,7 @@ def encode(
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
-    device: str | None = lines.DEVICE,
+    device: str | None = DEVICE,
     processes: int | None = lines.PROCESSES,
 ) -> None:
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
@@ -42,7 +43,7 @@ def search(
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
-    device: str | None = lines.DEVICE,
+    device: str | None = DEVICE,
     processes: int | None = lines.PROCESSES,
 ) -> None:
     """Search a corpus for the queries of one split and write a TREC run.
@@ -81,7 +82,7 @@ def train(
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
-    device: str | None = lines.DEVICE,
+    device: str | None = DEVICE,
     processes: int | None = lines.PROCESSES,
 ) -> None:
     """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.

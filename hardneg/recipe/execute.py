@@ -12,6 +12,7 @@ from typing import Any
 from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, NewerArtifact, RecipeError, UsageError
+from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
@@ -55,7 +56,8 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     help with the stages that are made for it, wait for the rest, and take what is finished.
 
     Raises:
-        UsageError: several processes, and a stage that trains in one only.
+        UsageError: several processes, and a stage that trains in one only; or the recipe names a device
+            that is not there.
         RecipeError: the collection lacks what a stage needs.
         HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
     """
@@ -64,6 +66,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     artifacts: dict[str, Artifact] = {}
     ran: list[str] = []
     _check_processes(steps)
+    _check_devices([step for step in steps if step.name in again or not store.path(step.key).exists()])
     if not world().first:
         return _help(steps, plan, store, options)
     for step in steps:
@@ -119,6 +122,15 @@ def _check_processes(steps: Sequence[Step]) -> None:
         for step in steps:
             if step.spec.kind == "model" and not _for_every_process(step):
                 raise UsageError(f"{step.name}: stage {step.verb} trains in one process; leave out --num-processes")
+
+
+def _check_devices(steps: Sequence[Step]) -> None:
+    """Of stages that name devices in the recipe: whether this machine has them."""
+    for step in steps:
+        if (named := getattr(step.spec, "devices", None)) is not None:
+            for side, given in vars(named).items():
+                for device in given if isinstance(given, tuple) else ():
+                    check_device(device, f"stages.{step.name}.devices.{side}")
 
 
 def _for_every_process(step: Step) -> bool:

@@ -247,3 +247,10 @@ def test_mistakes_are_told_before_anything_runs(recipe: Path, setting: str, told
     with pytest.raises(RecipeError) as caught:
         load_recipe(recipe, settings=[f"stages.ance.{setting}"])
     assert told in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_refused_before_the_first_step(recipe: Path, tmp_path: Path) -> None:
+    empty = Store(tmp_path / "store")
+    with pytest.raises(UsageError, match=r"stages.ance.devices.inferencer cdua:1: .*did you mean 'cuda'"):
+        make(recipe, empty, "ance", "stages.ance.devices.inferencer=[cpu, cdua:1]")
+    assert not list(empty.artifacts())

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardneg.cli.analyses.output import DEVICE, AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.devices import DEVICE
 from hardneg.cli.evaluate import Level, QrelsFile, run_labels
 from hardneg.errors import UsageError
 

@@ -12,7 +12,6 @@ Plot = Annotated[Path | None, typer.Option("--plot", metavar="PATH", help="Draw 
 Topics = Annotated[
     Path | None, typer.Option("--queries", help="Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")
 ]
-DEVICE = typer.Option(None, help="cpu, cuda, cuda:1, mps; default: the best there is.")
 
 
 def check_plot(plot: Path | None) -> None:

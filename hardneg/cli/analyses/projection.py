@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hardneg.cli.analyses.output import DEVICE, AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.devices import DEVICE
 from hardneg.cli.evaluate import Level, QrelsFile
 from hardneg.errors import UsageError
 

@@ -1,0 +1,76 @@
+"""`--device` is checked before anything else is done."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from cli.commands import every_command
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.errors import UsageError
+from hardneg.models.devices import check_device, known_devices
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Gives this machine as many GPUs as asked for, as far as torch tells."""
+
+    def give(count):
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("count", "device", "told"),
+    [
+        (0, "cuda", "finds no cuda device here; there is: cpu"),
+        (0, "cuda:0", "finds no cuda device here; there is: cpu"),
+        (0, "mps", "finds no mps device here"),
+        (1, "cuda:7", "this machine has no cuda:7; there is: cpu, cuda, cuda:0"),
+        (1, "cuda:", "this machine has no cuda:"),
+        (2, "cdua", "no such device; did you mean 'cuda'?; there is: cpu, cuda, cuda:0, cuda:1"),
+        (0, "cdua:1", "did you mean 'cuda'"),
+        (0, "", "no such device"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(gpus, count, device, told):
+    gpus(count)
+    with pytest.raises(UsageError) as refused:
+        check_device(device)
+    assert str(refused.value).startswith(f"--device {device}: ") and told in str(refused.value)
+
+
+def test_what_is_there_is_taken(gpus):
+    gpus(2)
+    for device in known_devices():
+        check_device(device)
+    assert known_devices() == ["cpu", "cuda", "cuda:0", "cuda:1"]
+
+
+def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else(gpus, tmp_path, monkeypatch):
+    gpus(0)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    seen = 0
+    for words, command in every_command().items():
+        if "--device" not in {name for option in command.params for name in option.opts}:
+            continue
+        given = [word for option in command.params if option.required for word in _filled(option)]
+        result = CliRunner().invoke(app, [*words, *given, "--device", "cdua"])
+        assert isinstance(result.exception, UsageError) and "--device cdua" in str(result.exception), words
+        seen += 1
+    assert seen == 8
+    assert not (tmp_path / "store").exists()
+
+
+def _filled(option):
+    return ["x"] if option.param_type_name == "argument" else [option.opts[0], "x.trec.gz"]
+
+
+def test_the_cpu_is_known_without_torch():
+    code = "import sys; from hardneg.models.devices import check_device as check; check('cpu'); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

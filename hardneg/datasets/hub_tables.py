@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from hardneg.datasets.hub_refusals import CONVERTED, first_line, refusal, whole_splits
 from hardneg.errors import DataError, MissingDependency
 from hardneg.identity import file_digest, tree_digest
 
@@ -53,8 +54,10 @@ def open_table(table: Table) -> dict[str, Any]:
         raise MissingDependency('Hugging Face data needs datasets: pip install "hardneg[hub]"') from error
     try:
         found = datasets.load_dataset(**_arguments(table, datasets), streaming=True)
+    except DataError:
+        raise
     except Exception as error:
-        raise _unreachable(table, error) from error
+        raise refusal(table.title, str(table.repo), table.revision, error) from error
     splits = {_SPLIT_NAMES.get(str(name), str(name)): rows for name, rows in found.items()}
     if table.split is None:
         return splits
@@ -73,7 +76,7 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         except StopIteration:
             return
         except Exception as error:
-            raise DataError.at(title, number, f"cannot be read: {_first_line(error)}") from error
+            raise DataError.at(title, number, f"cannot be read: {first_line(error)}") from error
         yield number, row
 
 
@@ -99,7 +102,7 @@ def table_digest(table: Table) -> str:
 
         return str(HfApi().dataset_info(str(table.repo), revision=table.revision).sha)
     except Exception as error:
-        raise _unreachable(table, error) from error
+        raise refusal(table.title, str(table.repo), table.revision, error) from error
 
 
 def count_rows(table: Table) -> int:
@@ -115,7 +118,10 @@ def count_rows(table: Table) -> int:
 
 def _arguments(table: Table, datasets: Any) -> dict[str, Any]:
     if table.local is None:
-        return {"path": table.repo, "name": table.config, "revision": table.revision}
+        named = {"path": table.repo, "revision": table.revision}
+        if (table.revision or "").startswith(CONVERTED):
+            return {**named, "data_files": _converted_files(table)}
+        return {**named, "name": table.config}
     for suffix, builder in ((".parquet", "parquet"), (".jsonl", "json"), (".jsonl.gz", "json")):
         path = table.local / f"{table.config}{suffix}"
         if path.is_file():
@@ -128,11 +134,8 @@ def _arguments(table: Table, datasets: Any) -> dict[str, Any]:
     return {"path": folder, "data_dir": table.config}
 
 
-def _unreachable(table: Table, error: Exception) -> DataError:
-    advice = "check the name and the network, or give a local folder"
-    at = f" at revision {table.revision}" if table.revision else ""
-    return DataError(f"{table.title}{at} cannot be opened: {_first_line(error).rstrip('.')}; {advice}")
+def _converted_files(table: Table) -> dict[str, list[str]]:
+    from huggingface_hub import HfApi
 
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n")[0]
+    paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
+    return whole_splits(table.title, paths, table.config)

@@ -39,11 +39,10 @@ class HuggingFace:
     the qrels; `validation` is `dev`. Ids may be integers. A query table that has a split of the qrels' name
     is read there, any other in full; queries that no judgement names are left out and noted.
 
-    MS MARCO passages are `HuggingFace("mteb/msmarco")`, or `HuggingFace("BeIR/msmarco")`, for which the
-    default means `qrels=Table(repo="BeIR/msmarco-qrels")`; the splits are train, dev and test. A repository
-    that still has a loading script is read from its converted branch: `revision="refs/convert/parquet"`, and
-    so in `qrels` where that is another repository. A commit hash as `revision` pins the data and needs no
-    look-up on the hub.
+    MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository that
+    still has a loading script is refused; its converted branch, `revision="refs/convert/parquet"`, is read by its
+    folders CONFIGURATION/SPLIT, and refused where it holds a part of a split alone. A commit hash as `revision`
+    pins the data and needs no look-up on the hub.
 
     Args:
         source: a hub id, or a local folder of the same layout.

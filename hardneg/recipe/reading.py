@@ -123,8 +123,13 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool = False) -> dict[str, Any]:
-    """`base` with `changes` laid over it, mapping by mapping; a null removes the key, or stays for a later merge."""
+    """`base` with `changes` laid over it, mapping by mapping; a null removes the key, or stays for a later merge.
+
+    A dataset of another name has none of the options of the loader before it, but still withholds what that one does.
+    """
     merged = dict(base)
+    if _another_loader(base.get("dataset"), changes.get("dataset")):
+        merged["dataset"] = {key: value for key, value in base["dataset"].items() if key == "withheld"}
     for key, value in changes.items():
         if value is None and not keep_nulls:
             merged.pop(key, None)
@@ -133,6 +138,11 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
         else:
             merged[key] = value
     return merged
+
+
+def _another_loader(before: Any, after: Any) -> bool:
+    known = isinstance(before, Mapping) and isinstance(after, Mapping) and "name" in after
+    return known and after["name"] != before.get("name")
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

@@ -54,3 +54,14 @@ def test_the_whole_is_shown(tmp_path: Path):
     path = write(tmp_path, "mine", extends="star-passage", seed=7)
     shown = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"])
     assert yaml.safe_load(shown.output)["seed"] == 7
+
+
+def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path: Path):
+    paper = {"dataset": {"name": "hf", "source": "a/b", "revision": "c"}}
+    write(tmp_path, "a", dataset={"name": "pydocs", "withheld": {"unlabelled": 0.5}}, presets={"paper": paper})
+    other = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"dataset": {"name": "dpr", "source": "d"}}})
+    same = write(tmp_path, "c", extends="a.yaml", presets={"paper": {"dataset": {"withheld": {"unlabelled": 0.1}}}})
+    withheld = {"withheld": {"unlabelled": 0.5}}
+    assert apply_preset(read_whole_tree(other), "paper")[0]["dataset"] == {"name": "dpr", "source": "d", **withheld}
+    tree = apply_preset(read_whole_tree(same), "paper")[0]
+    assert tree["dataset"] == paper["dataset"] | {"withheld": {"unlabelled": 0.1}}

@@ -1,0 +1,113 @@
+"""Tables of the hub, asked of a server of this machine that answers as the hub does."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hub_layouts import converted, mteb
+from hub_server import Hub, hub_server
+
+pytest.importorskip("datasets")
+
+CORPUS = [{"_id": f"d{i}", "title": "", "text": f"text {i}"} for i in range(5)]
+QUERIES = [{"_id": f"q{i}", "text": f"query {i}"} for i in range(4)]
+QRELS = {
+    "train": [{"query-id": "q0", "corpus-id": "d0", "score": 1.0}],
+    "dev": [{"query-id": "q1", "corpus-id": "d1", "score": 1.0}],
+    "test": [{"query-id": "q2", "corpus-id": "d2", "score": 3.0}],
+}
+READ = """
+import json, sys
+from hardneg.datasets.hub_tables import Table
+from hardneg.datasets.hugging_face import HuggingFace
+from hardneg.errors import HardnegError
+told = {}
+for name, options in json.loads(sys.argv[1]).items():
+    options = {key: Table(**value) if isinstance(value, dict) else value for key, value in options.items()}
+    try:
+        loader = HuggingFace(**options)
+        found = loader.load()
+        told[name] = {
+            "fingerprint": loader.fingerprint(),
+            "documents": [item.doc_id for item in found.documents()],
+            "qrels": {split: [list(item) for item in found.qrels(split)] for split in found.splits()},
+            "queries": {split: [item.query_id for item in found.queries(split)] for split in found.splits()},
+        }
+    except HardnegError as error:
+        told[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(told))
+"""
+
+
+def add_repositories(hub: Hub) -> None:
+    hub.dataset("mteb/msmarco", mteb(CORPUS, QUERIES, QRELS))
+    script = {"msmarco.py": b"raise SystemExit('a script was executed')\n", "README.md": b"---\n---\n"}
+    tables = {("corpus", "corpus"): CORPUS, ("queries", "queries"): QUERIES}
+    hub.dataset("BeIR/msmarco", script, converted(tables))
+    tsv = {f"{split}.tsv": _tsv(rows) for split, rows in {"train": QRELS["train"], "validation": QRELS["dev"]}.items()}
+    hub.dataset("BeIR/msmarco-qrels", {"README.md": b"", **tsv})
+    odd = {("corpus", "corpus"): CORPUS, ("queries", "queries"): QUERIES}
+    qrels = {("default", "train"): QRELS["train"], ("default", "trec19"): QRELS["test"]}
+    hub.dataset("some/script", {"script.py": b""}, converted(odd | qrels))
+    large = {("corpus", "partial-train"): CORPUS, ("queries", "queries"): QUERIES, ("default", "train"): QRELS["train"]}
+    hub.dataset("some/large", {"large.py": b""}, converted(large))
+    hub.dataset("some/gated", mteb(CORPUS, QUERIES, QRELS), gated=True)
+
+
+def _tsv(rows: list[dict[str, Any]]) -> bytes:
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join((r["query-id"], r["corpus-id"], "1")) for r in rows)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    branch = "refs/convert/parquet"
+    asked = {
+        "mteb": {"source": "mteb/msmarco"},
+        "script": {"source": "BeIR/msmarco"},
+        "converted": {"source": "BeIR/msmarco", "revision": branch},
+        "other splits": {"source": "some/script", "revision": branch},
+        "other script": {"source": "some/script"},
+        "no such table": {"source": "some/script", "revision": branch, "corpus": {"config": "texts"}},
+        "part": {"source": "some/large", "revision": branch},
+        "gated": {"source": "some/gated"},
+        "missing": {"source": "some/missing"},
+    }
+    with hub_server() as hub:
+        add_repositories(hub)
+        place = hub.environment(tmp_path_factory.mktemp("hub"))
+        line = [sys.executable, "-c", READ, json.dumps(asked)]
+        done = subprocess.run(line, env=place, capture_output=True, text=True, check=True, timeout=300)
+        yield {**json.loads(done.stdout), "address": hub.address}
+
+
+@pytest.mark.parametrize("name", ["mteb", "converted", "other splits"])
+def test_documents_and_queries_are_those_of_the_repository(told: dict[str, Any], name: str) -> None:
+    assert told[name]["documents"] == [row["_id"] for row in CORPUS]
+    assert told[name]["queries"]["train"] == ["q0"]
+
+
+def test_splits_are_the_repositorys_own(told: dict[str, Any]) -> None:
+    assert told["mteb"]["qrels"] == {"train": [["q0", "d0", 1]], "dev": [["q1", "d1", 1]], "test": [["q2", "d2", 3]]}
+    assert told["converted"]["qrels"] == {"train": [["q0", "d0", 1]], "dev": [["q1", "d1", 1]]}
+    assert told["other splits"]["qrels"] == {"train": [["q0", "d0", 1]], "trec19": [["q2", "d2", 3]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("script", ["loading script (msmarco.py), which is never executed", "take hf:mteb/msmarco"]),
+        ("other script", ["script.py", "dataset.revision=refs/convert/parquet"]),
+        ("no such table", ["some/script[texts]: no configuration 'texts'", "corpus, default, queries"]),
+        ("part", ["some/large[corpus]: the converted branch holds a part alone (corpus/partial-train)"]),
+        ("gated", ["some/gated[corpus] cannot be opened: it is gated", "{address}/datasets/some/gated"]),
+        ("missing", ["some/missing[corpus] cannot be opened", "check the name"]),
+    ],
+)
+def test_what_does_not_open_is_told_in_a_line(told: dict[str, Any], name: str, lines: list[str]) -> None:
+    assert told[name].startswith("DataError: ") and "\n" not in told[name]
+    for line in lines:
+        assert line.format(address=told["address"]) in told[name]

@@ -1,0 +1,74 @@
+"""Tiny repositories in the layouts that real ones have on the hub."""
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hub_server import Hub
+
+Rows = Sequence[Mapping[str, Any]]
+MTEB_MSMARCO = "c5a29a104738b98a9e76336939199e264163d4a0"
+_CARD = """---
+configs:
+- config_name: default
+  data_files:
+{splits}
+- config_name: corpus
+  data_files:
+  - split: corpus
+    path: corpus.jsonl
+- config_name: queries
+  data_files:
+  - split: queries
+    path: queries.jsonl
+---
+"""
+
+
+def jsonl(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def parquet(rows: Rows) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows)), buffer)
+    return buffer.getvalue()
+
+
+def mteb(corpus: Rows, queries: Rows, qrels: Mapping[str, Rows]) -> dict[str, bytes]:
+    """MTEB's layout: a card that names configurations, JSON Lines."""
+    lines = "\n".join(f"  - split: {split}\n    path: qrels/{split}.jsonl" for split in qrels)
+    judged = {f"qrels/{split}.jsonl": jsonl(rows) for split, rows in qrels.items()}
+    card = _CARD.format(splits=lines).encode()
+    return {"README.md": card, "corpus.jsonl": jsonl(corpus), "queries.jsonl": jsonl(queries), **judged}
+
+
+def converted(tables: Mapping[tuple[str, str], Rows]) -> dict[str, bytes]:
+    """The layout of a converted branch: configuration, split, numbered Parquet files; two a split."""
+    files = {}
+    for (config, split), rows in tables.items():
+        half = (len(rows) + 1) // 2
+        for number, part in enumerate((rows[:half], rows[half:])):
+            if part:
+                files[f"{config}/{split}/{number:04}.parquet"] = parquet(part)
+    return files
+
+
+def beir_folder(folder: Path) -> tuple[Rows, Rows, dict[str, Rows]]:
+    """The corpus, queries and qrels of a folder in BEIR's form, as rows of the hub's tables."""
+    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    qrels: dict[str, Rows] = {}
+    for path in sorted((folder / "qrels").glob("*.tsv")):
+        cells = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+        qrels[path.stem] = [{"query-id": a, "corpus-id": b, "score": float(c)} for a, b, c in cells]
+    return corpus, queries, qrels
+
+
+def add_mteb_msmarco(hub: Hub, folder: Path) -> None:
+    """A folder in BEIR's form as `mteb/msmarco`, at the commit that the recipes name."""
+    hub.dataset("mteb/msmarco", mteb(*beir_folder(folder)), commits={"main": MTEB_MSMARCO})

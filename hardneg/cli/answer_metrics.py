@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import typer
-
+from hardneg.cli.printing import say
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,5 +68,5 @@ def covered(
     without = len(collection.queries(judge.split)) - len(asked)
     for reason, count in {**answers.left_out, "questions without answers": without}.items():
         if count:
-            typer.echo(f"{reason}: {count}", err=True)
+            say(f"{reason}: {count}", err=True)
     return found

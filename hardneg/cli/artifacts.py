@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
@@ -19,9 +20,9 @@ def list_(store: Path | None = STORE) -> None:
     for item in open_store(store).artifacts():
         if isinstance(item, Artifact):
             total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
-            typer.echo(f"{item.key}  {item.kind:<10}  {item.origin['name']:<16}  {size(total)}")
+            say(f"{item.key}  {item.kind:<10}  {item.origin['name']:<16}  {size(total)}")
         else:
-            typer.echo(f"damaged: {item}")
+            say(f"damaged: {item}")
 
 
 @app.command()
@@ -39,7 +40,7 @@ def why(
 
     plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
     for line in explain(plan.until(stage)[-1], open_store(store)):
-        typer.echo(line)
+        say(line)
 
 
 @app.command()
@@ -54,9 +55,9 @@ def gc(
     opened = open_store(store)
     found = opened.garbage()
     for path, count in found:
-        typer.echo(f"{path.name}  {size(count)}")
+        say(f"{path.name}  {size(count)}")
         if delete:
             with disk_errors(path):
                 shutil.rmtree(path)
     total = size(sum(count for _, count in found))
-    typer.echo(f"{len(found)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
+    say(f"{len(found)} folders, {total} {'removed' if delete else 'to remove with --delete'}")

@@ -3,31 +3,66 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hardneg.cli.printing import visible
 from hardneg.progress import Task
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+    from rich.table import Table  # noqa: TID251
 
 
 def stderr_console() -> "Console":
     """The console for everything that is not the answer itself."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _console(stderr=True, soft_wrap=True)
 
 
 def stdout_console() -> "Console":
     """The console for the answer itself: a table's row is one line, unless a terminal is too narrow for it."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
     return console
+
+
+def _console(**options: Any) -> "Console":
+    from rich.console import Console
+
+    class Visible(Console):
+        """Escapes what could steer a terminal, and takes nothing as markup."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*map(_shown, objects), **options)
+
+    return Visible(highlight=False, markup=False, **options)
+
+
+def table() -> "Table":
+    """A table without a frame, whose cells are escaped as all that is printed."""
+    from rich.table import Table  # noqa: TID251
+
+    class Visible(Table):
+        def add_column(self, header: Any = "", *rest: Any, **options: Any) -> None:
+            super().add_column(_shown(header), *rest, **options)
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*map(_shown, cells), **options)
+
+    return Visible(box=None, pad_edge=False)
+
+
+def _shown(item: Any) -> Any:
+    """The same, escaped where it is a text."""
+    from rich.text import Text
+
+    if isinstance(item, str):
+        return visible(item)
+    if isinstance(item, Text) and visible(item.plain) != item.plain:
+        return Text(visible(item.plain), style=item.style)
+    return item
 
 
 class _Bar:
@@ -38,7 +73,7 @@ class _Bar:
         self._bars.advance(self._task, count)
 
     def describe(self, text: str) -> None:
-        self._bars.update(self._task, note=text)
+        self._bars.update(self._task, note=visible(text))
 
 
 class Bars:
@@ -51,12 +86,12 @@ class Bars:
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
         """A bar that disappears when its work is done."""
         with _make_bars(self._console, unit) as bars:
-            started = bars.add_task(title, total=total, completed=done, note="", begun=done)
+            started = bars.add_task(visible(title), total=total, completed=done, note="", begun=done)
             yield _Bar(bars, started)
 
     def note(self, text: str) -> None:
         """One line that stays."""
-        self._console.print(f"    {text}", markup=False)
+        self._console.print(f"    {text}")
 
 
 def _make_bars(console: "Console", unit: str) -> "RichProgress":
@@ -72,12 +107,12 @@ def _make_bars(console: "Console", unit: str) -> "RichProgress":
             return Text(f"{done / task.elapsed:.1f} {unit}/s" if task.elapsed and done else "")
 
     return Progress(
-        TextColumn("    {task.description}"),
+        TextColumn("    {task.description}", markup=False),
         BarColumn(28),
         MofNCompleteColumn(),
         Rate(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         console=console,
         transient=True,
         disable=not console.is_terminal,

@@ -1,6 +1,5 @@
 """`hardneg data`: which datasets can be read, what one holds, and what is wrong with it."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -11,6 +10,7 @@ import typer
 
 from hardneg.cli import lines
 from hardneg.cli.names import renaming
+from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import DataError
 
@@ -34,11 +34,11 @@ def list_(as_json: bool = JSON) -> None:
         for plugin in list_plugins("datasets")
     ]
     if as_json:
-        typer.echo(json.dumps(rows, indent=1))
+        say_json(rows, indent=1)
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        typer.echo(f"{row['name']:<{width}}  {row['reads']}{_origin(row['package'])}")
+        say(f"{row['name']:<{width}}  {row['reads']}{_origin(row['package'])}")
 
 
 @app.command(cls=renaming({"--rows": "--limit"}))
@@ -61,10 +61,10 @@ def show(
     facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
     if as_json:
-        typer.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+        say_json(shown, indent=1)
     else:
         for text in _described(shown):
-            typer.echo(text)
+            say(text)
 
 
 @app.command()
@@ -88,7 +88,7 @@ def check(
     counts, places = _sorted_out(problems_of(parts, Bars(stderr_console())), limit)
     errors = sum(count for (_, warning), count in counts.items() if not warning)
     if as_json:
-        typer.echo(json.dumps(_as_json(counts, places), indent=1, ensure_ascii=False))
+        say_json(_as_json(counts, places), indent=1)
     else:
         _tell(counts, places)
     if errors:
@@ -131,14 +131,14 @@ def _as_json(counts: Mapping[_Kind, int], places: Mapping[_Kind, list["Problem"]
 def _tell(counts: Mapping[_Kind, int], places: Mapping[_Kind, list["Problem"]]) -> None:
     for key, count in sorted(counts.items(), key=lambda item: item[0][1]):
         kind, warning = key
-        typer.echo(f"{'warning' if warning else 'error'}: {kind}: {count:,}")
+        say(f"{'warning' if warning else 'error'}: {kind}: {count:,}")
         printed = places.get(key, [])
         for problem in printed:
-            typer.echo(f"  {problem}")
+            say(f"  {problem}")
         if count > len(printed):
-            typer.echo(f"  and {count - len(printed):,} more; --limit {count} prints all")
+            say(f"  and {count - len(printed):,} more; --limit {count} prints all")
     totals = _totals(counts)
-    typer.echo(f"{totals['errors']:,} errors, {totals['warnings']:,} warnings")
+    say(f"{totals['errors']:,} errors, {totals['warnings']:,} warnings")
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:

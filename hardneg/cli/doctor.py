@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import Literal
 
 import typer
 
+from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE, open_store
 
 State = Literal["ok", "note", "missing", "broken"]
@@ -38,12 +38,12 @@ def doctor(
     """Tell what this machine has and what that means for a recipe; fails only where the core cannot work."""
     findings = list(examine(open_store(store).root, hub))
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+        say_json([asdict(finding) for finding in findings], indent=1)
     else:
         width = max(len(finding.subject) for finding in findings)
         for item in findings:
-            typer.echo(f"{item.state:<7}  {item.subject:<{width}}  {item.found}")
-            typer.echo(f"{'':<9}{'':<{width}}  {item.meaning}")
+            say(f"{item.state:<7}  {item.subject:<{width}}  {item.found}")
+            say(f"{'':<9}{'':<{width}}  {item.meaning}")
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
 

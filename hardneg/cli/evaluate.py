@@ -1,15 +1,15 @@
 """`hardneg evaluate`: scores TREC run files with the figures of trec_eval, and tests their differences."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hardneg.cli.answer_metrics import Judge, covered, judgements
 from hardneg.cli.lines import SET
+from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
@@ -71,7 +71,7 @@ def evaluate(
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
     measured = _judged(names, labels, judge)
     if as_json:
-        typer.echo(_json(tested(measured, baselines) if baselines else measured, per_query))
+        say_json(_json(tested(measured, baselines) if baselines else measured, per_query))
         return
     if per_query:
         _print_queries(measured)
@@ -137,7 +137,7 @@ def _judged(names: list[str], labels: dict[Path, str], judge: Judge) -> "Measure
 
 
 def _to_stderr(note: str) -> None:
-    typer.echo(note, err=True)
+    say(note, err=True)
 
 
 def measure(
@@ -180,7 +180,7 @@ def _compile_note() -> Iterator[None]:
     from threading import Timer
 
     note = "starting ranx; its first use compiles, about 30 s, and is quick after that"
-    timer = Timer(_COMPILE_NOTE_SECONDS, typer.echo, [note], {"err": True})
+    timer = Timer(_COMPILE_NOTE_SECONDS, say, [note], {"err": True})
     timer.daemon = True
     timer.start()
     try:
@@ -189,14 +189,14 @@ def _compile_note() -> Iterator[None]:
         timer.cancel()
 
 
-def _json(measured: "Measured", per_query: bool) -> str:
+def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     """The means by run and metric; with the scores, or with paired tests, a mapping as in a metrics file."""
     from hardneg.evaluation.metrics_json import to_json
 
     content = to_json(measured)
     more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
     found = {key: content[key] for key in ("metrics", *more)} if more else content["metrics"]
-    return json.dumps(found, ensure_ascii=False)
+    return found
 
 
 def tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":
@@ -213,7 +213,7 @@ def _print_queries(measured: "Measured") -> None:
     for label, scores in measured.results.items():
         for metric, values in scores.items():
             for query_id, score in values.items():
-                typer.echo(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
+                say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
 
 
 def _print_tables(measured: "Measured") -> None:

@@ -8,6 +8,7 @@ import typer
 
 from hardneg.cli import lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
+from hardneg.cli.printing import say
 from hardneg.errors import UsageError
 from hardneg.registry import suggestion
 
@@ -77,7 +78,7 @@ def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: 
     fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
     entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
     count = write_run(output, entries, tag="fused")
-    typer.echo(f"{output}: {len(query_ids):,} queries, {count:,} documents")
+    say(f"{output}: {len(query_ids):,} queries, {count:,} documents")
     lacking = {label: len(query_ids) - len(run.query_ids) for label, run in runs.items()}
     lines.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 
@@ -147,7 +148,7 @@ def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Seq
 
     check_development(known, query_ids)
     found = tune(asked, known, values, Bars(stderr_console()))
-    typer.echo(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
+    say(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
     return found[0].fusion
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from hardneg.cli import lines
+from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 from hardneg.registry import configure, load_plugin, plugin_errors
@@ -54,7 +55,7 @@ def _compress(source: Path, setting: PluginSetting, output: Path) -> None:
     with _aside(output) as folder, plugin_errors([plugin]):
         count = plugin.build(source, folder, Bars(stderr_console()))
     size = (output / "index").stat().st_size if (output / "index").exists() else 0
-    typer.echo(f"{output}: {count} vectors in {size} bytes")
+    say(f"{output}: {count} vectors in {size} bytes")
 
 
 @app.command("import")
@@ -79,7 +80,7 @@ def import_(
             count, dimension = import_npy(vectors, ids, folder, progress)
         else:
             raise UsageError("index import: give --vectors with --ids, or --embeddings")
-    typer.echo(f"{output}: {count} vectors of dimension {dimension}")
+    say(f"{output}: {count} vectors of dimension {dimension}")
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
-
+from hardneg.cli.printing import say
 from hardneg.cli.watch import watched
 from hardneg.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
 from hardneg.errors import HardnegError, UsageError
@@ -71,14 +70,14 @@ def launch(count: int, device: str | None) -> None:
         rank, code = _cause({rank: failure.exitcode for rank, failure in error.failures.items()})
         if code < 0 or code == _LOST:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else "lost the others"
-            typer.echo(
+            say(
                 f"hardneg: process {rank} of {count} {how}; the rest was stopped; what was finished is kept, the same "
                 "command goes on from there",
                 err=True,
             )
         sys.exit(code if code > 0 else 128 - code)
     except SignalException as error:
-        typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+        say("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
         sys.exit(128 + error.sigval.value)
 
 
@@ -132,7 +131,7 @@ def _end(rank: int, in_order: bool) -> None:
     """Ends this process because another one has; a line on each machine, unless that one or the launcher speaks."""
     here = world()
     if not in_order and _ASKED not in os.environ and here.local_rank == 0:
-        typer.echo(
+        say(
             f"hardneg: process {rank} of {here.size} is gone: it was killed, or its machine cannot be reached; "
             "what was finished is kept, the same command goes on from there",
             err=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.cli.printing import say
 from hardneg.cli.stores import open_store
 from hardneg.errors import UsageError
 
@@ -122,7 +123,7 @@ class Publication:
             made = run_line(plan, opened, device).artifacts[self.stage].path
             if world().first:
                 hand_out(plan, opened, made / self.inside, self.output)
-                typer.echo(str(self.output))
+                say(str(self.output))
 
 
 def check_output(output: Path, file: bool) -> None:
@@ -156,7 +157,7 @@ def tell_left_out(counts: Mapping[str, int]) -> None:
     """One line for each reason that anything was left out for."""
     for reason, count in counts.items():
         if count:
-            typer.echo(f"  {reason}: {count}")
+            say(f"  {reason}: {count}")
 
 
 def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:

@@ -14,6 +14,7 @@ from hardneg.cli.evaluate import evaluate
 from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import export, mine
 from hardneg.cli.names import METRIC, METRICS, renaming
+from hardneg.cli.printing import say
 from hardneg.cli.report import report
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, search, train
@@ -52,7 +53,7 @@ app.command("report", cls=renaming(same=METRICS))(report)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hardneg {hardneg.__version__}")
+        say(f"hardneg {hardneg.__version__}")
         raise typer.Exit
 
 
@@ -65,7 +66,7 @@ def _root(
 
 def _stop(number: int, frame: FrameType | None) -> None:
     if world().first:
-        typer.echo("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+        say("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
     sys.exit(128 + number)
 
 
@@ -78,7 +79,7 @@ def main() -> None:
     except HardnegError as error:
         if os.environ.get("HARDNEG_DEBUG"):
             raise
-        typer.echo(f"hardneg: {error}", err=True)
+        say(f"hardneg: {error}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

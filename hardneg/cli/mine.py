@@ -11,6 +11,7 @@ import typer
 
 from hardneg.cli import lines
 from hardneg.cli.devices import DEVICE
+from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import UsageError
 
@@ -159,7 +160,7 @@ def export(
     with _collection(dataset, settings, store) as collection, TemporaryDirectory() as folder:
         lookup = Lookup(collection.queries(split), collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
-        typer.echo(f"{negatives}: {queries} queries")
+        say(f"{negatives}: {queries} queries")
         lines.tell_left_out(lookup.counts)
         _write(_Mined(Path(folder), {}, collection, None), split, target)
 
@@ -172,9 +173,9 @@ def _export_model(model: Path, output: Path) -> None:
         raise UsageError(f"{output} is there already; give another --output, or remove it")
     encoder = Encoder.open(model, "cpu")
     export_ance(encoder, output)
-    typer.echo(f"{output}: opens in Pyserini's AnceQueryEncoder")
+    say(f"{output}: opens in Pyserini's AnceQueryEncoder")
     if (length := encoder.spec.query_length) != QUERY_LENGTH:
-        typer.echo(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
+        say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
 
 
 @contextmanager
@@ -231,7 +232,7 @@ def _write_dropped(folder: Path, path: Path) -> None:
     if not (folder / DROPPED).is_file():
         raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")
     link_file(folder / DROPPED, path)
-    typer.echo(f"{path}: what was dropped")
+    say(f"{path}: what was dropped")
 
 
 def _run_scores(run: Path, folder: Path) -> "Scores":
@@ -279,18 +280,18 @@ def _write(made: _Mined, split: str, target: _Target) -> None:
     options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)
     source = Source(made.collection.queries(split), made.collection.corpus)
     counts = write_form(target.form, target.output, read_negatives(made.folder / NEGATIVES), source, options)
-    typer.echo(f"{target.output}: {counts.pop('rows')} rows, form {target.form}")
+    say(f"{target.output}: {counts.pop('rows')} rows, form {target.form}")
     lines.tell_left_out(counts)
     if target.corpus is not None:
-        typer.echo(f"{target.corpus}: {write_tevatron_corpus(target.corpus, made.collection.corpus)} documents")
+        say(f"{target.corpus}: {write_tevatron_corpus(target.corpus, made.collection.corpus)} documents")
 
 
 def _tell_mined(facts: Mapping[str, Any]) -> None:
     counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
-    typer.echo(f"{counts.pop('queries', 0)} queries, {counts.pop('negatives', 0)} negatives mined")
+    say(f"{counts.pop('queries', 0)} queries, {counts.pop('negatives', 0)} negatives mined")
     counts.pop("queries in the run", None)
     dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
     if dropped:
         reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
-        typer.echo(f"  candidates left out: {reasons}")
+        say(f"  candidates left out: {reasons}")
     lines.tell_left_out(counts)

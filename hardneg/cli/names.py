@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import typer
 from typer.core import TyperCommand
+
+from hardneg.cli.printing import say
 
 METRIC = {"--metrics": "--metric"}
 """Of a command that takes one metric."""
@@ -55,4 +56,4 @@ def _tell(name: str, new: str) -> None:
     from hardneg.distributed import world
 
     if world().first:
-        typer.echo(f"hardneg: {name} is called {new} now; the next release no longer knows {name}", err=True)
+        say(f"hardneg: {name} is called {new} now; the next release no longer knows {name}", err=True)

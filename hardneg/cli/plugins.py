@@ -1,12 +1,12 @@
 """`hardneg plugins`: what is installed, and what each plugin can be told."""
 
 import inspect
-import json
 from pathlib import Path
 
 import typer
 
 from hardneg.cli.names import renaming
+from hardneg.cli.printing import say, say_json
 
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
@@ -23,14 +23,14 @@ def list_(
 
     found = list_plugins(kind or None)
     if as_json:
-        typer.echo(json.dumps([asdict(plugin) for plugin in found], indent=1))
+        say_json([asdict(plugin) for plugin in found], indent=1)
         return
     width = max((len(plugin.name) for plugin in found), default=0)
     for group in dict.fromkeys(plugin.kind for plugin in found):
-        typer.echo(group)
+        say(group)
         for plugin in (plugin for plugin in found if plugin.kind == group):
             note = f"   broken: {plugin.problem}" if plugin.problem else ""
-            typer.echo(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
+            say(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
 
 
 @app.command()
@@ -43,17 +43,17 @@ def show(
 
     plugin = load_plugin(kind, name)
     origin = next(item for item in list_plugins(kind) if item.name == name)
-    typer.echo(f"{name}  ({kind}, version {plugin.version})")
+    say(f"{name}  ({kind}, version {plugin.version})")
     text = inspect.cleandoc(plugin.__doc__ or "")
     head, _, _ = text.partition("\nArgs:")
     head, _, _ = head.partition("\nAttributes:")
-    typer.echo(f"\n{head.strip()}\n\nOptions:" if plugin_options(plugin) else f"\n{head.strip()}\n\nIt has no options.")
+    say(f"\n{head.strip()}\n\nOptions:" if plugin_options(plugin) else f"\n{head.strip()}\n\nIt has no options.")
     for option in plugin_options(plugin):
         default = f" = {option['default']}" if option["default"] else " (required)"
-        typer.echo(f"  {option['name']}: {option['type']}{default}")
+        say(f"  {option['name']}: {option['type']}{default}")
         if option["meaning"]:
-            typer.echo(f"      {option['meaning']}")
-    typer.echo(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
+            say(f"      {option['meaning']}")
+    say(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
 
 
 @app.command(cls=renaming({"--out": "--output"}))
@@ -67,5 +67,5 @@ def new(
 
     folder = output or Path(f"hardneg-{name}")
     for path in write_package(kind, name, folder):
-        typer.echo(path)
-    typer.echo(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)
+        say(path)
+    say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)

@@ -8,6 +8,7 @@ import typer
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.lines import PROCESSES
 from hardneg.cli.names import renaming
+from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def list_() -> None:
     width = max(map(len, recipes), default=0)
     for name, path in recipes.items():
         head = head_comment(path)
-        typer.echo(f"{name:<{width}}  {head[0] if head else ''}")
+        say(f"{name:<{width}}  {head[0] if head else ''}")
 
 
 @app.command()
@@ -46,7 +47,7 @@ def show(
 
     path = find_recipe(name)
     text = path.read_text(encoding="utf-8") if not whole else yaml.safe_dump(read_whole_tree(path), sort_keys=False)
-    typer.echo(text, nl=False)
+    say(text, nl=False)
 
 
 @app.command()
@@ -63,10 +64,10 @@ def plan(
 
     problems: list[str] = []
     made, opened = _plan(name, preset, settings, problems), open_store(store)
-    typer.echo(_headline(made))
+    say(_headline(made))
     plan_table(estimate(made, opened, until))
     for problem in problems:
-        typer.echo(f"before it can run: {problem}")
+        say(f"before it can run: {problem}")
 
 
 @app.command(cls=renaming({"--out": "--output"}))
@@ -107,13 +108,13 @@ def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None)
         return
     folder = output or Path("runs") / "-".join(filter(None, [made.recipe.name, made.recipe.preset]))
     console = stderr_console()
-    console.print(_headline(made), markup=False)
+    console.print(_headline(made))
     several = f", {world().size} processes" if world().size > 1 else ""
-    console.print(f"run folder {folder}, store {opened.root}{several}", markup=False)
+    console.print(f"run folder {folder}, store {opened.root}{several}")
     watcher = step_watcher(console, Bars(console), len(made.until(options.until)))
     outcome = execute(made, opened, options, watcher)
     publish(made, outcome.artifacts, opened, folder)
-    console.print(f"{len(outcome.ran)} of {len(outcome.artifacts)} steps ran", markup=False)
+    console.print(f"{len(outcome.ran)} of {len(outcome.artifacts)} steps ran")
     result_table(folder, outcome.artifacts)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hardneg.cli.printing import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -46,7 +48,7 @@ def _systems(console: "Console", report: Any) -> bool:
     table = _table(["system", *report.metrics])
     tops = {metric: best(report, metric) for metric in report.metrics}
     for system, estimates in report.systems.items():
-        cells = [Text(system)]
+        cells = [Text(visible(system))]
         for metric, top in tops.items():
             estimate = estimates[metric]
             cell = Text(number(estimate.mean), style="bold" if estimate.mean == top else "")
@@ -74,7 +76,7 @@ def _tests(console: "Console", report: Any) -> None:
                 p_value(c.randomisation_holm),
             ]
             style = "bold" if c.significant() else ""
-            table.add_row(*(Text(cell, style=style) for cell in [f"{c.system} − {c.baseline}", *figures]))
+            table.add_row(*(Text(visible(cell), style=style) for cell in [f"{c.system} − {c.baseline}", *figures]))
         console.print()
         console.print(table)
     _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
@@ -82,16 +84,16 @@ def _tests(console: "Console", report: Any) -> None:
 
 def _table(columns: list[str]) -> Any:
     """A table without a frame, whose first column is words and the rest figures."""
-    from rich.table import Table
+    from hardneg.cli.console import table
 
-    table = Table(box=None, pad_edge=False)
+    made = table()
     for place, column in enumerate(columns):
         if place:
-            table.add_column(column, justify="right", no_wrap=True)
+            made.add_column(column, justify="right", no_wrap=True)
         else:
-            table.add_column(column, overflow="fold")
-    return table
+            made.add_column(column, overflow="fold")
+    return made
 
 
 def _print_line(console: "Console", text: str) -> None:
-    console.print(text, markup=False, style="dim", soft_wrap=not console.is_terminal)
+    console.print(text, style="dim", soft_wrap=not console.is_terminal)

@@ -17,6 +17,7 @@ from hardneg.cli.evaluate import (
     run_labels,
     tested,
 )
+from hardneg.cli.printing import say
 
 
 def report(
@@ -57,4 +58,4 @@ def report(
     )
     with disk_errors(output):
         for path in write_report(output, page):
-            typer.echo(str(path))
+            say(str(path))

@@ -9,6 +9,7 @@ import typer
 
 from hardneg.cli import lines
 from hardneg.cli.devices import DEVICE
+from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def rerank(
         facts = _reranked(plan.steps[_RERANKED], collection, run, Path(folder), device)
         with disk_errors(output):
             link_file(Path(folder) / RUN, output)
-    typer.echo(f"{output}: {facts.pop('queries', 0)} queries, {facts.pop('pairs', 0)} pairs scored")
+    say(f"{output}: {facts.pop('queries', 0)} queries, {facts.pop('pairs', 0)} pairs scored")
     lines.tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})
 
 

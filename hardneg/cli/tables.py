@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
-from hardneg.cli.console import Bars, duration, size, stdout_console
+from hardneg.cli.console import Bars, duration, size, stdout_console, table
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 def plan_table(rows: Sequence[Estimate]) -> None:
     """One row a step, and the sum of what is to run."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
+    shown = table()
     for title in ("step", "stage", "state", "items", "disk", "memory", "time"):
         side: JustifyMethod = "left" if title in {"step", "stage", "state"} else "right"
-        table.add_column(title, justify=side, no_wrap=title != "stage", overflow="ellipsis")
+        shown.add_column(title, justify=side, no_wrap=title != "stage", overflow="ellipsis")
     for row in rows:
-        table.add_row(
+        shown.add_row(
             row.step.name,
             row.step.verb,
             "stored" if row.cached else "to run",
@@ -34,7 +32,7 @@ def plan_table(rows: Sequence[Estimate]) -> None:
             duration(row.seconds),
         )
     console = stdout_console()
-    console.print(table)
+    console.print(shown)
     ahead = [row for row in rows if not row.cached]
     disk, memory = sum(row.disk for row in ahead), max((row.memory for row in ahead), default=0)
     time = duration(sum(row.seconds for row in ahead)) if ahead else "0 s"
@@ -48,16 +46,16 @@ def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:
     count = 0
 
     def begins(step: Step) -> None:
-        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}", markup=False)
+        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}")
 
     def ends(step: Step, artifact: Artifact, seconds: float | None) -> None:
         nonlocal count
         count += 1
         if seconds is None:
-            console.print(f"[{count}/{total}] {step.name}: in the store", markup=False)
+            console.print(f"[{count}/{total}] {step.name}: in the store")
         else:
             facts = ", ".join(f"{key} {value}" for key, value in artifact.facts.items() if _is_short(key, value))
-            console.print(f"    {duration(seconds)}{f'; {facts}' if facts else ''}", markup=False)
+            console.print(f"    {duration(seconds)}{f'; {facts}' if facts else ''}")
 
     return Watcher(begins, ends, bars)
 

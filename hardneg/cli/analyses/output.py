@@ -1,11 +1,12 @@
 """What the commands of all analyses share: options, a table or JSON, figures' names."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from hardneg.cli.printing import say_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.")]
@@ -25,15 +26,13 @@ def check_plot(plot: Path | None) -> None:
 def show(content: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints JSON, or a table."""
     if as_json:
-        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+        say_json(content)
         return
-    from rich.table import Table
+    from hardneg.cli.console import stdout_console, table
 
-    from hardneg.cli.console import stdout_console
-
-    table = Table(box=None, pad_edge=False)
+    shown = table()
     for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
+        shown.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    stdout_console().print(table)
+        shown.add_row(*row)
+    stdout_console().print(shown)

@@ -8,6 +8,7 @@ import typer
 
 from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
 from hardneg.cli.evaluate import Level, MoreNames, QrelsFile, RunFiles, baseline_labels, run_labels, split_names
+from hardneg.cli.printing import say
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def wins(
         draw_wins(found, [plot])
     show(found, as_json, *win_table(found, limit))
     if not as_json:
-        typer.echo(f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {metric}")
+        say(f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {metric}")
 
 
 def _read(paths: Sequence[Path]) -> "dict[str, Run]":

@@ -1,0 +1,26 @@
+"""The one place where text leaves for the terminal: what could steer it is made visible."""
+
+import json
+import re
+from typing import Any
+
+import typer
+
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 but tab and newline, orders to turn the direction of writing, and bytes that are no text."""
+
+
+def visible(text: str) -> str:
+    r"""The text with each character that could steer a terminal as an escape, such as `\x1b`."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: object = "", err: bool = False, nl: bool = True) -> None:
+    """Prints one text, on stderr if it is not the answer itself."""
+    typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
+
+
+def say_json(content: Any, indent: int | None = None) -> None:
+    """Prints JSON and nothing else; it reads as if nothing had been escaped."""
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
+    typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251

@@ -1,0 +1,82 @@
+"""What could steer a terminal is printed as an escape, wherever it comes from; JSON reads as it was written."""
+
+import json
+import sys
+
+import pytest
+from rich.text import Text
+from typer.testing import CliRunner
+
+from hardneg.cli.console import Bars, stderr_console, stdout_console, table
+from hardneg.cli.main import app, main
+from hardneg.cli.printing import say, say_json, visible
+
+BAD = "\x1b]0;title\x07\x9b31m\u202egpj.exe\r\x00\udc80"
+GOOD = r"\x1b]0;title\x07\x9b31m\u202egpj.exe\r\x00\udc80"
+
+
+def test_only_what_steers_is_escaped():
+    assert visible(BAD) == GOOD
+    harmless = "tab\t, newline\n, Ελλάδα, עברית, 日本語 🙂 [bold] \\x1b"
+    assert visible(harmless) == harmless
+
+
+def test_lines_tables_and_notes_are_escaped(capsys):
+    say(BAD)
+    say(BAD, err=True)
+    shown = table()
+    shown.add_column(BAD, overflow="fold")
+    shown.add_row(BAD)
+    shown.add_row(Text("\x1b[31m", style="bold"))
+    stdout_console().print(shown)
+    stdout_console().print(BAD)
+    Bars(stderr_console()).note(BAD)
+    told = capsys.readouterr()
+    assert told.out.count(GOOD) == 4 and told.err.count(GOOD) == 2
+    assert r"\x1b[31m " in told.out
+    assert not set(told.out + told.err) & set(BAD) - set(GOOD)
+
+
+def test_json_is_what_it_was(capsys):
+    content = {"text": BAD, "more": ["é", "\x9b", "日本"]}
+    say_json(content)
+    out = capsys.readouterr().out
+    assert json.loads(out) == content and "é" in out
+    assert not set(out) & set(BAD) - set(GOOD)
+
+
+def test_an_error_is_escaped(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["hardneg", "recipe", "show", "\x1b[2Jnothing"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert r"\x1b[2Jnothing" in err and "\x1b" not in err
+
+
+@pytest.fixture
+def files(tmp_path):
+    texts = {"d1": "plain words", "d2": "\x1b[31mred\x1b[0m and \u202eturned"}
+    rows = [{"_id": name, "title": "", "text": text} for name, text in texts.items()]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "what\x07 is"}) + "\n")
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n")
+    (tmp_path / "a.trec").write_text("q1 Q0 d2 1 2 a\nq1 Q0 d1 2 1 a\n")
+    (tmp_path / "b.trec").write_text("q1 Q0 d1 1 2 b\nq1 Q0 d2 2 1 b\n")
+    return tmp_path
+
+
+def test_a_dataset_is_shown_escaped(files):
+    result = CliRunner().invoke(app, ["data", "show", f"beir:{files}", "--store", str(files / "store")])
+    assert result.exit_code == 0, result.output
+    assert r"\x1b[31mred\x1b[0m and \u202eturned" in result.stdout and r"what\x07 is" in result.stdout
+    assert "\x1b" not in result.output and "\u202e" not in result.output
+
+
+def test_wins_are_shown_escaped(files):
+    given = ["--qrels", files / "qrels/test.tsv", "--run", files / "a.trec", "--baseline", files / "b.trec"]
+    given += ["--corpus", files / "corpus.jsonl", "--queries", files / "queries.jsonl"]
+    result = CliRunner().invoke(app, ["analyze", "wins", *map(str, given)], env={"COLUMNS": None})
+    assert result.exit_code == 0, result.output
+    assert r"\x1b[31mred" in result.stdout and "\x1b" not in result.output

@@ -35,7 +35,7 @@ def test_lists_come_in_the_order_of_trec_eval(tmp_path: Path) -> None:
     [
         "q1\tQ0\td1\t1\t2.5\tt\nq1\tQ0\td2\t2\t1\tt",
         "  q1  Q0 d1\t1 2.5 t \r\n\r\nq1 Q0 d2 2 1 t\n\n",
-        gzip.compress(b"q1 Q0 d1 1 2.5 t\nq1 Q0 d2 2 1 t\n"),
+        gzip.compress(b"q1 Q0 d1 1 2.5 t\nq1 Q0 d2 2 1 t\n", mtime=0),
         'q1 Q0 d1 1 2.5 "t\nq1 Q0 d2 2 1 t"\n',
     ],
 )

@@ -11,17 +11,21 @@ from hardneg.cli.printing import say, say_json
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
 
+KIND = typer.Argument(help="dataset, miner, loss, index or reranker; the plural means the same.")
+
+
 @app.command("list")
 def list_(
-    kind: str = typer.Argument("", help="Only this kind."),
+    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the installed plugins; nothing is imported."""
     from dataclasses import asdict
 
+    from hardneg.cli.kinds import kind_of
     from hardneg.registry import list_plugins
 
-    found = list_plugins(kind or None)
+    found = list_plugins(kind_of(kind) if kind else None)
     if as_json:
         say_json([asdict(plugin) for plugin in found], indent=1)
         return
@@ -34,13 +38,12 @@ def list_(
 
 
 @app.command()
-def show(
-    kind: str = typer.Argument(help="datasets, miners, losses, indexes or rerankers."),
-    name: str = typer.Argument(help="The plugin's name."),
-) -> None:
+def show(kind: str = KIND, name: str = typer.Argument(help="The plugin's name.")) -> None:
     """Show what a plugin does, its options with types and defaults, and where it comes from."""
+    from hardneg.cli.kinds import kind_of
     from hardneg.registry import list_plugins, load_plugin, plugin_options
 
+    kind = kind_of(kind)
     plugin = load_plugin(kind, name)
     origin = next(item for item in list_plugins(kind) if item.name == name)
     say(f"{name}  ({kind}, version {plugin.version})")
@@ -58,7 +61,7 @@ def show(
 
 @app.command(cls=renaming({"--out": "--output"}))
 def new(
-    kind: str = typer.Argument(help="dataset, miner, loss, index or reranker."),
+    kind: str = KIND,
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
     output: Path | None = typer.Option(None, "--output", "-o", help="The folder to write; default hardneg-NAME."),
 ) -> None:

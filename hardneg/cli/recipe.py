@@ -1,5 +1,6 @@
 """`hardneg recipe`: list, show, plan and run recipes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from hardneg.cli.lines import PROCESSES
 from hardneg.cli.names import renaming
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
+from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.artifacts import Store
@@ -64,6 +66,7 @@ def plan(
 
     problems: list[str] = []
     made, opened = _plan(name, preset, settings, problems), open_store(store)
+    _check_stages(made, until)
     say(_headline(made))
     plan_table(estimate(made, opened, until))
     for problem in problems:
@@ -90,7 +93,9 @@ def run(
         return
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device)
-        _run(_plan(name, preset, settings), open_store(store), options, output)
+        made = _plan(name, preset, settings)
+        _check_stages(made, until, force)
+        _run(made, open_store(store), options, output)
 
 
 def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None) -> None:
@@ -124,6 +129,19 @@ def _plan(name: str, preset: str | None, settings: list[str], problems: list[str
     from hardneg.recipe.reading import find_recipe
 
     return make_plan(load_recipe(find_recipe(name), preset, settings), problems)
+
+
+def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
+    """All mistakes in the names of stages, before anything is printed or made."""
+    named = [("--until", until), *(("--force", name) for name in force)]
+    problems = []
+    for option, name in named:
+        try:
+            plan.until(name)
+        except UsageError as error:
+            problems.append(f"{option} {name}: {error}")
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 def _headline(plan: "Plan") -> str:

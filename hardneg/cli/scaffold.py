@@ -6,10 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from hardneg.cli.kinds import SINGULARS, kind_of
 from hardneg.errors import UsageError
-from hardneg.registry import KINDS, suggestion
 
-_SINGULAR = dict(zip(("dataset", "miner", "loss", "index", "reranker"), KINDS, strict=True))
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -19,13 +18,15 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     Raises:
         UsageError: the kind or the name is not one, or the folder holds something.
     """
-    kind = _SINGULAR.get(kind, kind)
-    if kind not in KINDS:
-        known = ", ".join(_SINGULAR)
-        raise UsageError(f"no kind of plugin is called {kind!r}{suggestion(kind, _SINGULAR)}; there are: {known}")
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+    kind = kind_of(kind)
+    if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in 'my-{kind}'"
+            f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in {_usual(kind)!r}"
+        )
+    if keyword.iskeyword(name):
+        raise UsageError(
+            f"{name!r} cannot be a plugin's name: it is a word of Python's own, and the plugin's module is named after "
+            f"it; take another, such as {_usual(kind)!r}"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
@@ -34,6 +35,14 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(Template(template).substitute(_words(kind, name)), encoding="utf-8")
     return written
+
+
+def _singular(kind: str) -> str:
+    return next(one for one, many in SINGULARS.items() if many == kind)
+
+
+def _usual(kind: str) -> str:
+    return f"my-{_singular(kind)}"
 
 
 def _paths(name: str) -> list[str]:
@@ -49,6 +58,5 @@ def _templates(kind: str) -> list[str]:
 
 
 def _words(kind: str, name: str) -> dict[str, str]:
-    singular = next(one for one, many in _SINGULAR.items() if many == kind)
     cls = "".join(part.capitalize() for part in name.split("-"))
-    return {"kind": kind, "singular": singular, "name": name, "module": name.replace("-", "_"), "cls": cls}
+    return {"kind": kind, "singular": _singular(kind), "name": name, "module": name.replace("-", "_"), "cls": cls}

@@ -1,6 +1,6 @@
 """A recipe's text becomes one tree: YAML read safely, a preset merged in, `--set` applied."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,22 @@ def find_recipe(name: str) -> Path:
         raise UsageError(f"no recipe file {name}")
     recipes = shipped_recipes()
     if name not in recipes:
-        raise UsageError(
-            f"no recipe is called {name!r}{suggestion(name, recipes)}; there are: {', '.join(recipes)}, or a path"
-        )
+        told = f"no recipe is called {name!r}{suggestion(name, recipes)}; the nearest are: "
+        raise UsageError(f"{told}{', '.join(nearest(name, recipes))}; `hardneg recipe list` shows all; or give a path")
     return recipes[name]
+
+
+def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The known words most like `word`, those that it is a part of first."""
+    from difflib import SequenceMatcher
+
+    matcher = SequenceMatcher(b=word)
+
+    def likeness(name: str) -> tuple[bool, float]:
+        matcher.set_seq1(name)
+        return bool(word) and word in name, matcher.ratio()
+
+    return sorted(known, key=likeness, reverse=True)[:count]
 
 
 def read_tree(path: Path) -> dict[str, Any]:
@@ -160,7 +172,25 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
             problems.append(f"--set {path}: {error}")
             continue
         changed = _set(changed, path.split("."), value)
-    return changed, problems
+    return _without_strays(changed, tree, settings, problems), problems
+
+
+def _without_strays(
+    changed: dict[str, Any], before: Mapping[str, Any], settings: Sequence[str], problems: list[str]
+) -> dict[str, Any]:
+    """The tree less the stages that a misspelt `--set stages.NAME.KEY=...` has begun: no one says what they are."""
+    known, stages = before.get("stages"), changed.get("stages")
+    if not isinstance(known, Mapping) or not isinstance(stages, Mapping):
+        return changed
+    strays = set()
+    for path in (setting.partition("=")[0] for setting in settings):
+        top, _, rest = path.partition(".")
+        name, inside, _ = rest.partition(".")
+        if top == "stages" and inside and name not in known and "stage" not in (stages.get(name) or ()):
+            told = f"no stage {name!r}{suggestion(name, known)}; there are: {', '.join(map(str, known))}"
+            problems.append(f"--set {path}: {told}")
+            strays.add(name)
+    return {**changed, "stages": {name: value for name, value in stages.items() if name not in strays}}
 
 
 def _parse_setting(text: str) -> Any:

@@ -129,7 +129,7 @@ class _Answers(BaseHTTPRequestHandler):
         name, repository, rest = self._found(kind, parts)
         if repository is None:
             return self._error("RepoNotFound", 401)
-        verb, revision = (rest + ["", ""])[:2]
+        verb, revision = [*rest, "", ""][:2]
         branch = repository.branch(revision or "main")
         if branch is None:
             return self._error("RevisionNotFound")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ModelError
+from hardneg.models.weights import PICKLED, weight_files
 
 ROUTER = "router_config.json"
 
@@ -43,7 +44,7 @@ def check_files(folder: Path) -> None:
     """Refuses a folder that cannot be opened safely and whole.
 
     Raises:
-        ModelError: no configuration, weights in a pickle or none at all, or only an adapter.
+        ModelError: no configuration, no weights or not all of them, or only an adapter.
     """
     places = module_folders(folder)
     encoders = [place for place, kind in places.items() if kind == "Transformer"] or [folder]
@@ -53,9 +54,8 @@ def check_files(folder: Path) -> None:
         if not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
     for place in places:
-        pickled = (place / "pytorch_model.bin").exists()
-        if (pickled or place in encoders) and not any(place.glob("*.safetensors")):
-            raise ModelError(f"model {place}: no *.safetensors there: save the model again in that format")
+        if not weight_files(place) and place in encoders:
+            raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
 
 
 def read_json(path: Path) -> Any:

@@ -9,8 +9,9 @@ from hardneg.identity import digest, file_digest
 from hardneg.models.files import check_files, module_folders, read_json, routes
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
+from hardneg.models.weights import weight_files
 
-_PATTERNS = ("*.safetensors", "vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja")
+_PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja")
 _CONFIGS = (
     "config.json",
     "sentence_*_config.json",
@@ -75,6 +76,7 @@ def _contents(folder: Path) -> list[Any]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    yield from weight_files(folder)
     for pattern in (*_PATTERNS, *_CONFIGS):
         yield from (path for path in folder.glob(pattern) if path.is_file())
 

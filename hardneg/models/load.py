@@ -9,12 +9,13 @@ import torch
 from torch import nn
 
 from hardneg.errors import ModelError
-from hardneg.models.files import check_files
+from hardneg.models.files import check_files, module_folders
 from hardneg.models.head import arrange
 from hardneg.models.sides import check_sides, has_twins, side, transformers, twins, with_own_queries
 from hardneg.models.source import fetch
 from hardneg.models.spec import ModelSpec
 from hardneg.models.token_types import check_token_types, joined
+from hardneg.models.weights import load_options
 from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _own_modules(folder: Path) -> list[nn.Module]:
     from sentence_transformers import SentenceTransformer
 
     whole = SentenceTransformer(
-        str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=_weights()
+        str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=_weights(folder)
     )
     if whole.truncate_dim is not None:
         raise ModelError(
@@ -86,7 +87,7 @@ def _plain_transformer(folder: Path) -> nn.Module:
     local = {"local_files_only": True, "trust_remote_code": False}
     transformer: nn.Module = Transformer(
         str(folder),
-        model_kwargs=_weights() | local,
+        model_kwargs=_weights(folder) | local,
         processor_kwargs=dict(local),
         config_kwargs=dict(local),
         modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -95,8 +96,9 @@ def _plain_transformer(folder: Path) -> nn.Module:
     return transformer
 
 
-def _weights() -> dict[str, Any]:
-    return {"dtype": torch.float32, "use_safetensors": True}
+def _weights(folder: Path) -> dict[str, Any]:
+    options = {kind: load_options(place) for place, kind in module_folders(folder).items()}
+    return {"dtype": torch.float32, **options.get("Transformer", {})}
 
 
 def _arranged(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:

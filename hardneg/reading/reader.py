@@ -13,6 +13,7 @@ from hardneg.models.files import check_files, read_json
 from hardneg.models.load import positions, without_bars
 from hardneg.models.save import forget_last_call, written_whole
 from hardneg.models.source import fetch
+from hardneg.models.weights import load_options
 from hardneg.reading.network import ReaderNetwork
 from hardneg.reading.spec import ReaderSpec
 from hardneg.reading.tokens import PassageTokens, tokenise_passages
@@ -96,7 +97,7 @@ class Reader:
 
         local = {"local_files_only": True, "trust_remote_code": False}
         body = AutoModelForQuestionAnswering.from_pretrained(
-            str(folder), dtype=torch.float32, use_safetensors=True, **local
+            str(folder), dtype=torch.float32, **load_options(folder), **local
         )
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
         _check(body, tokenizer, spec)

@@ -10,6 +10,7 @@ from hardneg.datasets.withheld import UNLABELLED
 from hardneg.errors import HardnegError
 from hardneg.models.source import locate
 from hardneg.models.spec import ModelSpec
+from hardneg.models.weights import weight_files
 from hardneg.protocols import HintsQueries
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.reading_spec import TrainReaderSpec
@@ -101,9 +102,9 @@ def model_shape(spec: ModelSpec) -> Shape:
         return unseen
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        weights = sum(path.stat().st_size for path in weight_files(folder))
+    except (OSError, ValueError, HardnegError):
         return unseen
-    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     return Shape(int(config.get("hidden_size", 768)), int(config.get("num_hidden_layers", 12)), weights)
 
 

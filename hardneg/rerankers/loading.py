@@ -11,6 +11,7 @@ from torch import nn
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, read_json
 from hardneg.models.load import without_bars
+from hardneg.models.weights import load_options
 from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     check_files(folder)
     labels = outputs or own_outputs(folder)
     local = {"local_files_only": True, "trust_remote_code": False}
-    weights = {"dtype": torch.float32, "use_safetensors": True, "ignore_mismatched_sizes": True}
+    weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with _quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
         try:

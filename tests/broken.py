@@ -12,7 +12,7 @@ FAULTS = {
     ("bytes that are not UTF-8", "corpus.jsonl.gz", 6),
     ("document texts under two ids", "corpus.jsonl.gz", 7),
     ("files that are cut off or damaged", "corpus.jsonl.gz", 8),
-    ("queries in two splits", "queries.jsonl", 1),
+    ("queries in two splits", "test.tsv", 2),
     ("judgements of unknown documents", "test.tsv", 3),
     ("wrong numbers of columns", "test.tsv", 4),
 }

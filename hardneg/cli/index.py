@@ -1,7 +1,7 @@
 """`hardneg index`: indexes over texts and over vectors, and dense ones from vectors that other programs made."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import typer
@@ -97,7 +97,13 @@ def _aside(output: Path) -> Iterator[Path]:
     aside = output.with_name(output.name + ".partial")
     with disk_errors(output):
         _clear(aside)
-        yield aside
+        try:
+            yield aside
+        except BaseException:
+            _clear(aside)
+            with suppress(OSError):  # it is not there, or holds what is not ours
+                aside.rmdir()
+            raise
         if output.exists():
             output.rmdir()
         aside.rename(output)

@@ -1,30 +1,34 @@
-"""Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 80 bytes a document."""
+"""Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
 
-from array import array
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardneg.data.hash_index import find_equal, hash_texts, normalise
-from hardneg.data.lines import one_word
+from hardneg.data.contents import Contents, SplitContents
+from hardneg.data.hash_index import hash_texts
+from hardneg.data.leakage import across_splits, leaked
+from hardneg.data.lines import id_problem, one_word
 from hardneg.data.parts import Part, Record
 from hardneg.data.problems import Problem, unreadable
+from hardneg.data.seen import Hashes, Judged, Members, Places, Seen, among, as_array, joined, members, repeats
+from hardneg.data.splits import split_problem
 from hardneg.errors import DataError
 from hardneg.progress import Progress, Silent, Task
 from hardneg.types import Document, Judgement, Query
 
 _BLOCK = 4096
-_LINE_BITS = 48
+_STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 
 Located = tuple[int, Record]
-"""A record with its place: the part's number and the line in it, in one integer."""
+"""A record with its place."""
 
 
-def check(parts: Iterable[Part], progress: Progress | None = None) -> Iterator[Problem]:
+def check(
+    parts: Iterable[Part], progress: Progress | None = None, contents: Contents | None = None
+) -> Iterator[Problem]:
     """The problems of a collection's parts, as a stream; those that need the whole collection come last.
 
     Two ids or texts count as the same where their 64-bit hashes are: among 10 million, one false alarm in 400,000
@@ -33,57 +37,41 @@ def check(parts: Iterable[Part], progress: Progress | None = None) -> Iterator[P
     Args:
         parts: documents first, and queries before the judgements about them.
         progress: shows the records of each part going by.
+        contents: is told what was read, and is whole when the stream has ended.
     """
-    checker = _Checker()
+    checker = _Checker(Contents() if contents is None else contents)
     for part in parts:
         with (progress or Silent()).task(Path(part.name).name, None, "records") as task:
             yield from checker.read(part, task)
     yield from checker.finish()
 
 
-@dataclass
-class _Seen:
-    """Hashes of ids and of texts (0 for an empty one), and the place of each: uint64."""
-
-    ids: "array[int]" = field(default_factory=lambda: array("Q"))
-    texts: "array[int]" = field(default_factory=lambda: array("Q"))
-    places: "array[int]" = field(default_factory=lambda: array("Q"))
-
-    def add(self, places: Iterable[int], names: Iterable[str], texts: Sequence[str]) -> None:
-        texts = [normalise(text) for text in texts]
-        filled = np.array([bool(text) for text in texts])
-        self.places.extend(places)
-        self.ids.frombytes(hash_texts(names).tobytes())
-        self.texts.frombytes(np.where(filled, hash_texts(texts), np.uint64(0)).tobytes())
-
-
-@dataclass
-class _Judged:
-    """One split's judgements: hashes of query ids and of pairs, the relevance and the place of each."""
-
-    queries: "array[int]" = field(default_factory=lambda: array("Q"))
-    pairs: "array[int]" = field(default_factory=lambda: array("Q"))
-    relevance: "array[int]" = field(default_factory=lambda: array("q"))
-    places: "array[int]" = field(default_factory=lambda: array("Q"))
-
-
 class _Checker:
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._documents = _Seen()
-        self._queries: dict[str | None, _Seen] = {}
-        self._judged: dict[str, _Judged] = {}
-        self._known: dict[str | None, NDArray[np.uint64]] = {}
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._places = Places()
+        self._asking: set[int] = set()
+        self._documents = Seen()
+        self._queries: dict[str | None, Seen] = {}
+        self._judged: dict[str, Judged] = {}
+        self._known: dict[str | None, Hashes] = {}
 
     def read(self, part: Part, task: Task) -> Iterator[Problem]:
-        number = len(self._names)
-        self._names.append(part.name)
+        base, count = self._places.begin(part), 0
+        if part.split is not None and part.split not in self._contents.splits:
+            self._contents.splits[part.split] = SplitContents()
+            if reason := split_problem(part.split):
+                yield Problem("names of splits", part.name, 0, reason)
+        self._contents.parts.append(part.name)
         records = _opened(part)
         while block := list(islice(records, _BLOCK)):
             yield from (unreadable(item, part.name, line) for line, item in block if isinstance(item, DataError))
-            located = [(number << _LINE_BITS | line, item) for line, item in block if not isinstance(item, DataError)]
+            located = [(base | line, item) for line, item in block if not isinstance(item, DataError)]
             yield from self._take(located, part)
+            count += len(located)
             task.advance(len(block))
+        if part.split is not None and not count:
+            yield _nothing_to_judge_by(part, "nothing in it that can be read")
 
     def _take(self, located: list[Located], part: Part) -> Iterator[Problem]:
         documents = [(place, item) for place, item in located if isinstance(item, Document)]
@@ -93,7 +81,8 @@ class _Checker:
             texts = [item.contents for _, item in documents]
             self._documents.add((place for place, _ in documents), (item.doc_id for _, item in documents), texts)
         if queries:
-            seen = self._queries.setdefault(part.split, _Seen())
+            self._asking.add(len(self._places.parts) - 1)
+            seen = self._queries.setdefault(part.split, Seen())
             texts = [item.text for _, item in queries]
             seen.add((place for place, _ in queries), (item.query_id for _, item in queries), texts)
         for place, document in documents:
@@ -105,92 +94,111 @@ class _Checker:
 
     def finish(self) -> Iterator[Problem]:
         self._known.clear()
+        splits = {split: self._members(split) for split in self._contents.splits}
+        self._count(splits)
         yield from self._repeated_ids(self._documents, "document")
         for seen in self._queries.values():
             yield from self._repeated_ids(seen, "query")
-        yield from self._repeated_texts([self._documents], "document")
-        yield from self._repeated_texts(list(self._queries.values()), "query")
+        yield from across_splits(splits, self._places, self._asking)
+        yield from self._repeated_texts([self._documents], "document", set())
+        yield from self._repeated_texts(list(self._queries.values()), "query", leaked(splits))
         for judged in self._judged.values():
             yield from self._judged_twice(judged)
-        for one, other in combinations(self._judged, 2):
-            if not (one.startswith(f"{other}.") or other.startswith(f"{one}.")):
-                yield from self._in_two_splits(one, other)
+        yield from self._nothing()
+
+    def _members(self, split: str) -> Members:
+        return members(self._queries.get(split), self._queries.get(None), self._judged.get(split))
+
+    def _count(self, splits: dict[str, Members]) -> None:
+        self._contents.documents = len(self._documents.ids)
+        for split, found in splits.items():
+            counts = self._contents.splits[split]
+            counts.queries = len(found.ids)
+            relevance = np.array(self._judged[split].relevance if split in self._judged else [], np.int64)
+            counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
+            counts.negative = len(relevance) - counts.relevant - counts.zero
+        used = np.unique(np.concatenate([np.empty(0, np.uint64), *(found.places for found in splits.values())]))
+        lists = [as_array(seen.places) for seen in self._queries.values()]
+        self._contents.unjudged = sum(len(places) - int(among(used, places).sum()) for places in lists)
+
+    def _nothing(self) -> Iterator[Problem]:
+        """What there is nothing of."""
         if not self._documents.ids:
-            yield Problem("nothing to search", self._names[0], 0, "no document that can be read")
-        if not self._judged:
-            yield Problem("nothing to judge by", self._names[-1], 0, "no judgement that can be read", warning=True)
-
-    def _problem(self, kind: str, place: int, reason: str, warning: bool = False) -> Problem:
-        return Problem(kind, self._names[place >> _LINE_BITS], place & (1 << _LINE_BITS) - 1, reason, warning)
-
-    def _named(self, place: int) -> str:
-        return f"{self._names[place >> _LINE_BITS]}:{place & (1 << _LINE_BITS) - 1}"
+            yield Problem("nothing to search", self._places.parts[0].name, 0, "no document that can be read")
+        for split, counts in self._contents.splits.items():
+            if split in self._judged and not counts.relevant:
+                part = self._places.part_of(self._judged[split].places[0])
+                yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} is above zero")
+        if not self._judged and not self._contents.splits:
+            yield Problem("nothing to judge by", self._places.parts[-1].name, 0, "no split", warning=True)
 
     def _text_problems(self, place: int, item: Document | Query) -> Iterator[Problem]:
         name, contents = item[0], item.contents if isinstance(item, Document) else item.text
         if not one_word(name):
-            yield self._problem("ids that are not one word", place, f"id {name!r} is empty or holds white space")
+            yield self._places.problem("ids that are not one word", place, id_problem(name))
         if not contents.strip():
-            yield self._problem("empty texts", place, f"{name} has no text")
+            yield self._places.problem("empty texts", place, f"{name} has no text")
         elif not item.text.strip():
-            yield self._problem("titles without text", place, f"{name} has a title, but no text", warning=True)
+            yield self._places.problem("titles without text", place, f"{name} has a title, but no text", warning=True)
+        if not contents.isprintable() and (found := _STRANGE.search(contents)):
+            reason = f"{name} holds U+{ord(found[0]):04X}, at character {found.start() + 1}"
+            yield self._places.problem("control and replacement characters in texts", place, reason, warning=True)
 
     def _judgements(self, block: list[tuple[int, Judgement]], split: str) -> Iterator[Problem]:
         queries = hash_texts(item.query_id for _, item in block)
         documents = hash_texts(item.doc_id for _, item in block)
-        for i in np.flatnonzero(~_among(self._sorted_queries(split), queries)).tolist():
+        for i in np.flatnonzero(~among(self._sorted_queries(split), queries)).tolist():
             reason = f"query {block[i][1].query_id!r} is not among the queries"
-            yield self._problem("judgements of unknown queries", block[i][0], reason)
-        for i in np.flatnonzero(~_among(self._sorted_documents(), documents)).tolist():
+            yield self._places.problem("judgements of unknown queries", block[i][0], reason)
+        for i in np.flatnonzero(~among(self._sorted_documents(), documents)).tolist():
             reason = f"document {block[i][1].doc_id!r} is not in the corpus"
-            yield self._problem("judgements of unknown documents", block[i][0], reason)
-        judged = self._judged.setdefault(split, _Judged())
-        judged.queries.frombytes(np.unique(queries).tobytes())
-        judged.pairs.frombytes(hash_texts(f"{item.query_id} {item.doc_id}" for _, item in block).tobytes())
-        judged.relevance.extend(item.relevance for _, item in block)
-        judged.places.extend(place for place, _ in block)
+            yield self._places.problem("judgements of unknown documents", block[i][0], reason)
+        judged = self._judged.setdefault(split, Judged())
+        judged.add([place for place, _ in block], [item for _, item in block], queries)
 
-    def _sorted_documents(self) -> NDArray[np.uint64]:
+    def _sorted_documents(self) -> Hashes:
         if None not in self._known:
-            self._known[None] = np.unique(_array(self._documents.ids))
+            self._known[None] = np.unique(as_array(self._documents.ids))
         return self._known[None]
 
-    def _sorted_queries(self, split: str) -> NDArray[np.uint64]:
+    def _sorted_queries(self, split: str) -> Hashes:
         if split not in self._known:
-            lists = [self._queries[name].ids for name in (split, None) if name in self._queries]
-            self._known[split] = np.unique(np.concatenate([np.empty(0, np.uint64), *map(_array, lists)]))
+            self._known[split] = np.unique(joined([self._queries[n].ids for n in (split, None) if n in self._queries]))
         return self._known[split]
 
-    def _repeated_ids(self, seen: _Seen, what: str) -> Iterator[Problem]:
-        for first, again in _repeats(_array(seen.ids)):
-            reason = f"the {what} id of {self._named(seen.places[first])} stands here again"
-            yield self._problem(f"{what} ids that stand twice", seen.places[again], reason)
+    def _repeated_ids(self, seen: Seen, what: str) -> Iterator[Problem]:
+        for first, again in repeats(as_array(seen.ids)):
+            reason = f"the {what} id of {self._places.named(seen.places[first])} stands here again"
+            yield self._places.problem(f"{what} ids that stand twice", seen.places[again], reason)
 
-    def _repeated_texts(self, lists: Sequence[_Seen], what: str) -> Iterator[Problem]:
-        if not lists:
-            return
-        ids, texts, places = (_joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "places"))
-        for first, again in _repeats(texts):
-            if texts[again] and ids[first] != ids[again]:
-                reason = f"the same text as {self._named(int(places[first]))}, under another id"
-                yield self._problem(f"{what} texts under two ids", int(places[again]), reason, warning=True)
+    def _repeated_texts(self, lists: Sequence[Seen], what: str, told: set[int]) -> Iterator[Problem]:
+        ids, texts, folded, places = (
+            joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "folded", "places")
+        )
+        same = f"{what} texts under two ids", "the same text as {}, under another id"
+        alike = f"{what} texts that differ in case alone", "the text of {}, but for case and form, under another id"
+        told = set(told)
+        for (kind, reason), values in ((same, texts), (alike, folded)):
+            for first, again in repeats(values):
+                place = int(places[again])
+                if values[again] and ids[first] != ids[again] and place not in told:
+                    told.add(place)
+                    there = self._places.named(int(places[first]))
+                    yield self._places.problem(kind, place, reason.format(there), warning=True)
 
-    def _judged_twice(self, judged: _Judged) -> Iterator[Problem]:
-        for first, again in _repeats(_array(judged.pairs)):
+    def _judged_twice(self, judged: Judged) -> Iterator[Problem]:
+        for first, again in repeats(as_array(judged.pairs)):
             before, now = judged.relevance[first], judged.relevance[again]
-            place, earlier = judged.places[again], self._named(judged.places[first])
+            place, earlier = judged.places[again], self._places.named(judged.places[first])
             if before == now:
-                yield self._problem("judgements that stand twice", place, f"as at {earlier}", warning=True)
+                yield self._places.problem("judgements that stand twice", place, f"as at {earlier}", warning=True)
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
-                yield self._problem("judgements that contradict each other", place, reason)
+                yield self._places.problem("judgements that contradict each other", place, reason)
 
-    def _in_two_splits(self, one: str, other: str) -> Iterator[Problem]:
-        shared = np.intersect1d(_array(self._judged[one].queries), _array(self._judged[other].queries))
-        for seen in (self._queries[name] for name in (other, None) if name in self._queries):
-            for position in np.flatnonzero(_among(shared, _array(seen.ids))).tolist():
-                reason = f"this query is judged in {one} and in {other}"
-                yield self._problem("queries in two splits", seen.places[position], reason)
+
+def _nothing_to_judge_by(part: Part, reason: str) -> Problem:
+    return Problem("nothing to judge by", part.name, 0, f"split {part.split}: {reason}", warning=True)
 
 
 def _opened(part: Part) -> Iterator[tuple[int, Record | DataError]]:
@@ -198,28 +206,3 @@ def _opened(part: Part) -> Iterator[tuple[int, Record | DataError]]:
         yield from part.read()
     except DataError as error:
         yield 0, error
-
-
-def _array(values: "array[int]") -> NDArray[np.uint64]:
-    return np.frombuffer(values, np.uint64) if values else np.empty(0, np.uint64)
-
-
-def _joined(lists: "Sequence[array[int]]") -> NDArray[np.uint64]:
-    return _array(lists[0]) if len(lists) == 1 else np.concatenate([_array(values) for values in lists])
-
-
-def _among(ordered: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    first, end = find_equal(ordered, wanted)
-    return end > first
-
-
-def _repeats(hashes: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
-    """For each value that was there before: the position of its first, and its own, in the order of its own."""
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    new = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
-    again = np.flatnonzero(~new)
-    starts = np.flatnonzero(new)
-    first = starts[np.searchsorted(starts, again, "right") - 1]
-    by_position = np.argsort(order[again], kind="stable")
-    return zip(order[first][by_position].tolist(), order[again][by_position].tolist(), strict=True)

@@ -1,7 +1,6 @@
 """The stored collection: a corpus, queries and judgements by split, in one folder with known names."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +10,20 @@ from typing import Any
 
 from hardneg.data.answers import read_answers, write_answers
 from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.data.hash_index import normalise
+from hardneg.data.placed import placed
+from hardneg.data.problems import Unplaced
 from hardneg.data.qrels import Qrels, iter_qrels, positives, write_qrels
 from hardneg.data.queries import Queries, write_queries
+from hardneg.data.splits import split_problem
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
 from hardneg.replacing import replace_text
 from hardneg.types import Answers, Collection, HasAnswers, HasWithheld, Judgement
 
 _FORMAT = 1
-_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_USUAL = ("train", "dev", "test")
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
-
-
-def order_splits(names: Iterable[str]) -> list[str]:
-    """Split names in the order train, dev, test, then the others by name."""
-    return sorted(set(names), key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
 
 
 @dataclass(frozen=True)
@@ -122,12 +118,24 @@ def write_collection(
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
     """
+    splits = _checked(collection.splits())
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
+    with placed(collection):
+        counts = _write(collection, splits, folder, progress, total)
+    for note in counts["notes"]:
+        progress.note(note)
+    _describe(folder, counts)
+    return counts
+
+
+def _write(
+    collection: Collection, splits: Sequence[str], folder: Path, progress: Progress, total: int | None
+) -> dict[str, Any]:
     counts: dict[str, Any] = {"documents": write_corpus(collection.documents(), folder, progress, total), "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
-    for split in _checked(collection.splits()):
+    for split in splits:
         counts["splits"][split] = found = _write_split(collection, split, corpus, folder)
         notes += _described(split, found)
         _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
@@ -135,18 +143,14 @@ def write_collection(
         found = _write_withheld(collection, frozenset(texts), corpus, folder)
         counts["withheld"] = {**found, "hidden": _hidden(folder, counts["splits"])}
         notes += _described_withheld(counts["withheld"])
-    counts["notes"] = [*collection.notes(), *notes]
-    for note in counts["notes"]:
-        progress.note(note)
-    _describe(folder, counts)
-    return counts
+    return {**counts, "notes": [*collection.notes(), *notes]}
 
 
-def _checked(splits: Iterable[str]) -> list[str]:
-    splits = list(splits)
-    for split in splits:
-        if not _SPLIT.fullmatch(split) or splits.count(split) > 1:
-            raise DataError(f"split {split!r}: names are unique, of letters, digits, '.', '_' and '-'")
+def _checked(splits: Sequence[str]) -> Sequence[str]:
+    problems = [problem for split in splits if (problem := split_problem(split))]
+    problems += [f"split {split!r} comes twice" for split in dict.fromkeys(splits) if splits.count(split) > 1]
+    if problems:
+        raise DataError("; ".join(problems))
     return splits
 
 
@@ -214,8 +218,10 @@ def _known_judgements(
             elif seen[query_id, row] == relevance:
                 found["repeated"] += 1
             else:
-                levels = f"{seen[query_id, row]} and {relevance}"
-                raise DataError(f"query {query_id}, document {doc_id}: judged both {levels}; keep one")
+                reason = (
+                    f"query {query_id}, document {doc_id}: judged both {seen[query_id, row]} and {relevance}; keep one"
+                )
+                raise Unplaced("judgements that contradict each other", reason)
 
 
 def _described(split: str, found: Mapping[str, int]) -> list[str]:
@@ -230,9 +236,9 @@ def _described(split: str, found: Mapping[str, int]) -> list[str]:
 
 def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) -> None:
     for query_id, text in queries:
-        if texts.setdefault(query_id, hash(text)) != hash(text):
-            reason = "two splits give it different texts; make query ids unique over all splits"
-            raise DataError(f"query id {query_id!r} of split {split}: {reason}")
+        if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
+            reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
+            raise Unplaced("query ids with two texts", reason)
 
 
 def _describe(folder: Path, counts: dict[str, Any]) -> None:

@@ -9,8 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hardneg.data.hash_index import hash_texts, normalise
-from hardneg.data.lines import one_word
+from hardneg.data.lines import id_problem, one_word
 from hardneg.data.mapped import map_batches, save_array
+from hardneg.data.problems import Unplaced
 from hardneg.errors import DataError
 from hardneg.progress import Progress
 from hardneg.types import Document
@@ -63,7 +64,7 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
         if not all(isinstance(part, str) for part in document):
             raise DataError(f"document {document.doc_id!r}: id, title and text must be strings")
         if not one_word(document.doc_id):
-            raise DataError(f"document id {document.doc_id!r}: ids must not be empty or hold white space")
+            raise DataError(f"document {id_problem(document.doc_id)}")
         size = len(document.text) + len(document.title)
         if size > _LONGEST:
             raise DataError(f"document {document.doc_id!r} has {size} characters; split it into passages")
@@ -113,5 +114,6 @@ def _refuse_repeats(folder: Path, hashes: NDArray[np.uint64], order: NDArray[np.
         doc_id = batches[number].column(0)[row - int(starts[number])].as_py()
         if doc_id in seen:
             where = f"as documents {seen[doc_id] + 1} and {row + 1}"
-            raise DataError(f"document id {doc_id!r} occurs twice, {where}; document ids must be unique")
+            reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
+            raise Unplaced("document ids that stand twice", reason)
         seen[doc_id] = row

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardneg.data.lines import one_word, read_chunks
+from hardneg.data.lines import checked_id, read_chunks
 from hardneg.errors import DataError
 
 _LONGEST = 1 << 26
@@ -38,10 +38,7 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
     key = next((key for key in keys if key in row), keys[0])
     if isinstance(row.get(key), int) and not isinstance(row[key], bool):
         return str(row[key])
-    name = text_field(path, number, row, key)
-    if not one_word(name):
-        raise DataError.at(path, number, f"id {name!r} is empty or holds white space")
-    return name
+    return checked_id(path, number, text_field(path, number, row, key))
 
 
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:

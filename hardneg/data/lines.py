@@ -3,6 +3,9 @@
 import codecs
 import gzip
 import io
+import os
+import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +16,7 @@ from hardneg.errors import DataError
 
 _MAGIC = b"\x1f\x8b"
 _SAMPLE = 1 << 22
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @contextmanager
@@ -22,8 +26,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
     with raw:
-        packed = raw.read(2) == _MAGIC
-        raw.seek(0)
+        packed = raw.peek(2)[:2] == _MAGIC
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
@@ -100,11 +103,41 @@ def estimate_lines(path: Path) -> int:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file `name` in a folder, or else `name.gz`."""
-    candidates = (folder / name, folder / f"{name}.gz")
-    return next((path for path in candidates if path.is_file()), None)
+    """The file `name` in a folder, or else `name.gz`; None where there is neither.
+
+    Raises:
+        DataError: what has the name is no file.
+    """
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+        if os.path.lexists(path):
+            raise DataError(f"{path}: {_kind(path)}, where a file is expected")
+    return None
+
+
+def _kind(path: Path) -> str:
+    """What stands there in place of a file."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return f"a link to {os.readlink(path)}, which cannot be followed ({error.strerror})"
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe, which cannot be read twice", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def one_word(text: str) -> bool:
-    """Whether a text can be an id: not empty, and without white space."""
-    return text.split() == [text]
+    """Whether a text can be an id: not empty, and without white space and control characters."""
+    return text.split() == [text] and (text.isprintable() or not _CONTROL.search(text))
+
+
+def id_problem(name: str) -> str:
+    """What is said of an id that is not `one_word`."""
+    return f"id {name!r:.80} is empty or holds white space or control characters"
+
+
+def checked_id(where: Path | str, number: int, name: str) -> str:
+    """An id of line or row `number`, as it is. Raises DataError where it is not `one_word`."""
+    if not one_word(name):
+        raise DataError.at(where, number, id_problem(name))
+    return name

@@ -9,11 +9,19 @@ _KINDS = (
     ("not UTF-8", "bytes that are not UTF-8"),
     ("cannot be read", "files that are cut off or damaged"),
     ("cut off", "files that are cut off or damaged"),
-    ("white space", "ids that are not one word"),
+    ("white space or control", "ids that are not one word"),
     (" columns", "wrong numbers of columns"),
     ("relevance ", "relevance that is no whole number"),
     ("JSON", "lines that are not JSON objects"),
 )
+
+
+class Unplaced(DataError):
+    """A mistake met among records, far from its file; `kind` is that of the `Problem` that tells where it stands."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True)

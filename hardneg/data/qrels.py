@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from hardneg.data.lines import one_word, read_lines
+from hardneg.data.lines import checked_id, one_word, read_lines
 from hardneg.errors import DataError
 from hardneg.replacing import replacing
 from hardneg.types import Judgement
@@ -23,7 +23,8 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with a header line or without. The first line says which.
 
     Raises:
-        DataError: a line has another number of columns, or a relevance that is not a whole number.
+        DataError: a line has another number of columns, an id with control characters, or a relevance that is not a
+            whole number.
     """
     parse = qrels_parser(path)
     for number, line in read_lines(path):
@@ -51,6 +52,8 @@ def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
             raise DataError.at(path, number, f"{len(cells)} columns where the first line has {columns}")
         if not _INTEGER.fullmatch(cells[-1]):
             raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number")
+        if not line.isprintable():  # a tab is not
+            checked_id(path, number, cells[0]), checked_id(path, number, cells[-2])
         return Judgement(cells[0], cells[-2], int(cells[-1]))
 
     return parse

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hardneg.data.lines import one_word
+from hardneg.data.lines import id_problem, one_word
+from hardneg.data.problems import Unplaced
 from hardneg.errors import ArtifactError, DataError
 from hardneg.replacing import replacing
 from hardneg.types import Query
@@ -67,9 +68,10 @@ def _check(query: Query, known: dict[str, None]) -> None:
     if not (isinstance(query.query_id, str) and isinstance(query.text, str)):
         raise DataError(f"query {query.query_id!r}: id and text must be strings")
     if not one_word(query.query_id):
-        raise DataError(f"query id {query.query_id!r}: ids must not be empty or hold white space")
+        raise DataError(f"query {id_problem(query.query_id)}")
     if query.query_id in known:
-        raise DataError(f"query id {query.query_id!r} occurs twice in one split; query ids must be unique")
+        reason = f"query id {query.query_id!r} occurs twice in one split; query ids must be unique"
+        raise Unplaced("query ids that stand twice", reason)
     known[query.query_id] = None
 
 

@@ -18,12 +18,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from hardneg.data.lines import checked_id
 from hardneg.errors import DataError
 from hardneg.replacing import replacing
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
 _CHUNK = 1 << 22
+_CONTROLS = [bytes([code]) for code in (*range(32), 127) if code not in b"\t\n"]
+_MORE_CONTROLS = [chr(code).encode() for code in range(128, 160)]
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 
@@ -54,20 +57,23 @@ def read_run(path: Path) -> Run:
     """Reads a run of six columns, plain or gzip (told by its content), separated by blanks or tabs.
 
     Raises:
-        DataError: naming file and line, for a truncated file, bad UTF-8, another number of columns, a score
-            that is not a finite float32, or a document that stands twice for one query.
+        DataError: naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
+            control characters, a score that is not a finite float32, or a document that stands twice for one query;
+            naming the file, where it holds nothing.
     """
     data = _content(path)
     lines = _parse_at_once(data)
-    return _ranked(lines if lines is not None else _parse_by_line(path, data))
+    run = _ranked(lines if lines is not None else _parse_by_line(path, data))
+    if not run.query_ids:
+        raise DataError(f"{path}: the run is empty{'' if path.is_file() else '; a pipe can be read only once'}")
+    return run
 
 
 def _content(path: Path) -> bytes:
     chunks: list[bytes] = []
     try:
         with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
             source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
             while chunk := source.read(_CHUNK):
                 chunks.append(chunk)
@@ -115,7 +121,8 @@ def _is_text(data: bytes) -> bool:
 def _is_regular(data: bytes, delimiter: bytes) -> bool:
     other = b" " if delimiter == b"\t" else b"\t"
     irregular = (other, b"\r", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
-    inside = any(part in data for part in irregular)
+    inside = any(part in data for part in (*irregular, *_CONTROLS))
+    inside = inside or (not data.isascii() and any(part in data for part in _MORE_CONTROLS))
     return not (inside or data.startswith(delimiter) or data.endswith(delimiter))
 
 
@@ -168,7 +175,7 @@ def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
         raise DataError.at(path, number, f"score {fields[4]!r} is not a number") from error
     if not np.isfinite(_as_float32(np.array(score))):
         raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
-    return fields[0], fields[2], score
+    return checked_id(path, number, fields[0]), checked_id(path, number, fields[2]), score
 
 
 def _ranked(lines: _Lines) -> Run:

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from hardneg.data.json_rows import id_field, json_row, text_field
-from hardneg.data.lines import lines_or_errors, one_word
+from hardneg.data.lines import checked_id, lines_or_errors
 from hardneg.data.parts import Part, Record
 from hardneg.errors import DataError
 from hardneg.types import Query
@@ -54,9 +54,7 @@ def query_line(path: Path, number: int, line: str) -> Query:
     cells = line.split("\t")
     if len(cells) != 2:
         raise DataError.at(path, number, f"{len(cells)} columns; an id, a tab and a text are expected")
-    if not one_word(cells[0]):
-        raise DataError.at(path, number, f"id {cells[0]!r} is empty or holds white space")
-    return Query(cells[0], cells[1])
+    return Query(checked_id(path, number, cells[0]), cells[1])
 
 
 def _json_query(path: Path, number: int, line: str) -> Query:
@@ -81,13 +79,16 @@ def _blocks(
                 begun, block = number, ""
             block += f"{piece}\n"
             if begun and re.search(r"</\s*top\s*>", piece, re.IGNORECASE):
-                yield begun, _block_query(path, begun, block, field)
+                try:
+                    yield begun, _block_query(path, begun, block, field)
+                except DataError as error:
+                    yield begun, error
                 begun = 0
     if begun:
         yield begun, DataError.at(path, begun, "this <top> has no </top>: the file is cut off")
 
 
-def _block_query(path: Path, number: int, block: str, field: str) -> Query | DataError:
+def _block_query(path: Path, number: int, block: str, field: str) -> Query:
     tags = [tag for tag in _TAG.finditer(block) if not tag[1]]
     ends = [tag.start() for tag in _TAG.finditer(block)]
     found: dict[str, str] = {}
@@ -96,7 +97,5 @@ def _block_query(path: Path, number: int, block: str, field: str) -> Query | Dat
         found.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
     missing = [f"<{name}>" for name in ("num", field) if not found.get(name)]
     if missing:
-        return DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
-    if not one_word(found["num"]):
-        return DataError.at(path, number, f"id {found['num']!r} is empty or holds white space")
-    return Query(found["num"], found[field])
+        raise DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
+    return Query(checked_id(path, number, found["num"]), found[field])

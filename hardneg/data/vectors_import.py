@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatWriter
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.json_rows import json_row
-from hardneg.data.lines import one_word, read_lines
+from hardneg.data.lines import checked_id, read_lines
+from hardneg.data.npy import open_npy
 from hardneg.errors import DataError
 from hardneg.progress import Progress
 
@@ -29,7 +29,7 @@ def import_npy(vectors: Path, ids: Path, folder: Path, progress: Progress) -> tu
     Raises:
         DataError: the counts differ, an id is repeated or has white space, a vector is not finite, a file is damaged.
     """
-    array = _open_npy(vectors)
+    array = open_npy(vectors)
     count, dimension = array.shape
     _check_ids(ids, lambda: read_lines(ids), count)
     with FlatWriter(folder, dimension, count) as writer, progress.task("importing", count, "vectors") as task:
@@ -72,18 +72,6 @@ def import_json_lines(path: Path, folder: Path, progress: Progress) -> tuple[int
     return count, dimension
 
 
-def _open_npy(path: Path) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = str(error).split("\n")[0]
-        raise DataError(f"{path}: not a .npy file: {reason}") from error
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] < 1 or array.dtype.kind != "f":
-        found = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
-        raise DataError(f"{path}: must be floating numbers of shape [vectors, dimension], but is {found}")
-    return array
-
-
 def _ids_of(path: Path) -> Iterator[tuple[int, str]]:
     for number, line in read_lines(path):
         doc_id = json_row(path, number, line).get("id")
@@ -93,15 +81,15 @@ def _ids_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _vector(path: Path, number: int, line: str, dimension: int | None) -> NDArray[np.float32]:
-    try:
-        vector = np.array(json_row(path, number, line)["vector"], np.float32)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DataError.at(path, number, "'vector' must be a list of numbers") from error
-    if vector.ndim != 1 or not len(vector):
+    values = json_row(path, number, line).get("vector")
+    if not isinstance(values, list) or not values or not set(map(type, values)) <= {int, float}:
         raise DataError.at(path, number, "'vector' must be a list of numbers")
-    if dimension is not None and len(vector) != dimension:
-        raise DataError.at(path, number, f"a vector of dimension {len(vector)}; the first has {dimension}")
-    return vector
+    if dimension is not None and len(values) != dimension:
+        raise DataError.at(path, number, f"a vector of dimension {len(values)}; the first has {dimension}")
+    try:
+        return np.array(values, np.float32)
+    except OverflowError as error:
+        raise DataError.at(path, number, "'vector' holds a number that is too large") from error
 
 
 def _check_finite(block: NDArray[np.float32], place: Callable[[int], str]) -> None:
@@ -125,9 +113,7 @@ def _check_ids(path: Path, ids: Ids, wanted: int | None) -> int:
 
 def _words(path: Path, block: Iterable[tuple[int, str]]) -> Iterator[str]:
     for number, doc_id in block:
-        if not one_word(doc_id):
-            raise DataError.at(path, number, f"id {doc_id!r:.60}: ids must not be empty or hold white space")
-        yield doc_id
+        yield checked_id(path, number, doc_id)
 
 
 def _blocks(items: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

@@ -6,11 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.collection import order_splits
 from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.data.lines import estimate_lines, find_file, read_lines
 from hardneg.data.parts import Part, line_part, qrels_part
 from hardneg.data.qrels import iter_qrels
+from hardneg.data.splits import order_splits
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
 from hardneg.identity import digest, tree_digest

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.collection import order_splits
 from hardneg.data.lines import estimate_lines, find_file
 from hardneg.data.parts import Part, Record, line_part, records
+from hardneg.data.splits import order_splits
 from hardneg.datasets.dpr_files import Question, passage, read_questions
 from hardneg.errors import DataError
 from hardneg.identity import digest, tree_digest
@@ -128,7 +128,8 @@ class DprCollection:
         for split, path in self.questions.items():
             yield Part(str(path), partial(self._records, split, False), split)
         for split, path in self.questions.items():
-            yield Part(str(path), partial(self._records, split, True), split)
+            if path.name.endswith((".json", ".json.gz")):
+                yield Part(str(path), partial(self._records, split, True), split)
 
     def _documents(self) -> Part:
         return line_part(self.passages, passage)

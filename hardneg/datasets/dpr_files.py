@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.data.json_rows import id_field, json_row, read_array, text_field, texts_field
-from hardneg.data.lines import lines_or_errors, one_word
+from hardneg.data.lines import checked_id, lines_or_errors
 from hardneg.errors import DataError
 from hardneg.types import Document
 
@@ -36,9 +36,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
         return None
     if len(cells) != 3:
         raise DataError.at(path, number, f"{len(cells)} columns; an id, a text and a title are expected")
-    if not one_word(cells[0]):
-        raise DataError.at(path, number, f"id {cells[0]!r} is empty or holds white space")
-    return Document(*cells)
+    return Document(checked_id(path, number, cells[0]), *cells[1:])
 
 
 def read_questions(path: Path) -> Iterator[tuple[int, Question | DataError]]:

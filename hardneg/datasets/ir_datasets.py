@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.collection import order_splits
+from hardneg.data.splits import order_splits
 from hardneg.datasets.hub_tables import numbered_rows
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError, MissingDependency

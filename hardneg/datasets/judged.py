@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from hardneg.data.lines import one_word
+from hardneg.data.lines import checked_id
 from hardneg.errors import DataError
 from hardneg.types import Query
 
@@ -24,8 +24,7 @@ class JudgedQueries:
         seen: set[str] = set()
         used = self._used.setdefault(source, set())
         for number, query in queries:
-            if not one_word(query.query_id):
-                raise DataError.at(source, number, f"id {query.query_id!r} is empty or holds white space")
+            checked_id(source, number, query.query_id)
             if query.query_id in seen:
                 raise DataError.at(source, number, f"query id {query.query_id!r} stands there twice")
             seen.add(query.query_id)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.collection import order_splits
 from hardneg.data.lines import estimate_lines, find_file
 from hardneg.data.parts import line_part
+from hardneg.data.splits import order_splits
 from hardneg.data.topics import query_line
 from hardneg.datasets.parted import Pairs, PartedCollection
 from hardneg.errors import DataError

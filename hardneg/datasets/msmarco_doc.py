@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.lines import estimate_lines, find_file, one_word
+from hardneg.data.lines import checked_id, estimate_lines, find_file
 from hardneg.data.parts import line_part
 from hardneg.datasets.parted import PartedCollection, find_pairs
 from hardneg.errors import DataError
@@ -66,6 +66,4 @@ def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     if len(cells) != 4:
         raise DataError.at(path, number, f"{len(cells)} columns; an id, a URL, a title and a body are expected")
     doc_id, url, title, body = cells
-    if not one_word(doc_id):
-        raise DataError.at(path, number, f"id {doc_id!r} is empty or holds white space")
-    return Document(doc_id, f"{url} {body}" if with_url else body, title)
+    return Document(checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

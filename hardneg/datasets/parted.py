@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar, cast
 
-from hardneg.data.collection import order_splits
 from hardneg.data.lines import find_file
 from hardneg.data.parts import Part, qrels_part, records
+from hardneg.data.splits import order_splits
 from hardneg.data.topics import topics_part
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
@@ -129,8 +129,7 @@ def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> 
     for name in sorted({path.name.removesuffix(".gz") for path in folder.iterdir()}):
         matches = ((pattern.fullmatch(name), form) for pattern, form in patterns)
         split = next((form.format(match[1]) for match, form in matches if match), None)
-        path = find_file(folder, name)
-        if split is None or path is None:
+        if split is None or (path := find_file(folder, name)) is None:
             continue
         if split in found:
             raise DataError(f"{folder}: {found[split].name} and {name} are both of split {split}; name one in `splits`")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from hardneg.data.collection import order_splits
+from hardneg.data.splits import order_splits
 from hardneg.datasets.hub_rows import id_cell, text_cell
 from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
 from hardneg.errors import DataError

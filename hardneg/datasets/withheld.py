@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from hardneg.data.parts import Part, parts_of
 from hardneg.errors import DataError
 from hardneg.seeding import derive_seed
 from hardneg.types import Answers, Collection, Document, HasAnswers, Judgement, Query
@@ -90,6 +91,10 @@ class WithheldCollection:
     def notes(self) -> Sequence[str]:
         """What the whole collection noted."""
         return self.whole.notes()
+
+    def parts(self) -> Iterator[Part]:
+        """The parts of the whole, so that a mistake has its place."""
+        return parts_of(self.whole)
 
     def _moves(self, query_id: str) -> bool:
         return query_id not in self._elsewhere and self._draw(UNLABELLED, query_id) < self.shares.unlabelled

@@ -7,7 +7,7 @@ from hardneg.distributed import World, world
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.segmented import SegmentedCorpus
 from hardneg.models.stream import write_index
-from hardneg.stages.opening import open_collection, open_encoder
+from hardneg.stages.opening import open_corpus, open_encoder
 from hardneg.stages.work import Work
 
 EVERY_PROCESS = True
@@ -15,7 +15,7 @@ EVERY_PROCESS = True
 
 def run(work: Work) -> dict[str, Any]:
     """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
-    corpus = open_collection(work.inputs["dataset"]).corpus
+    corpus = open_corpus(work)
     encoder = open_encoder(work.inputs["model"], work.device)
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
     here = world()

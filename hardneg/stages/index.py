@@ -5,7 +5,7 @@ from typing import Any
 
 from hardneg.analysis.sizes import index_bytes
 from hardneg.data.corpus import Corpus
-from hardneg.stages.opening import open_collection
+from hardneg.stages.opening import open_corpus
 from hardneg.stages.work import Work
 
 
@@ -15,7 +15,7 @@ def run(work: Work) -> dict[str, Any]:
     if "vectors" in work.inputs:
         source: Any = work.inputs["vectors"].folder
     else:
-        source = _entries(open_collection(work.inputs["dataset"]).corpus)
+        source = _entries(open_corpus(work))
     count = backend.build(source, work.folder, work.progress)
     encoded = work.inputs["vectors"].facts if "vectors" in work.inputs else {}
     counts = {"passages": encoded["passages"], "segments": count} if "segments" in encoded else {"passages": count}

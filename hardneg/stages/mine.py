@@ -14,7 +14,8 @@ from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.qrels import positives
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.without_answers import first_with_answer, without_answers, without_drawn_answers
-from hardneg.stages.opening import open_collection
+from hardneg.errors import DataError
+from hardneg.stages.opening import open_collection, open_queries
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Work
 from hardneg.types import Candidates, Negatives, RankedList
@@ -36,7 +37,7 @@ def run(work: Work) -> dict[str, Any]:
     runs = {label: source.folder / RUN for label, source in work.inputs_of("runs").items()}
     facts, dropped = Counter[str](), Counter[str]()
     known = positives(collection.all_qrels())
-    query_ids = collection.queries(work.spec.split).query_ids
+    query_ids = open_queries(work, collection).query_ids
     answers = _answers(work, collection)
     listed = _listed(work, query_ids, runs)
     if work.spec.pseudo_positives:
@@ -49,6 +50,11 @@ def run(work: Work) -> dict[str, Any]:
         mined = without_drawn_answers(mined, answers)
         facts["queries without answers"] = len(query_ids) - len(answers.query_ids)
     write_negatives(work.folder / NEGATIVES, _counted(recorded(mined, work.folder / DROPPED), facts))
+    if not facts["queries"]:
+        why = "was mined; the miner left them all out"
+        if facts["queries without positives"] == len(query_ids):
+            why = "has a positive, a judgement above zero of a document in the corpus"
+        raise DataError(f"{work.name}: none of the {len(query_ids)} queries of split {work.spec.split} {why}")
     for reason, count in dropped.items():
         facts[f"dropped as {reason}"] += count
     return {**facts, **answers.left_out}

@@ -6,7 +6,10 @@ from pathlib import Path
 import torch
 
 from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors
+from hardneg.data.queries import Queries
+from hardneg.errors import DataError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.pooled import pooled
@@ -15,7 +18,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.progress import Progress
 from hardneg.protocols import Searcher
 from hardneg.stages.specs import EncodeSpec, TrainQueriesSpec
-from hardneg.stages.work import Input
+from hardneg.stages.work import Input, Work
 
 MODEL_FOLDER = "model"
 INDEX_FOLDER = "index"
@@ -32,6 +35,23 @@ def open_encoder(source: Input, device: str | None) -> Encoder:
 def open_collection(source: Input) -> StoredCollection:
     """The collection that the dataset stage stored."""
     return StoredCollection.open(source.folder)
+
+
+def open_corpus(work: Work) -> Corpus:
+    """The corpus of the work's dataset. Raises DataError where there is no document in it."""
+    corpus = open_collection(work.inputs["dataset"]).corpus
+    if not len(corpus):
+        raise DataError(f"{work.name}: the corpus has no documents")
+    return corpus
+
+
+def open_queries(work: Work, collection: StoredCollection) -> Queries:
+    """The queries of the split that the work names. Raises DataError where there are none."""
+    split = work.spec.split
+    queries = collection.queries(split)
+    if not len(queries):
+        raise DataError(f"{work.name}: split {split} has no queries; only those are read that its judgements name")
+    return queries
 
 
 def index_folder(source: Input) -> Path:

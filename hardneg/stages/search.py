@@ -21,7 +21,7 @@ from hardneg.indexes.reranking import rank_candidates
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher
 from hardneg.seconds import Seconds
-from hardneg.stages.opening import open_collection, open_encoder, open_searcher
+from hardneg.stages.opening import open_collection, open_encoder, open_queries, open_searcher
 from hardneg.stages.work import Work
 from hardneg.types import Hits, RankedList
 
@@ -40,7 +40,7 @@ def run(work: Work) -> dict[str, Any]:
     Several processes share the queries of a dense index, by whole windows of the encoder, so that the run is the same.
     """
     collection, seconds = open_collection(work.inputs["dataset"]), Seconds()
-    queries, here = collection.queries(work.spec.split), world()
+    queries, here = open_queries(work, collection), world()
     facts = Counter({"queries": len(queries), "depth": work.spec.depth})
     if here.size == 1 or "model" not in work.inputs:
         if here.first:

@@ -199,7 +199,7 @@ def test_index_import(hardneg, place):
     (place / "ids.txt").write_text("a\nb\na\n")
     with pytest.raises(DataError, match=r"ids\.txt:3: id 'a' stands in line 1"):
         hardneg(*command)
-    assert not (place / "imported").exists()
+    assert not (place / "imported").exists() and not (place / "imported.partial").exists()
     (place / "ids.txt").write_text("a\nb\nc\n")
     assert hardneg(*command) == "imported: 3 vectors of dimension 3\n"
     for arguments in (command, ["index", "import", "--vectors", "v.npy", "--output", "other"]):

@@ -98,10 +98,10 @@ def test_streams_are_checked_to_their_first_error() -> None:
     found = list(check(parts_of(Streamed())))
     assert [str(item) for item in found] == [
         "documents:4: shelf:7: not UTF-8 (torn)",
-        "documents:1: id 'a b' is empty or holds white space",
+        "documents:1: id 'a b' is empty or holds white space or control characters",
         "documents:3: the document id of documents:2 stands here again",
-        "queries of test:1: this query is judged in dev and in test",
-        "queries of test:1: this query is judged in dev.small and in test",
+        "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
+        "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
     ]
 
 

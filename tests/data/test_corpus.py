@@ -90,8 +90,8 @@ def test_hashes_that_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("documents", "message"),
     [
         ([Document(name, "a") for name in ("d1", "d2", "d1")], "'d1' occurs twice, as documents 1 and 3"),
-        ([Document("d 1", "a")], "'d 1': ids must not"),
-        ([Document("", "a")], "'': ids must not"),
+        ([Document("d 1", "a")], "id 'd 1' is empty or holds"),
+        ([Document("", "a")], "id '' is empty or holds"),
         ([Document("d1", "half \udc00")], "not Unicode"),
         ([Document("d1", "a"), Document("d2", None)], "'d2': id, title and text must be strings"),
     ],

@@ -32,6 +32,7 @@ def test_gzip_is_told_by_content(tmp_path: Path) -> None:
     [
         ("q1 0 d1 1\nq1 0 d2\n", ":2: 3 columns where the first line has 4"),
         ("q1 0 d1 1\n\nq1 0 d2 1.5\n", ":3: relevance '1.5' is not a whole number"),
+        ("q1 0 d1 1\nq1 0 d\0 1\n", r":2: id 'd\x00' is empty or holds white space or control characters"),
         ("q1 0 d1 high\n", ":1: relevance 'high' is not a whole number"),
         ("q1 0 d1 1_0\n", ":1: relevance '1_0' is not a whole number"),
         ("q1 d1\n", ":1: 2 columns; qrels have 4"),

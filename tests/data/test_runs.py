@@ -45,10 +45,33 @@ def test_separators_line_ends_and_gzip_do_not_matter(tmp_path: Path, text: str |
     assert run.scores[0].tolist() == [2.5, 1.0]
 
 
-def test_ids_may_be_any_text_and_the_file_may_be_empty(tmp_path: Path) -> None:
+def test_ids_may_be_any_text(tmp_path: Path) -> None:
     run = read_run(_written(tmp_path / "run", 'q"1 Q0 dé😀 1 2.5 t\nnull Q0 NA 1 1 t\n'))
     assert (run.query_ids, run.doc_ids) == (['q"1', "null"], [["dé😀"], ["NA"]])
-    assert read_run(_written(tmp_path / "empty", "")).query_ids == []
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_run_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DataError, match=r"run: the run is empty$"):
+        read_run(_written(tmp_path / "run", text))
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    for content in (b"q1 Q0 d1 1 2.5 t\n", gzip.compress(b"q1 Q0 d1 1 2.5 t\n")):
+        read, write = os.pipe()
+        os.write(write, content)
+        os.close(write)
+        assert read_run(Path(f"/dev/fd/{read}")).doc_ids == [["d1"]]
+        with pytest.raises(DataError, match="the run is empty; a pipe can be read only once"):
+            read_run(Path(f"/dev/fd/{read}"))
+        os.close(read)
+
+
+@pytest.mark.parametrize("name", ["q\0", "q\x1b[1m", "q\x9b1", "q\x7f"])
+def test_ids_with_control_characters_are_refused(tmp_path: Path, name: str) -> None:
+    for line in (f"{name} Q0 d 1 1 t", f"q Q0 {name} 1 1 t"):
+        with pytest.raises(DataError, match=r"run:2: id .* control characters"):
+            read_run(_written(tmp_path / "run", f"q0 Q0 d 1 1 t\n{line}\n"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +178,7 @@ _entries = st.dictionaries(
 )
 
 
-@given(_entries, st.booleans())
+@given(_entries.filter(lambda entries: any(entries.values())), st.booleans())
 def test_a_run_comes_back_in_its_order_with_distinct_scores(
     tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, float]], packed: bool
 ) -> None:

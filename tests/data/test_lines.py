@@ -1,0 +1,50 @@
+"""Files are found by name, and told by what stands in their place; ids are words that print."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hardneg.data.lines import checked_id, find_file, read_lines
+from hardneg.errors import DataError
+
+
+def test_the_file_or_its_gzip(tmp_path: Path) -> None:
+    assert find_file(tmp_path, "a.txt") is None
+    (tmp_path / "a.txt.gz").touch()
+    assert find_file(tmp_path, "a.txt") == tmp_path / "a.txt.gz"
+    (tmp_path / "a.txt").touch()
+    assert find_file(tmp_path, "a.txt") == tmp_path / "a.txt"
+
+
+def test_what_has_the_name_but_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "lost").symlink_to("elsewhere.txt")
+    (tmp_path / "null").symlink_to("/dev/null")
+    (tmp_path / "packed.gz").mkdir()
+    told = {"folder": "a folder", "pipe": "a pipe", "null": "a device", "packed": "a folder"}
+    for name, what in told.items():
+        with pytest.raises(DataError, match=rf"{name}(\.gz)?: {what}.*, where a file is expected"):
+            find_file(tmp_path, name)
+    with pytest.raises(DataError, match=r"lost: a link to elsewhere\.txt, which cannot be followed \(No such file"):
+        find_file(tmp_path, "lost")
+
+
+@pytest.mark.parametrize("name", ["d1", "ü-7", "a\xadb", "क्‍ष", "文"])
+def test_ids(name: str) -> None:
+    assert checked_id("f", 1, name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\u3000b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b"])
+def test_no_ids(name: str) -> None:
+    with pytest.raises(DataError, match=r"^f:7: id .* is empty or holds white space or control characters$"):
+        checked_id("f", 7, name)
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"one\ntwo\n")
+    os.close(write)
+    assert list(read_lines(Path(f"/dev/fd/{read}"))) == [(1, "one"), (2, "two")]
+    os.close(read)

@@ -37,6 +37,8 @@ def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> li
                 problems.append(f"{where}: {target!r} holds several vectors a document; name one without `segments`")
             if isinstance(spec, IndexSpec) and field == "vectors" and made == ("model", "index"):
                 problems.append(f"{where}: {target!r} makes a compressed index; name an encode stage or a flat index")
+            if field == "validation_run" and (told := _of_another_split(spec, stages.get(target))):
+                problems.append(f"{where}: {target!r} {told}")
             if _measures(spec, field) and (origin := _with_positives(stages, target)):
                 lists = "lists" if origin == target else f"comes from {origin!r}, which lists"
                 told = f"{target!r} {lists} positives that were not found"
@@ -61,6 +63,14 @@ def _measures(spec: StageSpec, field: str) -> bool:
     if isinstance(spec, AnalyzeSpec):
         return field.partition(".")[0] in _MEASURED
     return isinstance(spec, EvaluateSpec | FuseSpec | ReadSpec) or field == "validation_run"
+
+
+def _of_another_split(spec: StageSpec, run: StageSpec | None) -> str | None:
+    """What is wrong where a run is of other queries than those that a training is judged by."""
+    wanted, found = spec.validation.split, getattr(run, "split", None)  # type: ignore[attr-defined]
+    if found in (None, wanted):
+        return None
+    return f"is of split {found}, and validation.split is {wanted}; name a run of the same split"
 
 
 def _with_positives(stages: Mapping[str, StageSpec], name: str) -> str | None:

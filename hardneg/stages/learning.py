@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.runs import read_run
+from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import Run
 from hardneg.models.card import model_card
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.token_budget import usual_budget
@@ -65,13 +67,22 @@ def validation_data(work: Work, collection: StoredCollection) -> ValidationData 
         return None
     options = work.spec.validation
     queries = collection.queries(options.split)
+    query_ids = queries.query_ids[: options.queries]
     return ValidationData(
         collection.corpus,
-        queries.query_ids[: options.queries],
+        query_ids,
         queries.texts[: options.queries],
         collection.qrels(options.split),
-        read_run(work.inputs["validation_run"].folder / RUN),
+        _tops(work.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
     )
+
+
+def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
+    """The first `depth` documents of the first `count` queries: a run of all may be too large to hold."""
+    lists = [
+        (ranked.doc_ids[:depth], ranked.scores[:depth]) for ranked in islice(lists_in_order(path, query_ids), count)
+    ]
+    return Run(list(query_ids[:count]), [list(doc_ids) for doc_ids, _ in lists], [scores for _, scores in lists])
 
 
 def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: TrainingResult) -> dict[str, Any]:

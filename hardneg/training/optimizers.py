@@ -76,8 +76,8 @@ def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Opti
     groups += [{"params": [weights], "weight_decay": 0.0, "factor": weights.factor} for weights in paced]
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "lamb":
-        return Lamb(groups, lr=options.learning_rate)
-    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=1e-8)
+        return Lamb(groups, lr=options.learning_rate, eps=options.epsilon)
+    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon)
 
 
 def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -27,6 +27,7 @@ class TrainOptions:
             the last one alone.
         optimizer: `adamw` or `lamb`.
         learning_rate: its peak, reached when the warm-up is over.
+        epsilon: added to the root of the second moment, in both optimizers.
         weight_decay: applied to all weights but biases and those of LayerNorm.
         warmup_steps: steps during which the learning rate rises from 0; goes before `warmup_ratio`.
         warmup_ratio: the same as a part of all steps.
@@ -55,7 +56,7 @@ class TrainOptions:
         {"checkpoint_every", "checkpoint_minutes", "gradient_checkpointing", "tracker"}
     )
     later: ClassVar[frozenset[str]] = frozenset(
-        {"positive", "order", "chunk", "mask", "across", "stop_at", "keep_every"}
+        {"positive", "order", "chunk", "mask", "across", "stop_at", "keep_every", "epsilon"}
     )
     """Options that models were trained without: they count where they have another value than their default."""
     of_batches: ClassVar[tuple[str, ...]] = ("chunk", "mask", "across")
@@ -71,6 +72,7 @@ class TrainOptions:
     keep_every: int | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
     learning_rate: float = 2e-5
+    epsilon: float = 1e-8
     weight_decay: float = 0.01
     warmup_steps: int | None = None
     warmup_ratio: float = 0.1
@@ -130,7 +132,7 @@ class TrainOptions:
         ]
         found += [
             f"{name} must be above 0, not {value}"
-            for name in ("learning_rate", "epochs", "checkpoint_minutes")
+            for name in ("learning_rate", "epsilon", "epochs", "checkpoint_minutes")
             if (value := getattr(self, name)) is not None and not value > 0
         ]
         found += [

@@ -154,3 +154,11 @@ def test_an_option_of_a_part_is_looked_for_among_that_parts(tmp_path, tree, stag
     tree["stages"]["extra"] = stage
     told = f"stages.extra.{option}: no such option; did you mean {meant!r}"
     assert any(problem.startswith(told) for problem in problems_of(tmp_path, tree))
+
+
+def test_the_run_that_a_training_is_judged_by_is_of_the_split_that_is_named(tmp_path, tree):
+    tree["stages"]["star"]["validation_run"] = "start-test"
+    told = "'start-test' is of split test, and validation.split is dev; name a run of the same split"
+    assert problems_of(tmp_path, tree) == (f"stages.star.validation_run: {told}",)
+    tree["stages"]["star"]["validation"] = {"split": "test"}
+    assert load_recipe(write_recipe(tmp_path / "r.yaml", tree)).stages["star"].validation_run == "start-test"

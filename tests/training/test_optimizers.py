@@ -1,5 +1,7 @@
 """LAMB against published numbers, the groups without weight decay, and the schedule's corner points."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -86,3 +88,20 @@ def test_identity_leaves_out_what_cannot_change_the_weights() -> None:
     first = TrainOptions(checkpoint_every=1, tracker="tensorboard", gradient_checkpointing=True)
     assert first.identity() == TrainOptions().identity()
     assert first.identity() != TrainOptions(seed=1).identity()
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_epsilon_counts_where_moments_are_small(name: Any) -> None:
+    """With a gradient as small as epsilon, a first step of Adam is half as long: g / (g + epsilon)."""
+    layer, moved = nn.Linear(1, 1, bias=False), {}
+    for epsilon in (1e-12, 1e-3):
+        with torch.no_grad():
+            layer.weight.fill_(1.0)
+        options = TrainOptions(optimizer=name, learning_rate=0.1, weight_decay=0.0, epsilon=epsilon)
+        optimizer = make_optimizer(layer, options)
+        layer.weight.grad = torch.full((1, 1), 1e-3)
+        optimizer.step()
+        moved[epsilon] = 1.0 - layer.weight.item()
+    assert moved[1e-12] == pytest.approx(0.1, rel=1e-3)
+    assert moved[1e-3] == pytest.approx(0.05 if name == "adamw" else 0.1, rel=1e-3)
+    assert "epsilon" not in TrainOptions().identity() and TrainOptions(epsilon=1e-6).identity()["epsilon"] == 1e-6

@@ -1,6 +1,7 @@
 """Collections of the `ir_datasets` catalogue, by their ids."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class IrDatasets:
 
     source: str
     splits: Mapping[str, str] = field(default_factory=dict)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def load(self) -> "IrCollection":
         """The collection, opened for streaming.
@@ -47,7 +48,7 @@ class IrDatasets:
         corpus = _open(self.source)
         if not corpus.has_docs():
             raise DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
-        named = {split: _open(name) for split, name in self.splits.items()} or self._found(corpus)
+        named = {split: _open(name) for split, name in self._judged(corpus).items()}
         poor = [split for split, opened in named.items() if not (opened.has_queries() and opened.has_qrels())]
         if poor or not named:
             lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
@@ -55,11 +56,20 @@ class IrDatasets:
         return IrCollection(self.source, corpus, {split: named[split] for split in order_splits(named)})
 
     def fingerprint(self) -> str:
-        """A digest of the files that ir_datasets reads, or of the records where it has no single file."""
+        """A digest of the ids and of what the catalogue says of their files, of which none is fetched.
+
+        Of a dataset that is not in the catalogue, but was registered by the user, the content counts.
+        """
         collection = self.load()
-        pieces = [(opened, kind) for opened in collection.judged.values() for kind in ("queries", "qrels")]
-        content = [_content(opened, kind) for opened, kind in [(collection.corpus, "docs"), *pieces]]
-        return digest(["ir-datasets", self.version, self.source, list(collection.splits()), content])
+        judged = self._judged(collection.corpus)
+        content = [_known(self.source, collection.corpus, "docs")]
+        content += [
+            _known(judged[split], opened, kind)
+            for split, opened in collection.judged.items()
+            for kind in ("queries", "qrels")
+        ]
+        names = [self.source, *sorted(judged.items())]
+        return digest(["ir-datasets", self.version, names, list(collection.splits()), content])
 
     def size_hint(self) -> int:
         """The number of documents by the catalogue, 0 where that does not say."""
@@ -67,15 +77,18 @@ class IrDatasets:
             return int(_open(self.source).metadata()["docs"]["count"])
         return 0
 
-    def _found(self, corpus: Any) -> dict[str, Any]:
+    def _judged(self, corpus: Any) -> dict[str, str]:
+        """The id of each split's queries and qrels."""
+        if self.splits:
+            return dict(self.splits)
         if corpus.has_queries() and corpus.has_qrels():
-            return {_SPLITS.get(self.source.rpartition("/")[2], "test"): corpus}
-        found: dict[str, Any] = {}
+            return {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
+        found: dict[str, str] = {}
         for word, split in _SPLITS.items():
             with suppress(DataError):
                 subset = _open(f"{self.source}/{word}")
                 if subset.has_queries() and subset.has_qrels():
-                    found.setdefault(split, subset)
+                    found.setdefault(split, f"{self.source}/{word}")
         return found
 
 
@@ -142,6 +155,22 @@ def _document(item: Any) -> Document:
 
 def _query(item: Any) -> Query:
     return Query(item.query_id, item.default_text() if hasattr(item, "default_text") else item.text)
+
+
+def catalogued(name: str) -> str:
+    """What the installed catalogue says of the files behind an id, as a digest; empty for an id that it lacks."""
+    import ir_datasets
+
+    top = name.partition("/")[0]
+    folder = Path(getattr(ir_datasets, "__file__", None) or "nowhere").parent
+    if not (folder / "docs" / f"{top}.yaml").is_file():
+        return ""
+    files = json.loads((folder / "etc" / "downloads.json").read_text(encoding="utf-8")).get(top)
+    return digest([name, files])
+
+
+def _known(name: str, opened: Any, kind: str) -> str:
+    return catalogued(name) or _content(opened, kind)
 
 
 def _content(opened: Any, kind: str) -> str:

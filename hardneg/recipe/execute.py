@@ -80,7 +80,17 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         from_first(_DONE)
         artifacts[step.name] = artifact
         _check_collection(step, steps, artifact, plan)
+        _compare_sizes(step, artifact, plan, watcher)
     return Outcome(artifacts, tuple(ran))
+
+
+def _compare_sizes(made: Step, artifact: Artifact, plan: Plan, watcher: Watcher) -> None:
+    """A line where the collection is not of the size that the recipe tells."""
+    told, found = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
+    if made.name == DATASET and told and told != found:
+        watcher.progress.note(
+            f"{found:,} documents, where the recipe's sizes.documents says {told:,}: is all of it there?"
+        )
 
 
 def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:

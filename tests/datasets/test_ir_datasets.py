@@ -125,3 +125,38 @@ def test_a_registered_dataset(tmp_path: Path) -> None:
     before = loader.fingerprint()
     (tmp_path / "docs.tsv").write_text("d1\tnew water\nd2\ta bridge\n")
     assert loader.fingerprint() != before
+
+
+@pytest.fixture
+def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The real catalogue, whose files may not be asked for; the folder that it would put them in."""
+    ir_datasets = pytest.importorskip("ir_datasets")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a download began")
+
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path))
+    monkeypatch.setattr(ir_datasets.util.RequestsDownload, "stream", refuse)
+    for name in ("path", "stream"):
+        monkeypatch.setattr(ir_datasets.util.Download, name, refuse)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["msmarco-document", "beir/scifact/test", "dpr-w100/natural-questions/dev"])
+def test_the_fingerprint_of_a_catalogued_id_fetches_nothing(name: str, no_downloads: Path) -> None:
+    before = IrDatasets(name).fingerprint()
+    assert IrDatasets(name).size_hint() > 0
+    (no_downloads / name.partition("/")[0]).mkdir(exist_ok=True)
+    (no_downloads / name.partition("/")[0] / "collection.tsv.gz").write_bytes(b"what a download leaves")
+    assert IrDatasets(name).fingerprint() == before
+    assert IrDatasets(name, {"dev": "msmarco-passage/dev/small"}).fingerprint() != before
+
+
+def test_planning_with_a_catalogued_id_fetches_nothing(no_downloads: Path) -> None:
+    from hardneg.recipe.load import load_recipe
+    from hardneg.recipe.plan import make_plan
+    from hardneg.recipe.reading import find_recipe
+
+    problems: list[str] = []
+    make_plan(load_recipe(find_recipe("star-document"), "paper"), problems)
+    assert not [problem for problem in problems if "msmarco-document" in problem]

@@ -51,6 +51,15 @@ def test_all_steps_run_once(finished):
     assert again(path, store)[0].ran == ()
 
 
+@pytest.mark.parametrize(("told", "lines"), [(60, 0), (0, 0), (61, 1)])
+def test_a_dataset_of_another_size_than_the_recipe_tells_is_noted(finished, told, lines):
+    notes = again(*finished[1:3], [f"sizes.documents={told}"], until="dataset")[1]
+    assert (
+        len([line for line in notes if line.startswith("60 documents, where the recipe's") and "says 61" in line])
+        == lines
+    )
+
+
 def test_the_run_folder_has_stable_names(finished):
     folder = finished[0]
     out = folder / "out"

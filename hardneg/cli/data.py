@@ -1,10 +1,8 @@
 """`hardneg data`: which datasets can be read, what one holds, and what is wrong with it."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -13,9 +11,6 @@ from hardneg.cli.names import renaming
 from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import DataError
-
-if TYPE_CHECKING:
-    from hardneg.data.problems import Problem
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
 
@@ -79,66 +74,28 @@ def check(
     An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
     """
     from hardneg.cli.console import Bars, stderr_console
+    from hardneg.cli.findings import Findings
     from hardneg.data.check import check as problems_of
+    from hardneg.data.contents import Contents
     from hardneg.data.parts import parts_of
     from hardneg.stages.spec_parts import DATASET as STAGE
 
     recipe = lines.check_line("hardneg data check", lines.dataset_line(dataset), settings)
-    parts = parts_of(recipe.plugins[STAGE, "loader"].load())
-    counts, places = _sorted_out(problems_of(parts, Bars(stderr_console())), limit)
-    errors = sum(count for (_, warning), count in counts.items() if not warning)
+    loader = recipe.plugins[STAGE, "loader"]
+    folder = Path(str(getattr(loader, "source", ""))).expanduser()
+    findings = Findings(Contents(), folder if getattr(loader, "source", "") and folder.is_dir() else None)
+    findings.take(problems_of(parts_of(loader.load()), Bars(stderr_console()), findings.contents), limit)
     if as_json:
-        say_json(_as_json(counts, places), indent=1)
+        say_json(findings.as_json(), indent=1)
     else:
-        _tell(counts, places)
-    if errors:
+        for text in findings.lines():
+            say(text)
+    if findings.errors:
         raise typer.Exit(DataError.exit_code)
-
-
-_Kind = tuple[str, bool]
 
 
 def _origin(package: str) -> str:
     return "" if package == "hardneg" else f"   ({package})"
-
-
-def _sorted_out(problems: Iterable["Problem"], limit: int) -> tuple[Counter[_Kind], dict[_Kind, list["Problem"]]]:
-    """How many of each kind there are, and the first of each."""
-    counts: Counter[_Kind] = Counter()
-    places: dict[_Kind, list[Problem]] = {}
-    for problem in problems:
-        kind = problem.kind, problem.warning
-        counts[kind] += 1
-        if counts[kind] <= limit:
-            places.setdefault(kind, []).append(problem)
-    return counts, places
-
-
-def _totals(counts: Mapping[_Kind, int]) -> dict[str, int]:
-    errors = sum(count for (_, warning), count in counts.items() if not warning)
-    return {"errors": errors, "warnings": sum(counts.values()) - errors}
-
-
-def _as_json(counts: Mapping[_Kind, int], places: Mapping[_Kind, list["Problem"]]) -> dict[str, Any]:
-    kinds = [
-        {"kind": kind, "warning": warning, "count": count, "first": [asdict(item) for item in places.get(key, [])]}
-        for key, count in counts.items()
-        for kind, warning in [key]
-    ]
-    return {**_totals(counts), "kinds": kinds}
-
-
-def _tell(counts: Mapping[_Kind, int], places: Mapping[_Kind, list["Problem"]]) -> None:
-    for key, count in sorted(counts.items(), key=lambda item: item[0][1]):
-        kind, warning = key
-        say(f"{'warning' if warning else 'error'}: {kind}: {count:,}")
-        printed = places.get(key, [])
-        for problem in printed:
-            say(f"  {problem}")
-        if count > len(printed):
-            say(f"  and {count - len(printed):,} more; --limit {count} prints all")
-    totals = _totals(counts)
-    say(f"{totals['errors']:,} errors, {totals['warnings']:,} warnings")
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:

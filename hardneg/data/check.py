@@ -140,7 +140,8 @@ class _Checker:
             yield self._places.problem("empty texts", place, f"{name} has no text")
         elif not item.text.strip():
             yield self._places.problem("titles without text", place, f"{name} has a title, but no text", warning=True)
-        if not contents.isprintable() and (found := _STRANGE.search(contents)):
+        strange = not contents.isprintable() or "\ufffd" in contents
+        if strange and (found := _STRANGE.search(contents)):
             reason = f"{name} holds U+{ord(found[0]):04X}, at character {found.start() + 1}"
             yield self._places.problem("control and replacement characters in texts", place, reason, warning=True)
 

@@ -69,7 +69,9 @@ def _shared(pair: _Pair, places: Places, parts: Iterable[int]) -> Iterator[Probl
         there, read = places.named(int(first.lines[a])), (int(second.places[b]), int(first.places[a]))
         reason = f"query {own!r} of {pair.other} has {same} of query {theirs!r} of {pair.one} at {there}"
         texts_at = " and ".join(places.named(place) for place in read)
-        yield places.problem("leakage between splits", int(second.lines[b]), f"{reason}; texts at {texts_at}")
+        yield places.problem(
+            "leakage between splits", int(second.lines[b]), f"{reason}; texts at {texts_at}", warning=True
+        )
 
 
 def _other_texts(splits: Mapping[str, Members], places: Places) -> Iterator[Problem]:

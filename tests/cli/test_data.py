@@ -46,15 +46,27 @@ def test_show(tmp_path):
 
 def test_check_tells_all_faults_and_counts_what_it_does_not_print(tmp_path):
     write_broken(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "qrels" / "dev.csv").touch()
     code, out = hardneg("data", "check", f"beir:{tmp_path}")
     assert code == 4
     for _, name, line in FAULTS:
         assert f"{name}:{line}: " in out
-    assert out.splitlines()[-1] == "8 errors, 1 warnings"
+    assert out.splitlines()[-6:] == [
+        "read: 5 documents",
+        "  train: 1 query, 1 judgement (1 relevant, 0 zero)",
+        "  test: 2 queries, 2 judgements (2 relevant, 0 zero)",
+        "files read: corpus.jsonl.gz, queries.jsonl, qrels/train.tsv, qrels/test.tsv",
+        "files not read: notes.txt, qrels/dev.csv",
+        "8 errors, 1 warning",
+    ]
     code, out = hardneg("data", "check", f"beir:{tmp_path}", "--limit", "0")
     assert "error: empty texts: 1\n  and 1 more; --limit 1 prints all\n" in out
     code, out = hardneg("data", "check", f"beir:{tmp_path}", "--json")
     assert code == 4 and json.loads(out)["errors"] == 8
+    read = json.loads(out)["read"]
+    assert read["splits"]["test"] == {"queries": 2, "relevant": 2, "zero": 0, "negative": 0}
+    assert (read["documents"], read["files not read"]) == (5, ["notes.txt", "qrels/dev.csv"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])

@@ -1,6 +1,7 @@
 """Every mistake of a collection, each with its place."""
 
 import gzip
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from broken import FAULTS, write_broken
 
 from hardneg.data.check import check
+from hardneg.data.contents import Contents, SplitContents
 from hardneg.data.parts import parts_of
 from hardneg.data.problems import Problem
 from hardneg.datasets.beir import Beir
@@ -111,3 +113,85 @@ def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
     (tmp_path / "corpus.jsonl").unlink()
     (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(GOOD.encode() * 40)[:-cut])
     assert "files that are cut off or damaged" in {item.kind for item in problems(tmp_path)}
+
+
+def told(folder: Path) -> list[tuple[str, str, bool]]:
+    return [(item.kind, str(item).replace(f"{folder}/", ""), item.warning) for item in problems(folder)]
+
+
+def rows(**texts: str) -> str:
+    return "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in texts.items())
+
+
+def test_a_query_of_two_splits_is_told_with_both_judgements(tmp_path: Path) -> None:
+    write(
+        tmp_path, GOOD, rows(q1="a", q2="b"), train="q2 0 d1 1\nq1 0 d1 0\nq1 0 d2 1\n", test="q1 0 d1 1\nq1 0 d2 1\n"
+    )
+    reason = "query 'q1' is judged here, in test, and in train at qrels/train.tsv:2"
+    assert told(tmp_path) == [("queries in two splits", f"qrels/test.tsv:1: {reason}", False)]
+
+
+def test_leakage_by_text(tmp_path: Path) -> None:
+    texts = {"q1": "What  is it?", "q2": "ﬁne", "q3": "other", "q4": "what is\tit?", "q5": "FINE", "q6": "What is it?"}
+    qrels = {"train": "q1 0 d1 1\nq2 0 d1 1\n", "dev": "q3 0 d1 1\nq5 0 d1 1\n", "test": "q6 0 d2 1\nq4 0 d1 1\n"}
+    write(tmp_path, GOOD, rows(**texts), **qrels)
+    kind, texts_at = "leakage between splits", "texts at queries.jsonl:{} and queries.jsonl:{}"
+    alike = "qrels/test.tsv:2: query 'q4' of test has the text, but for case and form, of query 'q1' of train at"
+    others = "qrels/dev.tsv:2: query 'q5' of dev has the text, but for case and form, of query 'q2' of train at"
+    same = "qrels/test.tsv:1: query 'q6' of test has the text of query 'q1' of train at"
+    assert told(tmp_path) == [
+        (kind, f"{others} qrels/train.tsv:2; {texts_at.format(5, 2)}", True),
+        (kind, f"{same} qrels/train.tsv:1; {texts_at.format(6, 1)}", True),
+        (kind, f"{alike} qrels/train.tsv:1; {texts_at.format(4, 1)}", True),
+    ]
+
+
+def test_texts_that_differ_in_case_alone(tmp_path: Path) -> None:
+    corpus = rows(d1="The River", d2="the river", d3="the  RIVER", d4="the river ", d5="THE SEA")
+    write(tmp_path, corpus, rows(q1="ask", q2="Ask", q3="ask"), test="q1 0 d1 1\nq2 0 d1 1\nq3 0 d1 1\n")
+    alone, under_two = "texts that differ in case alone", "texts under two ids"
+    assert [(item.kind, item.line, item.reason) for item in problems(tmp_path)] == [
+        (f"document {under_two}", 4, f"the same text as {tmp_path}/corpus.jsonl:2, under another id"),
+        (f"document {alone}", 2, f"the text of {tmp_path}/corpus.jsonl:1, but for case and form, under another id"),
+        (f"document {alone}", 3, f"the text of {tmp_path}/corpus.jsonl:1, but for case and form, under another id"),
+        (f"query {under_two}", 3, f"the same text as {tmp_path}/queries.jsonl:1, under another id"),
+        (f"query {alone}", 2, f"the text of {tmp_path}/queries.jsonl:1, but for case and form, under another id"),
+    ]
+
+
+def test_characters_that_no_text_has(tmp_path: Path) -> None:
+    corpus = rows(d1="two\nlines\tand\r\na form\x0cfeed, é 文 \u200d", d2="nul\0", d3="caf\ufffd", d4="it\x92s \x1b[0m")
+    write(tmp_path, corpus, rows(q1="\x07bell"), test="q1 0 d1 1\n")
+    assert told(tmp_path) == [
+        ("control and replacement characters in texts", f"{place} holds {what}", True)
+        for place, what in [
+            ("corpus.jsonl:2: d2", "U+0000, at character 4"),
+            ("corpus.jsonl:3: d3", "U+FFFD, at character 4"),
+            ("corpus.jsonl:4: d4", "U+0092, at character 3"),
+            ("queries.jsonl:1: q1", "U+0007, at character 1"),
+        ]
+    ]
+
+
+def test_splits_without_anything_relevant(tmp_path: Path) -> None:
+    write(
+        tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", dev="query-id\tcorpus-id\tscore\n", test="q1 0 d1 0\nq1 0 d2 -1\n"
+    )
+    found = [item for item in told(tmp_path) if item[0] == "nothing to judge by"]
+    assert found == [
+        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing in it that can be read", True),
+        ("nothing to judge by", "qrels/test.tsv: split test: none of the 2 is above zero", True),
+    ]
+
+
+def test_what_was_read(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, rows(q1="a", q2="b", q3="c"), train="q1 0 d1 2\nq1 0 d2 0\n", test="q2 0 d1 1\nq2 0 d2 -1\n")
+    (tmp_path / "qrels" / "extra.tsv.txt").touch()
+    (tmp_path / "queries.csv").touch()
+    contents = Contents()
+    assert list(check(parts_of(Beir(str(tmp_path)).load()), contents=contents)) == []
+    assert (contents.documents, contents.unjudged) == (2, 1)
+    assert contents.splits == {"train": SplitContents(1, 1, 1, 0), "test": SplitContents(1, 1, 0, 1)}
+    read = ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"]
+    assert [str(path.relative_to(tmp_path)) for path in contents.files()] == read
+    assert contents.not_read(tmp_path) == [tmp_path / "qrels" / "extra.tsv.txt", tmp_path / "queries.csv"]

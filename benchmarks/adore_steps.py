@@ -33,7 +33,6 @@ from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.models.encoder import Encoder
-from hardneg.models.precision import good_at_bf16
 from hardneg.models.spec import ModelSpec
 from hardneg.models.twins import split
 from hardneg.progress import Silent
@@ -154,9 +153,8 @@ def main() -> None:
         ways: dict[str, Callable[[], Callable[[], str]]] = {
             "plain loop, fp32": lambda: plain(folder, data, options),
             "hardneg, fp32": lambda: ours(folder, data, options, "fp32"),
+            "hardneg, bf16": lambda: ours(folder, data, options, "bf16"),
         }
-        if good_at_bf16(device):
-            ways["hardneg, bf16"] = lambda: ours(folder, data, options, "bf16")
         rounds = [{name: seconds(way()) for name, way in ways.items()} for _ in range(options.rounds)]
     for name in ways:
         speed = statistics.median(options.steps / one[name][0] for one in rounds)

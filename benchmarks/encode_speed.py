@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.precision import good_at_bf16
 from hardneg.models.spec import ModelSpec
 
 Encode = Callable[[list[str]], NDArray[np.float32]]
@@ -109,7 +108,7 @@ def main() -> None:
     texts = passages(options.corpus, options.passages) if options.corpus else docstrings("numpy", options.passages)
     lengths = encoder.tokenise(texts, "document").lengths
     print(f"{len(texts)} passages of {lengths.mean():.0f} tokens on average, at most {options.length}")
-    print(f"{encoder.device}, {torch.get_num_threads()} threads, bf16 units: {good_at_bf16(encoder.device)}")
+    print(f"{encoder.device}, {torch.get_num_threads()} threads")
     ways = contestants(encoder)
     speeds = measure(ways, texts, options.rounds)
     bases = list(speeds.values())[:2]

@@ -28,7 +28,6 @@ import torch
 from encode_speed import docstrings, passages
 from numpy.typing import NDArray
 
-from hardneg.models.precision import good_at_bf16
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.scoring import PairScorer, Request, ScoreOptions
 
@@ -104,7 +103,7 @@ def main() -> None:
     asked, ways = requests(options.dataset, options.queries, options.depth), contestants(options.model, options.length)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     print(f"{len(asked)} queries of {options.depth} documents, cut to {options.length} tokens a pair")
-    print(f"{device}, {torch.get_num_threads()} threads, bf16 units: {good_at_bf16(device)}")
+    print(f"{device}, {torch.get_num_threads()} threads")
     speeds = measure(ways, asked, options.rounds)
     exact = ways[PEER](asked)
     apart = {name: float(np.abs(score(asked) - exact).max()) for name, score in ways.items()}

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.losses.infonce import InfoNCE
 from hardneg.models.encoder import Encoder
-from hardneg.models.precision import good_at_bf16
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import TrainingData
@@ -121,7 +120,7 @@ def main() -> None:
         "hardneg, bf16": lambda: ours(texts, options, "bf16"),
     }
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    print(f"{len(texts)} triplets, batches of {options.batch}, {device}, bf16 units: {good_at_bf16(device)}")
+    print(f"{len(texts)} triplets, batches of {options.batch}, {device}")
     rounds = [{name: seconds(way) for name, way in ways.items()} for _ in range(options.rounds)]
     for name in ways:
         to = [statistics.median(one[base] / one[name] for one in rounds) for base in list(ways)[:2]]

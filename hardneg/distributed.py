@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -163,6 +163,26 @@ def from_first(value: Any) -> Any:
         return value
     _wait(lambda: store.check([key]))
     return json.loads(store.get(key))
+
+
+def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
+    """What `make` gives in the process that asks first, in all processes that ever ask by this name.
+
+    Those that do not ask are not waited for. Alone, or where the processes have not met, it is one's own.
+    """
+    if world().size == 1 or not _met():
+        return make()
+    store = _store()
+    if store.add(f"asked/{name}", 1) == 1:
+        store.set(f"said/{name}", json.dumps(make()))
+    _wait(lambda: store.check([f"said/{name}"]))
+    return str(json.loads(store.get(f"said/{name}")))
+
+
+def _met() -> bool:
+    import torch
+
+    return torch.distributed.is_initialized()
 
 
 def speaks() -> bool:

@@ -14,6 +14,7 @@ import typer
 
 from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE, open_store
+from hardneg.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
@@ -34,8 +35,11 @@ def doctor(
     store: Path = STORE,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
+    forget_trials: bool = typer.Option(False, "--forget-trials", help="Forget which ways were timed as the fastest."),
 ) -> None:
     """Tell what this machine has and what that means for a recipe; fails only where the core cannot work."""
+    if forget_trials:
+        forget()
     findings = list(examine(open_store(store).root, hub))
     if as_json:
         say_json([asdict(finding) for finding in findings], indent=1)
@@ -50,16 +54,7 @@ def doctor(
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
     """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
-    checks: list[Callable[[], Finding]] = [
-        _python,
-        _cores,
-        _memory,
-        _bfloat16,
-        _gpu,
-        lambda: _disk(store),
-        _faiss,
-        _java,
-    ]
+    checks: list[Callable[[], Finding]] = [_python, _cores, _memory, _trials, _gpu, lambda: _disk(store), _faiss, _java]
     checks += [lambda: _hub(hub)]
     yield from (_guarded(check) for check in checks)
     try:
@@ -110,14 +105,13 @@ def memory() -> tuple[int, int]:
     return total, free
 
 
-def _bfloat16() -> Finding:
-    from hardneg.models.precision import good_at_bf16
-
-    if good_at_bf16("cpu"):
+def _trials() -> Finding:
+    if not (known := remembered()):
         return Finding(
-            "bfloat16", "ok", "the CPU has units for it", "precision auto encodes in bf16, some four times as fast"
+            "trials", "note", "none yet", "precision and search engine are timed when first needed, a second each"
         )
-    return Finding("bfloat16", "note", "the CPU has no units for it", "precision auto stays with fp32 on the CPU")
+    meaning = "remembered for this user and machine; `hardneg doctor --forget-trials` has them timed again"
+    return Finding("trials", "ok", "; ".join(f"{trial.told} on {trial.machine}" for trial in known), meaning)
 
 
 def _gpu() -> Finding:

@@ -33,7 +33,7 @@ class EncodeOptions:
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
         what this machine is fastest with (`hardneg.models.token_budget`).
-    precision: `auto` is bfloat16 where the device is good at it.
+    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.models.precision`).
     window: texts that are sorted by length together.
     """
 
@@ -68,7 +68,8 @@ def prepare(
     """The model made ready for about `count` rows of a kind."""
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
-    parts = [in_bfloat16(transformer) if takes_bf16(options.precision, device) else transformer, *rest]
+    half = takes_bf16(options.precision, transformer, "inference")
+    parts = [in_bfloat16(transformer) if half else transformer, *rest]
     with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
         budget = options.tokens_per_batch or token_budget(parts, device, count)
     return Inference(encoder, kind, parts, budget, segments)

@@ -1,50 +1,113 @@
-"""Which devices compute bfloat16 faster than float32."""
+"""Whether a network is faster in bfloat16 or in float32 here: a timed trial tells, the names of units do not."""
 
-import platform
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from hardneg.models.forward import in_bfloat16
+from hardneg.trials import Way, choose, machine_of
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
-_CPU_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
-_CUDA_CAPABILITY = 8
+Precision = Literal["auto", "fp32", "bf16"]
+Use = Literal["inference", "training"]
+
+WORTH_A_TRIAL = 1_000_000  # weights from which on a transformer's precision makes a difference
+_ROWS, _LENGTH = 4, 128
 
 
-def good_at_bf16(device: "torch.device | str") -> bool:
-    """Whether `device` has bfloat16 units: a CPU by its flags, a CUDA device from capability 8.0 on."""
-    name = str(device)
-    if name.startswith("cpu"):
-        return bool(_CPU_FLAGS & cpu_flags(Path("/proc/cpuinfo")))
-    if name.startswith("cuda"):
+def takes_bf16(precision: Precision, network: "nn.Module", use: Use) -> bool:
+    """Whether the transformer in `network` is to compute in bfloat16.
+
+    `auto` times its forward pass, for training with the backward pass, in both, and stays with float32 unless
+    bfloat16 is clearly faster. Without a transformer, or with one of fewer than a million weights, it is float32.
+    """
+    if precision != "auto":
+        return precision == "bf16"
+    transformer = _transformer(network)
+    if transformer is None:
+        return False
+    weights, device = sum(weight.numel() for weight in transformer.parameters()), transformer.device
+    if weights < WORTH_A_TRIAL or device.type not in {"cpu", "cuda"}:
+        return False
+    ways = _training_ways(transformer) if use == "training" else _inference_ways(transformer)
+    return choose(f"{use} on {device.type}, {weights:,} weights", machine_of(device), ways) == "bf16"
+
+
+def _transformer(network: "nn.Module") -> Any:
+    from transformers import PreTrainedModel
+
+    return next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)
+
+
+def _inference_ways(transformer: Any) -> dict[str, Way]:
+    """Passes with float32 and with bfloat16 weights."""
+    import torch
+
+    def ready(half: bool) -> Callable[[], object]:
+        module: Any = in_bfloat16(transformer) if half else transformer
+        features = _features(transformer)
+
+        def run() -> None:
+            with _as_it_was(module, training=False), torch.inference_mode():
+                module(**features)
+            _wait(module.device)
+
+        return run
+
+    return {"fp32": lambda: ready(False), "bf16": lambda: ready(True)}
+
+
+def _training_ways(transformer: Any) -> dict[str, Way]:
+    """Passes there and back, plain and under autocast; neither gradients nor the state of the draws stay changed."""
+    import torch
+
+    devices = [transformer.device] if transformer.device.type == "cuda" else []
+
+    def ready(half: bool) -> Callable[[], object]:
+        features = _features(transformer)
+
+        def run() -> None:
+            with _as_it_was(transformer, training=True), torch.random.fork_rng(devices=devices):
+                with torch.autocast(transformer.device.type, torch.bfloat16, enabled=half):
+                    out = transformer(**features)[0]
+                out.float().square().mean().backward()
+                transformer.zero_grad(set_to_none=True)
+            _wait(transformer.device)
+
+        return run
+
+    return {"fp32": lambda: ready(False), "bf16": lambda: ready(True)}
+
+
+@contextmanager
+def _as_it_was(transformer: Any, training: bool) -> Iterator[None]:
+    """In training or evaluation mode inside; every part's own mode is put back."""
+    modes = [(part, part.training) for part in transformer.modules()]
+    transformer.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def _features(transformer: Any) -> "dict[str, torch.Tensor]":
+    """Made-up texts of many different tokens, as long as the transformer reads, but no longer than 128."""
+    import torch
+
+    from hardneg.models.load import positions
+
+    length = min(_LENGTH, positions(transformer) or _LENGTH)
+    vocabulary = transformer.get_input_embeddings().num_embeddings
+    ids = (torch.arange(_ROWS * length) * 31 % vocabulary).reshape(_ROWS, length).to(transformer.device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def _wait(device: "torch.device") -> None:
+    if device.type == "cuda":
         import torch
 
-        return torch.cuda.get_device_capability(device)[0] >= _CUDA_CAPABILITY
-    return False
-
-
-def cpu_flags(path: Path) -> frozenset[str]:
-    """The flags of the first CPU in a `cpuinfo` file, `Features` on Arm; none where there is no file."""
-    facts = _cpu_facts(path)
-    return frozenset((facts.get("flags") or facts.get("Features") or "").split())
-
-
-def cpu_name() -> str:
-    """The name of the first CPU, as far as the system tells."""
-    return _cpu_facts(Path("/proc/cpuinfo")).get("model name", platform.machine())
-
-
-def takes_bf16(precision: Literal["auto", "fp32", "bf16"], device: "torch.device | str") -> bool:
-    """Whether a transformer is to compute in bfloat16: `auto` says so where the device is good at it."""
-    return precision == "bf16" or (precision == "auto" and good_at_bf16(device))
-
-
-@cache
-def _cpu_facts(path: Path) -> dict[str, str]:
-    """The first value under each name in a `cpuinfo` file."""
-    if not path.is_file():
-        return {}
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    pairs = [(name.strip(), value.strip()) for name, colon, value in (line.partition(":") for line in lines) if colon]
-    return dict(reversed(pairs))
+        torch.cuda.synchronize(device)

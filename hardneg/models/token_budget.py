@@ -1,7 +1,6 @@
 """How many tokens a forward pass should hold on this machine: timed once, then remembered."""
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.models.forward import forward
-from hardneg.models.precision import cpu_flags, cpu_name
 from hardneg.replacing import replace_text
+from hardneg.trials import cache_folder, machine_of
 
 WORTH_TIMING = 16_384  # texts to encode from which on a few seconds of timing pay
 _LENGTH = 128
@@ -22,10 +21,8 @@ _SECONDS = 20.0  # of timing, at most, on a machine that is busy or slow
 
 
 def usual_budget(device: torch.device) -> int:
-    """What serves without timing: on a CPU what stays in its caches, more where it has a matrix unit."""
-    if device.type != "cpu":
-        return _GPU_TOKENS
-    return (2048 if "amx_bf16" in cpu_flags(Path("/proc/cpuinfo")) else 1024) * torch.get_num_threads()
+    """What serves without timing: on a CPU what stays in its caches."""
+    return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
 def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -> int:
@@ -44,17 +41,11 @@ def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -
     return found
 
 
-def cache_folder() -> Path:
-    """Where what is worth keeping between runs lies, by the XDG rule."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hardneg"
-
-
 def _setting(transformer: nn.Module, device: torch.device) -> str:
     """All that the best budget depends on, in words."""
     weights = list(transformer.parameters())
     size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {cpu_name()}"
-    return f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}, {size} weights in {dtype}"
+    return f"{machine_of(device)}, {size} weights in {dtype}"
 
 
 @cache

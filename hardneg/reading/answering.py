@@ -52,7 +52,7 @@ class Answer:
 class ReadOptions:
     """passages: how many of the first passages to read; each number gives answers of its own.
 
-    precision: `auto` is bfloat16 where the device is good at it. tokens_per_batch: the most rows times padded length of
+    precision: `auto` is bfloat16 where a trial finds it faster. tokens_per_batch: the most rows times padded length of
     one forward pass; none is the usual of the device.
     """
 
@@ -151,7 +151,8 @@ def _numbers(found: _Read, row: int) -> tuple[float, float]:
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _Read:
     device, count = reader.device, len(passages.tokens.lengths)
     budget = options.tokens_per_batch or usual_budget(device)
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=takes_bf16(options.precision, device))
+    half = takes_bf16(options.precision, reader.module, "inference")
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     found = _Read(np.empty(count, np.float32), np.empty(count, np.float32), *np.empty((2, count), np.int64))
     with evaluating(reader.module), torch.inference_mode(), autocast:
         for rows in token_batches(passages.tokens.lengths, budget):

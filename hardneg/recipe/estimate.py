@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 from hardneg.artifacts import Store
-from hardneg.models.precision import good_at_bf16
 from hardneg.recipe.magnitudes import Magnitudes, magnitudes
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.stages.analysis_spec import AnalyzeSpec
@@ -18,6 +17,7 @@ from hardneg.stages.refresh_spec import TrainRefreshedSpec
 from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec
 from hardneg.stages.train_spec import TrainSpec
+from hardneg.trials import remembered
 
 _DOCUMENT_BYTES = 600
 _PROCESS_BYTES = 700_000_000
@@ -62,7 +62,12 @@ def _operations() -> float:
     """Useful operations a second of this machine; a graphics card is asked for without loading torch."""
     if Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists():
         return _GPU_OPERATIONS
-    return _CPU_OPERATIONS[good_at_bf16("cpu")] * (os.cpu_count() or 1)
+    return _CPU_OPERATIONS[_in_bf16()] * (os.cpu_count() or 1)
+
+
+def _in_bf16() -> bool:
+    """Whether a trial found bfloat16 faster here; before any trial it is not counted on."""
+    return any(trial.chosen == "bf16" and " on cpu, " in trial.subject for trial in remembered())
 
 
 _Row = tuple[int, str, int, int, float]

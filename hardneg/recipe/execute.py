@@ -19,6 +19,7 @@ from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.spec_parts import DATASET, START
 from hardneg.stages.work import Input, Work, empty
+from hardneg.trials import noted
 
 _WORK, _DONE = "work", "done"
 
@@ -188,10 +189,11 @@ def _make(
             empty(folder)
         if world().size > 1 and _for_every_process(step):
             from_first(_WORK)
-        with usage(world().size) as used:
+        with usage(world().size) as used, noted() as choices:
             facts = _run_stage(step, _work(step, folder, plan, artifacts, run.watcher, run.options))
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
+        facts |= {"choices": choices} if choices else {}
         return store.commit(step.key, step.spec.kind, facts, {**step.origin, "name": step.name}), seconds
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.identity import digest
-from hardneg.models.token_budget import cache_folder
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
+from hardneg.trials import cache_folder
 
 _log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ class ScoreOptions:
 
     tokens_per_batch: the most pairs times padded length of one forward pass; a longer pair passes alone. None is the
         usual of the device.
-    precision: `auto` is bfloat16 where the device is good at it.
+    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.models.precision`).
     window: pairs that are sorted by length together.
     """
 
@@ -60,7 +60,7 @@ class PairScorer:
         """The network, moved to `device` (None: the best there is)."""
         options = options or ScoreOptions()
         network = PairNetwork(module.to(device or best_device()))
-        half = takes_bf16(options.precision, network.device)
+        half = takes_bf16(options.precision, network.module, "inference")
         return cls(network.in_bfloat16() if half else network, options, half)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:

@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ class TrainState:
     """How far a run has come.
 
     step: finished steps. best: the best dev metric so far, reached at best_step.
-    misses: evaluations since then. stopped: patience ran out.
+    misses: evaluations since then. stopped: patience ran out. choices: what trials on this machine decided, by subject.
     """
 
     step: int = 0
@@ -31,6 +33,7 @@ class TrainState:
     best: float | None = None
     misses: int = 0
     stopped: bool = False
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,13 @@ class Checkpoints:
         self.load_weights(module, steps[-1])
         self._load_optimizer(optimizer, self._path(steps[-1]) / _OPTIMIZER)
         return TrainState(**content)
+
+    def choices(self) -> dict[str, str]:
+        """What trials decided for the run, as the newest whole checkpoint has it; none where there is no such one."""
+        for step in self.steps()[-1:]:
+            with suppress(ArtifactError):  # told when the checkpoint is loaded
+                return dict(self._read_state(self._path(step)).get("choices", {}))
+        return {}
 
     def load_weights(self, module: nn.Module, step: int) -> None:
         """Loads the weights that a run had after `step`, which must be the newest, the best or the kept ones."""

@@ -32,6 +32,7 @@ from hardneg.training.schedules import schedule_factor, warmup_length
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, numbers
 from hardneg.training.two_towers import BothSides
+from hardneg.trials import noted
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -114,9 +115,10 @@ def learn(
     with (
         _learning(approach.encoder, options),
         accelerated(approach.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
+        noted(checkpoints.choices()) as choices,
     ):
         learner, kept = _learner(approach, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
-        run = _Run(learner, checkpoints, kept, History(folder / HISTORY), validate)
+        run = _Run(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(approach.learner, state.best_step or 0)
@@ -135,13 +137,14 @@ def _check(options: TrainOptions) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """One call of `learn`."""
+    """One call of `learn`; choices: what trials on this machine decided for it, by subject."""
 
     learner: Learner
     checkpoints: Checkpoints
     kept: KeptModels
     history: History
     validate: Validate | None
+    choices: Mapping[str, str]
 
     @property
     def options(self) -> TrainOptions:
@@ -180,6 +183,7 @@ class _Run:
                 self._advance(state.step, stop, task)
                 clock.stepped(stop - state.step, time.monotonic() - began)
                 state = self._judge(replace(state, step=stop))
+                state = replace(state, choices=dict(self.choices))
                 if world().first and (stop == planned or clock.due()):
                     self.history.sync()
                     self.kept.save(self.approach.encoder, state.step)
@@ -255,7 +259,7 @@ def _identity(approach: Approach, loss: Objective, options: TrainOptions) -> str
 
 def _learner(approach: Approach, loss: Objective, options: TrainOptions, accelerator: "Accelerator") -> Learner:
     model, optimizer = accelerator.prepare(approach.tower, make_optimizer(approach.tower, options))
-    half = takes_bf16(options.precision, approach.encoder.device)
+    half = takes_bf16(options.precision, approach.learner, "training")
     return Learner(accelerator, approach, model, optimizer, loss, options, half, layer_groups(approach.learner))
 
 

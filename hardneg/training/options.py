@@ -40,7 +40,8 @@ class TrainOptions:
             the batch but the query's own positive is, as in the published program.
         across: whose documents a query sees when several processes train: those of all `processes`, or those of its
             `own` process.
-        precision: `bf16` runs the transformer in bfloat16, `auto` does so where the device is good at it.
+        precision: `bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training
+            that is gone on with stays with what it began with.
         gradient_checkpointing: compute activations twice to need less memory.
         seed: all draws, and dropout, depend on it.
         checkpoint_every: steps between checkpoints; none means by the clock, at evaluations and at the end only.

@@ -22,7 +22,7 @@ def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:
 
 def test_every_line_says_what_it_means(tmp_path: Path) -> None:
     found = findings(tmp_path / "not" / "yet")
-    subjects = {"python", "cores", "memory", "bfloat16", "gpu", "store", "faiss", "bm25", "hub", "versions"}
+    subjects = {"python", "cores", "memory", "trials", "gpu", "store", "faiss", "bm25", "hub", "versions"}
     assert subjects <= set(found)
     assert all(item["found"] and item["meaning"] for item in found.values())
     assert found["versions"]["state"] == "ok"
@@ -92,3 +92,16 @@ def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardneg import trials
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(trials, "_known", {})
+    assert findings(tmp_path)["trials"]["found"] == "none yet"
+    trials.choose("a thing", "this machine", {"plain": lambda: lambda: None, "clever": lambda: lambda: sum(range(10**6))})
+    found = findings(tmp_path)["trials"]["found"]
+    assert found.startswith("a thing: plain (") and ", clever " in found and found.endswith(" ms) on this machine")
+    assert CliRunner().invoke(app, ["doctor", "--forget-trials", "--store", str(tmp_path)]).exit_code == 0
+    assert trials.remembered() == []

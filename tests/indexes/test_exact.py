@@ -168,3 +168,31 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
     assert (found.dtype, found.flags.aligned) == (np.float32, True)
     with pytest.raises(UsageError, match=r"from 0 to 2: take out the pads"):
         searcher.vectors(np.array([1, -1]))
+
+
+@pytest.mark.parametrize("way", ["torch", "faiss"])
+def test_a_large_search_takes_what_a_trial_finds(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def chosen(subject: str, machine: str, ways: Any) -> str:
+        for ready in ways.values():
+            ready()()
+        asked.append(subject)
+        return way
+
+    for name, size in {"_TRIAL_NUMBERS": 64, "_TRIAL_QUERIES": 4}.items():
+        monkeypatch.setattr(exact, name, size)
+    monkeypatch.setattr(exact, "choose", chosen)
+    taken = f"search_{'spans' if way == 'faiss' else 'blocks'}"
+    vectors = np.random.default_rng(6).standard_normal((300, 8), np.float32)
+    small = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
+    assert asked == []
+    monkeypatch.setattr(exact, "_WORTH_A_TRIAL", 300 * 20 * 8)
+    search = getattr(exact, taken)
+    calls: list[int] = []
+    monkeypatch.setattr(exact, taken, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
+    large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
+    assert asked == ["exact search on cpu, 8 dimensions"]
+    assert calls == [1024, 300]
+    assert np.array_equal(small.rows, large.rows)
+    np.testing.assert_allclose(small.scores, large.scores, rtol=1e-5)

@@ -224,3 +224,16 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
     monkeypatch.setattr(search, "open_encoder", remembering)
     execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     assert len(alive) > 1 and not any(any(one) for one in alive)
+
+
+def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
+    _, path, _, plan, outcome = finished
+    assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
+    monkeypatch.setattr("hardneg.models.precision.WORTH_A_TRIAL", 1)
+    monkeypatch.setattr("hardneg.trials._known", {})
+    monkeypatch.setattr("hardneg.trials._found", lambda *_: "bf16")
+    made = execute(plan, Store(tmp_path), Options(until="start-index", device="cpu"), Watcher()).artifacts
+    (subject, way), *others = made["start-index"].facts["choices"].items()
+    assert subject.startswith("inference on cpu, ") and way == "bf16" and not others
+    assert "choices" not in made["dataset"].facts
+    assert made["start-index"].key == outcome.artifacts["start-index"].key

@@ -239,3 +239,36 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_pa
     names = ("model.safetensors", "optimizer.safetensors", "state.json")
     for path in (f"checkpoints/step-000000006/{name}" for name in names):
         assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
+
+
+def test_a_training_goes_on_in_the_precision_it_began_with(
+    toy_folder: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hardneg import trials
+    from hardneg.models import precision
+    from hardneg.models.encoder import Encoder
+    from hardneg.models.spec import ModelSpec
+
+    monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
+    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
+    chosen = options(max_steps=6, precision="auto")
+
+    def remembering(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
+        """The weights of a training on a machine that remembers this way as the faster one."""
+        monkeypatch.setattr(trials, "_known", {})
+        monkeypatch.setattr(trials, "_found", lambda *_: way)
+        encoder = Encoder.load(spec, "cpu")
+        progress = Silent() if after is None else Interrupted(after)
+        train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)
+        return encoder.module.state_dict()
+
+    half, full = remembering("bf16", "half"), remembering("fp32", "full")
+    assert not all(torch.equal(tensor, full[name]) for name, tensor in half.items())
+    with pytest.raises(KeyboardInterrupt):
+        remembering("bf16", "broken", after=5)
+    found = remembering("fp32", "broken")
+    assert all(torch.equal(tensor, found[name]) for name, tensor in half.items())
+    states = [
+        (tmp_path / folder / "checkpoints/step-000000006/state.json").read_bytes() for folder in ("half", "broken")
+    ]
+    assert states[0] == states[1] and b'weights": "bf16"' in states[0]

@@ -26,7 +26,7 @@ class RefreshOptions:
             `query_chunks`, of which the last takes the remainder. The published program has 5.
         excluded: what is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last
             of its positives, as in the published program, which trains on no other and so may draw those as negatives.
-        precision: what the corpus and the queries are encoded in; `auto` is bfloat16 where the device is good at it.
+        precision: what the corpus and the queries are encoded in; `auto` is bfloat16 where a trial finds it faster.
         without_answers: documents that have a short answer to the query are no negatives of it; as many as before are
             kept, of the others among the top.
         answer_match: how answers are looked for: as words, or as regular expressions.

@@ -15,7 +15,7 @@ def launch(program: Path, arguments: list[str], number: int) -> list[subprocess.
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
-    path = os.pathsep.join([str(HERE.parents[1]), str(HERE)])
+    path = os.pathsep.join(map(str, (HERE.parent, HERE, HERE / "training")))
     return [
         subprocess.Popen(
             [sys.executable, str(program), *arguments],

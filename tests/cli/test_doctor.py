@@ -100,7 +100,9 @@ def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(trials, "_known", {})
     assert findings(tmp_path)["trials"]["found"] == "none yet"
-    trials.choose("a thing", "this machine", {"plain": lambda: lambda: None, "clever": lambda: lambda: sum(range(10**6))})
+    trials.choose(
+        "a thing", "this machine", {"plain": lambda: lambda: None, "clever": lambda: lambda: sum(range(10**6))}
+    )
     found = findings(tmp_path)["trials"]["found"]
     assert found.startswith("a thing: plain (") and ", clever " in found and found.endswith(" ms) on this machine")
     assert CliRunner().invoke(app, ["doctor", "--forget-trials", "--store", str(tmp_path)]).exit_code == 0

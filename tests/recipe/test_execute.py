@@ -227,7 +227,7 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
 
 
 def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
-    _, path, _, plan, outcome = finished
+    _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
     monkeypatch.setattr("hardneg.models.precision.WORTH_A_TRIAL", 1)
     monkeypatch.setattr("hardneg.trials._known", {})

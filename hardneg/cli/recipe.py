@@ -104,6 +104,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None)
     from hardneg.cli.launch import meet
     from hardneg.cli.tables import result_table, step_watcher
     from hardneg.distributed import world
+    from hardneg.recipe.chained import default_folder
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish
 
@@ -111,7 +112,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None)
     if not world().first:
         execute(made, opened, options, Watcher())
         return
-    folder = output or Path("runs") / "-".join(filter(None, [made.recipe.name, made.recipe.preset]))
+    folder = output or default_folder(made.recipe.name, made.recipe.preset)
     console = stderr_console()
     console.print(_headline(made))
     several = f", {world().size} processes" if world().size > 1 else ""

@@ -3,13 +3,16 @@
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.errors import ArtifactError, DataError, HardnegError, UsageError
+from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.identity import digest
 from hardneg.models.identity import model_content, model_digest
+from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
+from hardneg.recipe.chained import maker
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
@@ -84,12 +87,21 @@ def make_plan(recipe: Recipe, problems: list[str] | None = None) -> Plan:
         HardnegError: the model or the dataset is not there.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
-    content = _content(lambda: model_digest(recipe.model), problems) if used else "not used"
+    content = _content(lambda: _model_digest(recipe.model), problems) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
         steps[name] = _step(recipe, name, steps, _Sources(start, problems))
     return Plan(recipe, start, steps)
+
+
+def _model_digest(model: ModelSpec) -> str:
+    """The model's digest; where it is what another recipe makes, and that has not run, how to run it."""
+    if (command := maker(model.name)) and not Path(model.name).is_dir():
+        raise ModelError(
+            f"model {model.name}: not there yet: make it with `{command}`, or give another with --set model.name=FOLDER"
+        )
+    return model_digest(model)
 
 
 @dataclass(frozen=True)

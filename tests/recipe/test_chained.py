@@ -1,0 +1,75 @@
+"""Recipes that go on from the model of another recipe's run folder."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.errors import ModelError
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.recipe.chained import maker
+from hardneg.recipe.load import Recipe, load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.reading import find_recipe
+
+CHAINED = {
+    "star-document": "star-passage",
+    "adore-star-document": "star-passage",
+    "ance-document": "ance-bm25-neg-passage",
+    "ance-maxp-document": "ance-bm25-neg-passage",
+}
+
+
+@pytest.mark.parametrize(("name", "before"), CHAINED.items())
+def test_documents_go_on_from_passages(name: str, before: str) -> None:
+    model = load_recipe(find_recipe(name), "paper").model
+    assert maker(model.name) == f"hardneg recipe run {before} --preset paper"
+    passages = load_recipe(find_recipe(before), "paper").model
+    assert (model.similarity, model.query_length) == (passages.similarity, passages.query_length)
+    assert (model.pooling, model.projection, model.layer_norm) == ("own", None, False)
+    assert load_recipe(find_recipe(name)).model.name.startswith("packaged:")
+
+
+def test_only_run_folders_of_shipped_recipes_have_a_maker() -> None:
+    for place in ("runs/star-passage-papers/model", "runs/star-passage/model", "star-passage-paper/model", "runs"):
+        assert maker(place) is None
+    assert maker("runs/star-passage-demo/checkpoints/star/step-50") == "hardneg recipe run star-passage --preset demo"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    monkeypatch.chdir(tmp_path)
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["model"]["name"] = "runs/star-passage-paper/model"
+    return load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+
+
+def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe: Recipe) -> None:
+    told = "not there yet: make it with `hardneg recipe run star-passage --preset paper`"
+    with pytest.raises(ModelError, match=told):
+        make_plan(recipe)
+    problems: list[str] = []
+    make_plan(recipe, problems)
+    assert len(problems) == 1 and told in problems[0]
+
+
+def test_its_model_is_taken_with_the_head_that_it_was_saved_with(
+    recipe: Recipe, tmp_path: Path, tiny_model: Path
+) -> None:
+    head = ModelSpec(
+        str(tiny_model),
+        pooling="cls",
+        projection=8,
+        layer_norm=True,
+        similarity="dot",
+        query_length=16,
+        document_length=24,
+    )
+    saved = Encoder.load(head, "cpu")
+    saved.save(tmp_path / recipe.model.name)
+    again = Encoder.load(ModelSpec(recipe.model.name, similarity="dot", query_length=16, document_length=24), "cpu")
+    one, other = (encoder.encode(["the old river"], "document") for encoder in (saved, again))
+    assert one.shape == (1, 8) and np.array_equal(one, other)
+    assert make_plan(recipe).start

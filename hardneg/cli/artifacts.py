@@ -5,7 +5,9 @@ from pathlib import Path
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.printing import say
+from hardneg.cli.recipe import PRESET, SET
 from hardneg.cli.stores import STORE, open_store
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
@@ -27,10 +29,10 @@ def list_(store: Path | None = STORE) -> None:
 
 @app.command()
 def why(
-    stage: str = typer.Argument(help="A stage of the recipe."),
-    recipe: str = typer.Option("star-passage", help="The recipe's name or path."),
-    preset: str | None = typer.Option(None, "--preset", "-p"),
-    settings: list[str] = typer.Option([], "--set", metavar="PATH=VALUE"),
+    stage: str = typer.Argument(help="A stage of the recipe.", autocompletion=completion.stages),
+    recipe: str = typer.Option("star-passage", help="The recipe's name or path.", autocompletion=completion.recipes),
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
     """Say why a stage would run: what differs from the most like artifact that is there."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from hardneg.cli import lines
+from hardneg.cli import completion, lines
 from hardneg.cli.names import renaming
 from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE, open_store
@@ -14,7 +14,10 @@ from hardneg.errors import DataError
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
 
-DATASET = typer.Argument(help="beir:FOLDER, msmarco:FOLDER, dpr:FOLDER, hf:ID, pydocs, or a plugin's name.")
+DATASET = typer.Argument(
+    help="beir:FOLDER, msmarco:FOLDER, dpr:FOLDER, hf:ID, pydocs, or a plugin's name.",
+    autocompletion=completion.plugins("datasets"),
+)
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 

@@ -2,6 +2,8 @@
 
 import typer
 
+from hardneg.cli.completion import words
+
 
 def _checked(context: typer.Context, device: str | None) -> str | None:
     """The device as given.
@@ -17,5 +19,10 @@ def _checked(context: typer.Context, device: str | None) -> str | None:
 
 
 DEVICE = typer.Option(
-    None, "--device", callback=_checked, help="cpu, cuda, cuda:1, mps; default: the best there is.", show_default=False
+    None,
+    "--device",
+    callback=_checked,
+    help="cpu, cuda, cuda:1, mps; default: the best there is.",
+    show_default=False,
+    autocompletion=words("cpu", "cuda", "mps"),
 )

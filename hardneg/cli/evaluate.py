@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.answer_metrics import Judge, covered, judgements
 from hardneg.cli.lines import SET
 from hardneg.cli.printing import say, say_json
@@ -26,9 +27,14 @@ QrelsFile = Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BE
 RunFiles = Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")]
 MetricNames = Annotated[
     list[str] | None,
-    typer.Option("--metrics", metavar="NAME...", help=f"One or several; if none, {' '.join(_METRICS)}."),
+    typer.Option(
+        "--metrics",
+        metavar="NAME...",
+        help=f"One or several; if none, {' '.join(_METRICS)}.",
+        autocompletion=completion.metrics,
+    ),
 ]
-MoreNames = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME")]
+MoreNames = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME", autocompletion=completion.metrics)]
 Level = Annotated[
     int, typer.Option(min=1, help="The lowest grade that binary metrics take as relevant (trec_eval -l).")
 ]
@@ -49,7 +55,12 @@ def evaluate(
     per_query: Annotated[bool, typer.Option("--per-query", help="Print each query's scores too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="For answer@k: beir:FOLDER, dpr:FOLDER, or a plugin's name.")
+        str | None,
+        typer.Option(
+            "--dataset",
+            help="For answer@k: beir:FOLDER, dpr:FOLDER, or a plugin's name.",
+            autocompletion=completion.plugins("datasets"),
+        ),
     ] = None,
     split: Annotated[str, typer.Option("--split", help="The dataset's split.")] = "test",
     answer_match: Annotated[

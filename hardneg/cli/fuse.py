@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from hardneg.cli import lines
+from hardneg.cli import completion, lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.cli.printing import say
 from hardneg.errors import UsageError
-from hardneg.registry import suggestion
 
 if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels
@@ -40,7 +39,7 @@ def fuse(
     depth: Annotated[int, typer.Option(min=1, help="How many documents for each query.")] = 1000,
     tune_run: Annotated[list[Path] | None, typer.Option("--tune-run", help=_TUNE_HELP)] = None,
     qrels: Annotated[Path | None, typer.Option("--qrels", help="The judgements of the queries to tune on.")] = None,
-    metric: Annotated[str, typer.Option(help="What to tune by.")] = "ndcg@10",
+    metric: Annotated[str, typer.Option(help="What to tune by.", autocompletion=completion.metrics)] = "ndcg@10",
     relevance_level: Level = 1,
     grid: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE,VALUE", help=_GRID_HELP)] = None,
 ) -> None:
@@ -92,6 +91,8 @@ def _labels(runs: Sequence[Path]) -> list[str]:
 def _weights(given: Sequence[str], labels: Sequence[str]) -> tuple[float, ...]:
     found = {label: _number(value, text) for text in given for label, _, value in [text.rpartition("=")]}
     if unknown := [label for label in found if label not in labels]:
+        from hardneg.registry import suggestion
+
         hint = suggestion(unknown[0], labels)
         raise UsageError(f"--weight: no run is called {unknown[0]!r}{hint}; there are: {', '.join(labels)}")
     return tuple(found.get(label, 1.0) for label in labels)
@@ -119,6 +120,7 @@ def _check(asked: "Fusion", tuned: bool) -> None:
     """All mistakes in what was asked for, before any work."""
     from hardneg.fusion.methods import METHODS
     from hardneg.fusion.through_ranx import Norm
+    from hardneg.registry import suggestion
 
     for option, value, known in (("method", asked.method, METHODS), ("norm", asked.norm, get_args(Norm))):
         if value is not None and value not in known:

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli import lines
+from hardneg.cli import completion, lines
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
-from hardneg.registry import configure, load_plugin, plugin_errors
-from hardneg.types import PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.types import PluginSetting
 
 app = typer.Typer(
     help="Indexes over texts and over vectors, and dense ones from vectors that other programs made.",
@@ -21,9 +23,18 @@ app = typer.Typer(
 
 @app.command()
 def build(
-    dataset: str | None = typer.Option(None, "--dataset", help="For an index over texts: as in the other commands."),
+    dataset: str | None = typer.Option(
+        None,
+        "--dataset",
+        help="For an index over texts: as in the other commands.",
+        autocompletion=completion.plugins("datasets"),
+    ),
     vectors: Path | None = typer.Option(None, "--vectors", help="For one over vectors: a flat index folder."),
-    backend: str = typer.Option("bm25", help="The kind of index; `hardneg plugins list indexes` shows them."),
+    backend: str = typer.Option(
+        "bm25",
+        help="The kind of index; `hardneg plugins list indexes` shows them.",
+        autocompletion=completion.plugins("indexes"),
+    ),
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the index, such as k1=1.2."),
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
     settings: list[str] = lines.SET,
@@ -35,6 +46,9 @@ def build(
 
     Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
     """
+    from hardneg.registry import load_plugin
+    from hardneg.types import PluginSetting
+
     setting = PluginSetting(backend, lines.options(option))
     takes = load_plugin("indexes", backend).input
     if (dataset is None) == (vectors is None) or (takes == "vectors") != (vectors is not None):
@@ -48,8 +62,9 @@ def build(
     made.make(lines.line(str(dataset), None, {lines.ENCODED: stage}), settings, lines.Place(store))
 
 
-def _compress(source: Path, setting: PluginSetting, output: Path) -> None:
+def _compress(source: Path, setting: "PluginSetting", output: Path) -> None:
     from hardneg.cli.console import Bars, stderr_console
+    from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)
     with _aside(output) as folder, plugin_errors([plugin]):

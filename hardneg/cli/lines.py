@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.printing import say
 from hardneg.cli.stores import open_store
 from hardneg.errors import UsageError
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
-DATASET = typer.Option(..., "--dataset", help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.")
+DATASET = typer.Option(
+    ...,
+    "--dataset",
+    help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
+    autocompletion=completion.plugins("datasets"),
+)
 MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
 PROCESSES = typer.Option(

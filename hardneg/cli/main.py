@@ -30,7 +30,6 @@ app = typer.Typer(
     help="Trains dense retrievers with hard negatives; writes Pyserini indexes and TREC runs; tests the difference.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(recipe.app, name="recipe")

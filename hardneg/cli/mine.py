@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import lines
+from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"
-FORM = typer.Option("n-tuple", help=_FORMS)
+FORMS = completion.words(*_FORMS.rstrip(".").split(", "))
+FORM = typer.Option("n-tuple", help=_FORMS, autocompletion=FORMS)
 SPLIT = typer.Option("train", help="The queries' split.")
 CORPUS = typer.Option(None, "--corpus-output", help="For tevatron-v2: write the corpus here too.")
 
@@ -65,7 +66,9 @@ def mine(
     dataset: str = lines.DATASET,
     model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
     run: Path | None = typer.Option(None, "--run", help="Select from this TREC run instead of a model's search."),
-    miner: str = typer.Option("topk", help="A miner; `hardneg plugins list` shows them."),
+    miner: str = typer.Option(
+        "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")
+    ),
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the miner, such as depth=50."),
     split: str = SPLIT,
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
@@ -128,12 +131,14 @@ def _stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
 
 
 def export(
-    dataset: str | None = typer.Option(None, "--dataset", help="What the negatives are of."),
+    dataset: str | None = typer.Option(
+        None, "--dataset", help="What the negatives are of.", autocompletion=completion.plugins("datasets")
+    ),
     negatives: Path | None = typer.Option(None, "--negatives", help="The file to read."),
-    source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes."),
+    source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes.", autocompletion=FORMS),
     model: Path | None = typer.Option(None, "--model", help="A model's folder instead; goes with --form ance."),
     split: str = SPLIT,
-    form: str = typer.Option("n-tuple", help=f"{_FORMS} Of a model: {_ANCE}."),
+    form: str = typer.Option("n-tuple", help=f"{_FORMS} Of a model: {_ANCE}.", autocompletion=FORMS),
     count: int | None = typer.Option(None, "--count", min=1, help="How many to write for each query; default all."),
     output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
     corpus: Path | None = CORPUS,

@@ -5,18 +5,21 @@ from pathlib import Path
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.names import renaming
 from hardneg.cli.printing import say, say_json
 
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
 
-KIND = typer.Argument(help="dataset, miner, loss, index or reranker; the plural means the same.")
+KIND = typer.Argument(
+    help="dataset, miner, loss, index or reranker; the plural means the same.", autocompletion=completion.kinds
+)
 
 
 @app.command("list")
 def list_(
-    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind."),
+    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=completion.kinds),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the installed plugins; nothing is imported."""
@@ -38,7 +41,9 @@ def list_(
 
 
 @app.command()
-def show(kind: str = KIND, name: str = typer.Argument(help="The plugin's name.")) -> None:
+def show(
+    kind: str = KIND, name: str = typer.Argument(help="The plugin's name.", autocompletion=completion.named_plugins)
+) -> None:
     """Show what a plugin does, its options with types and defaults, and where it comes from."""
     from hardneg.cli.kinds import kind_of
     from hardneg.registry import list_plugins, load_plugin, plugin_options

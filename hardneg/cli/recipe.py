@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.lines import PROCESSES
 from hardneg.cli.names import renaming
@@ -20,9 +21,21 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Recipes: named lines of stages from a dataset to a tested result.", no_args_is_help=True)
 
-NAME = typer.Argument(help="A shipped recipe's name, or the path of a recipe file.")
-PRESET = typer.Option(None, "--preset", "-p", help="`demo` (the default: minutes, no network) or `paper`.")
-SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Change one value, such as stages.star.options.epochs=2.")
+NAME = typer.Argument(help="A shipped recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
+PRESET = typer.Option(
+    None,
+    "--preset",
+    "-p",
+    help="`demo` (the default: minutes, no network) or `paper`.",
+    autocompletion=completion.presets,
+)
+SET = typer.Option(
+    [],
+    "--set",
+    metavar="PATH=VALUE",
+    help="Change one value, such as stages.star.options.epochs=2.",
+    autocompletion=completion.settings,
+)
 
 
 @app.command("list")
@@ -57,7 +70,7 @@ def plan(
     name: str = NAME,
     preset: str | None = PRESET,
     settings: list[str] = SET,
-    until: str | None = typer.Option(None, help="Only what this stage needs."),
+    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
     store: Path | None = STORE,
 ) -> None:
     """Show each step, in the store or to run, with an estimate of what it takes."""
@@ -78,8 +91,10 @@ def run(
     name: str = NAME,
     preset: str | None = PRESET,
     settings: list[str] = SET,
-    until: str | None = typer.Option(None, help="Stop after this stage."),
-    force: list[str] = typer.Option([], help="Make this stage, and all that need it, again."),
+    until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=completion.stages),
+    force: list[str] = typer.Option(
+        [], help="Make this stage, and all that need it, again.", autocompletion=completion.stages
+    ),
     output: Path | None = typer.Option(None, "--output", "-o", help="The run folder; default runs/NAME-PRESET."),
     store: Path | None = STORE,
     device: str | None = DEVICE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import lines
+from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
@@ -22,7 +22,11 @@ _RERANKED = "reranked"
 def rerank(
     dataset: str = lines.DATASET,
     run: Path = typer.Option(..., "--run", help="The TREC run to take the documents from, plain or gzip."),
-    reranker: str = typer.Option(..., help="A plugin: cross-encoder:FOLDER or cross-encoder:HUB-ID."),
+    reranker: str = typer.Option(
+        ...,
+        help="A plugin: cross-encoder:FOLDER or cross-encoder:HUB-ID.",
+        autocompletion=completion.plugins("rerankers"),
+    ),
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the plugin, such as length=256."),
     split: str = typer.Option("test", help="The queries' split."),
     depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),

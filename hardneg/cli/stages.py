@@ -5,12 +5,13 @@ from typing import Any
 
 import typer
 
-from hardneg.cli import lines
+from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
+INDEXES = completion.plugins("indexes")
 DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
 
 
@@ -34,11 +35,13 @@ def encode(
 def search(
     dataset: str = lines.DATASET,
     model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
-    backend: str | None = typer.Option(None, "--backend", help="An index over texts instead of a model, such as bm25."),
+    backend: str | None = typer.Option(
+        None, "--backend", help="An index over texts instead of a model, such as bm25.", autocompletion=INDEXES
+    ),
     split: str = typer.Option("test", help="The queries' split."),
     depth: int = DEPTH,
     candidates: str | None = typer.Option(
-        None, help="An index over texts, such as bm25: rank only its best documents."
+        None, help="An index over texts, such as bm25: rank only its best documents.", autocompletion=INDEXES
     ),
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
     settings: list[str] = lines.SET,
@@ -73,9 +76,13 @@ def search(
 def train(
     dataset: str = lines.DATASET,
     model: str = lines.MODEL,
-    miner: str = typer.Option("topk", help="A miner; `hardneg plugins list` shows them."),
+    miner: str = typer.Option(
+        "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")
+    ),
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the miner, such as depth=50."),
-    loss: str = typer.Option("star", help="A loss; `hardneg plugins list` shows them."),
+    loss: str = typer.Option(
+        "star", help="A loss; `hardneg plugins list` shows them.", autocompletion=completion.plugins("losses")
+    ),
     train_option: list[str] = typer.Option([], metavar="KEY=VALUE", help="One of training, such as max_steps=200."),
     split: str = typer.Option("train", help="The queries' split."),
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),

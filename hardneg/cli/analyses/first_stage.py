@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.analyses.output import AsJson, Plot, check_plot, show
 from hardneg.cli.evaluate import Level, QrelsFile, RunFiles, run_labels
 from hardneg.errors import UsageError
 
-Metric = Annotated[str, typer.Option("--metric", help="What is measured.")]
+Metric = Annotated[str, typer.Option("--metric", help="What is measured.", autocompletion=completion.metrics)]
 
 
 def depths(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardneg.cli import completion
 from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
 from hardneg.cli.evaluate import Level, MoreNames, QrelsFile, RunFiles, baseline_labels, run_labels, split_names
 from hardneg.cli.printing import say
@@ -112,7 +113,10 @@ def holes(
     run: RunFiles,
     baseline: Baseline = None,
     metrics: Annotated[
-        list[str] | None, typer.Option("--metrics", metavar="NAME...", help="Shown beside; by default ndcg@10.")
+        list[str] | None,
+        typer.Option(
+            "--metrics", metavar="NAME...", help="Shown beside; by default ndcg@10.", autocompletion=completion.metrics
+        ),
     ] = None,
     more_metrics: MoreNames = None,
     depth: Annotated[int, typer.Option(min=1, help="How far down holes are counted.")] = 10,
@@ -144,7 +148,9 @@ def wins(
     qrels: QrelsFile,
     run: Annotated[Path, typer.Option("--run", help="A TREC run.")],
     baseline: Annotated[Path, typer.Option("--baseline", help="The run to compare it with.")],
-    metric: Annotated[str, typer.Option("--metric", help="What decides.")] = "ndcg@10",
+    metric: Annotated[
+        str, typer.Option("--metric", help="What decides.", autocompletion=completion.metrics)
+    ] = "ndcg@10",
     queries: Topics = None,
     corpus: Annotated[Path | None, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many wins and losses to print.")] = 5,

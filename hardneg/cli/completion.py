@@ -1,0 +1,102 @@
+"""What the Tab key completes: recipes, presets, stages, plugins, forms, metrics. Nothing heavy is imported."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import typer
+
+from hardneg.errors import HardnegError
+
+_CUTOFFS = (5, 10, 20, 100, 1000)
+
+
+def recipes() -> list[str]:
+    """The recipes that come with hardneg; files are completed by the shell."""
+    from hardneg.recipe.reading import shipped_recipes
+
+    return list(shipped_recipes())
+
+
+def presets(context: typer.Context) -> list[str]:
+    """Those of the recipe that stands on the line."""
+    return list(_tree(context).get("presets") or ())
+
+
+def stages(context: typer.Context) -> list[str]:
+    """Those of the recipe that stands on the line, with its preset."""
+    from hardneg.recipe.reading import apply_preset
+
+    tree, _, _ = apply_preset(_tree(context), context.params.get("preset"))
+    return ["dataset", *(tree.get("stages") or ())] if tree else []
+
+
+def settings(context: typer.Context, incomplete: str) -> list[str]:
+    """The keys that the recipe has, down to one more dot than is typed."""
+    depth, found = incomplete.count(".") + 1, _tree(context)
+    return sorted({_cut(path, depth) for path in _paths(found) if path.partition(".")[0] != "presets"})
+
+
+def plugins(kind: str) -> Callable[[], list[str]]:
+    """Completes the installed plugins of a kind."""
+
+    def names() -> list[str]:
+        from hardneg.registry import list_plugins
+
+        return [plugin.name for plugin in list_plugins(kind)]
+
+    return names
+
+
+def kinds() -> list[str]:
+    """The kinds of plugins, in the singular."""
+    from hardneg.cli.kinds import SINGULARS
+
+    return list(SINGULARS)
+
+
+def named_plugins(context: typer.Context) -> list[str]:
+    """The plugins of the kind that stands on the line."""
+    from hardneg.cli.kinds import kind_of
+
+    try:
+        return plugins(kind_of(context.params.get("kind") or ""))()
+    except HardnegError:
+        return []
+
+
+def metrics() -> list[str]:
+    """Metrics at the usual cutoffs."""
+    from hardneg.evaluation.metrics import KINDS
+
+    return [f"{kind}@{cutoff}" for kind in (*KINDS, "answer") for cutoff in _CUTOFFS]
+
+
+def words(*known: str) -> Callable[[], list[str]]:
+    """Completes these words."""
+    return lambda: list(known)
+
+
+def _tree(context: typer.Context) -> dict[str, Any]:
+    """The recipe that stands on the line with all that it extends; empty where it cannot be read."""
+    from hardneg.recipe.extends import read_whole_tree
+    from hardneg.recipe.reading import find_recipe
+
+    typed = context.args[0] if context.args else None  # where the option that is completed stands last
+    name = context.params.get("recipe") or context.params.get("name") or typed
+    try:
+        return read_whole_tree(find_recipe(name)) if name else {}
+    except HardnegError:
+        return {}
+
+
+def _paths(tree: dict[str, Any], above: str = "") -> Iterable[str]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _paths(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}="
+
+
+def _cut(path: str, depth: int) -> str:
+    parts = path.split(".")
+    return path if len(parts) <= depth else ".".join(parts[:depth]) + "."

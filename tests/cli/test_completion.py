@@ -1,0 +1,111 @@
+"""What the Tab key completes, as the shells ask for it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cli.commands import every_command
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.recipe.reading import shipped_recipes
+
+COMPLETED = {
+    *("--backend", "--candidates", "--dataset", "--device", "--force", "--form", "--from", "--loss", "--metric"),
+    *("--metrics", "--miner", "--preset", "--recipe", "--reranker", "--until"),
+}
+
+
+def complete(line):
+    """What bash is offered at the end of a line."""
+    words = line.split(" ")
+    env = {"_HARDNEG_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    result = CliRunner().invoke(app, [], prog_name="hardneg", env=env)
+    assert result.exit_code == 0 and not result.stderr, result.output
+    return result.stdout.split()
+
+
+def test_recipes():
+    assert complete("hardneg recipe run star-pass") == ["star-passage"]
+    assert set(complete("hardneg recipe plan ")) >= set(shipped_recipes())
+    assert complete("hardneg artifacts why star --recipe dpr") == ["dpr-nq"]
+
+
+def test_presets_and_stages_are_those_of_the_recipe_on_the_line():
+    assert complete("hardneg recipe run star-passage --preset ") == ["demo", "paper"]
+    assert complete("hardneg recipe run star-passage -p pa") == ["paper"]
+    assert complete("hardneg recipe run star-passage --until star-") == ["star-index", "star-test"]
+    assert "warm-up" not in complete("hardneg recipe run star-passage --force ")
+    assert "warm-up" in complete("hardneg recipe run star-passage --preset paper --force ")
+    assert complete("hardneg artifacts why --recipe ance-passage anc")[0].startswith("ance")
+
+
+def test_settings_are_the_keys_of_the_recipe_level_by_level():
+    assert "stages." in complete("hardneg recipe run star-passage --set ")
+    assert "stages.star.options." in complete("hardneg recipe run star-passage --set stages.star.o")
+    assert complete("hardneg recipe run star-passage --set stages.star.options.max") == [
+        "stages.star.options.max_steps="
+    ]
+
+
+def test_a_recipe_file_is_read_as_one_that_is_shipped(tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text("extends: star-passage\nstages:\n  own-stage: {stage: mine}\npresets: {mine: {}}\n")
+    assert complete(f"hardneg recipe run {file} --until own") == ["own-stage"]
+    file.write_text("stages: [")
+    assert complete(f"hardneg recipe run {file} --until ") == []
+
+
+def test_what_is_no_recipe_completes_nothing():
+    assert complete("hardneg recipe run nothing --until ") == []
+    assert complete("hardneg recipe run --until ") == []
+
+
+def test_plugins():
+    assert complete("hardneg plugins show los") == ["loss"]
+    assert "ranknet" in complete("hardneg plugins show loss ")
+    assert complete("hardneg plugins show miners top") == ["topk"]
+    assert complete("hardneg plugins show nothing ") == []
+    assert complete("hardneg train --miner pos-") == ["pos-margin", "pos-percent"]
+    assert "beir" in complete("hardneg data show ")
+    assert complete("hardneg search --backend bm") == ["bm25"]
+
+
+def test_metrics_one_after_another():
+    assert complete("hardneg evaluate --metrics ndcg@10") == ["ndcg@10", "ndcg@100", "ndcg@1000"]
+    assert complete("hardneg evaluate --metrics ndcg@10 recall@1") == ["recall@10", "recall@100", "recall@1000"]
+
+
+def test_every_option_that_names_such_a_thing_is_completed():
+    seen = set()
+    for words, command in every_command().items():
+        for option in command.params:
+            if wanted := COMPLETED.intersection(option.opts):
+                seen |= wanted
+                offered = option._custom_shell_complete
+                assert offered is not None, (words, option.opts)
+    assert seen == COMPLETED
+
+
+def test_completing_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from hardneg.cli.main import app\n"
+        "try:\n    app(prog_name='hardneg')\n"
+        "except SystemExit:\n    pass\n"
+        "print([name for name in ('torch', 'transformers', 'jnius', 'ranx') if name in sys.modules], file=sys.stderr)\n"
+    )
+    for line in ("recipe run star-passage --until ", "train --loss ", "evaluate --metrics ", "data show "):
+        words = f"hardneg {line}"
+        env = {"_HARDNEG_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True)
+        assert done.stdout and done.stderr == "[]\n", done
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shells_get_their_scripts(shell):
+    env = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [sys.executable, "-c", "from hardneg.cli.main import app; app(prog_name='hardneg')", "--show-completion"]
+    done = subprocess.run([*command, shell], env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "_HARDNEG_COMPLETE=complete_" + shell in done.stdout, done

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hardneg.complaints import complaint
 from hardneg.errors import HardnegError, PluginError
 from hardneg.types import PluginSetting
 
@@ -87,12 +88,21 @@ def configure(kind: str, setting: PluginSetting) -> Any:
         known = {option: value for option, value in setting.options.items() if option in names}
         instance = TypeAdapter(plugin).validate_python(known)
     except ValidationError as error:
-        problems += [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+        problems += [_option_problem(kind, setting.name, plugin, item) for item in error.errors()]
     except ValueError as error:
         problems.append(str(error))
     if problems:
         raise PluginError("; ".join(problems))
     return instance
+
+
+def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, Any]) -> str:
+    option = ".".join(map(str, item["loc"]))
+    if item["type"] not in ("missing", "missing_argument"):
+        return f"{option}: {complaint(item)}"
+    meaning = next((row["meaning"] for row in plugin_options(plugin) if row["name"] == option), "").rstrip(".")
+    form = f"{name}:{option.upper()}" if (kind, option) == ("datasets", "source") else f"{option}=VALUE"
+    return f"{option}: missing: give {form}{f', {meaning}' if meaning else ''}"
 
 
 def plugin_identity(name: str, plugin: Any) -> dict[str, Any]:

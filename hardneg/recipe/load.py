@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from hardneg.complaints import complaint
 from hardneg.errors import PluginError, RecipeError
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
@@ -145,12 +146,10 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     if location[:2] == [DATASET, "loader"]:
         del location[1]  # in a recipe the loader's options stand in `dataset` itself
     where = ".".join([path] * bool(path) + location)
-    if item["type"] == "missing":
-        return f"{where}: missing"
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
         return f"{where}: no such option{suggestion(key, known)}; it has: {', '.join(known)}"
-    return f"{where}: {item['msg'].removeprefix('Value error, ')} (got {item['input']!r:.60})"
+    return f"{where}: {complaint(item)}"
 
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:

@@ -173,7 +173,7 @@ def test_inherited_options_are_explained() -> None:
         (lambda: MaxScore(highest=float("inf")), "the threshold must be a number, not inf"),
         (lambda: PosMargin(margin=float("inf")), "margin must be a number"),
         (lambda: PosPercent(share=1.5), "share must be above 0 and at most 1, not 1.5"),
-        (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: Input should be 'top'"),
+        (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: must be 'top'"),
         (lambda: configure("miners", PluginSetting("max-score")), "highest: "),
     ],
 )

@@ -39,7 +39,7 @@ def test_all_mistakes_at_once_each_with_its_path(tmp_path, tree):
         "datset: no such option; did you mean 'dataset'",
         "stages.static.miner: no miners plugin is called 'topp'; did you mean 'topk'",
         "stages.star.options.learning_rat: no such option; did you mean 'learning_rate'",
-        "stages.start-train.depth: Input should be greater than 0 (got -1)",
+        "stages.start-train.depth: must be greater than 0 (got -1)",
         "stages.scores.stage: no stage 'evalute'; did you mean 'evaluate'",
     ]:
         assert any(problem.startswith(expected) for problem in found), (expected, found)

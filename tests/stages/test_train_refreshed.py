@@ -237,8 +237,8 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Stor
     [
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
         ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
-        ("refresh.policy=sometimes", "stages.ance.refresh.policy: Input should be 'every', 'continuous'"),
-        ("refresh=null", "stages.ance.refresh: Input should be a dictionary"),
+        ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
+        ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),
         ("devices.trainer=0", "stages.ance.devices: trainer must be a share of 1 or above"),
         ("negatives=start-train", "stages.ance.negatives: 'start-train' makes run, but negatives is needed"),
     ],

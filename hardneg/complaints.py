@@ -1,0 +1,52 @@
+"""What pydantic says of a wrong value, in the words that recipes and options are spoken of."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+_WHOLE, _NUMBER, _LIST, _MAPPING = "a whole number", "a number", "a list", "a mapping of names to values"
+_KINDS = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), _WHOLE),
+    **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "iterable_type"), _LIST),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"), _MAPPING),
+    "string_type": "a text",
+    "finite_number": "a finite number",
+    "none_required": "left empty",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "multiple_of": "a multiple of {multiple_of}",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+}
+_LENGTHS = {
+    "too_short": "have at least {min_length}, not {actual_length}",
+    "too_long": "have at most {max_length}, not {actual_length}",
+    "string_too_short": "have at least {min_length} characters",
+    "string_too_long": "have at most {max_length} characters",
+    "string_pattern_mismatch": "be of the form {pattern}",
+}
+
+
+def complaint(item: Mapping[str, Any]) -> str:
+    """One line on one item of `ValidationError.errors()`: what the value must be, and what it is."""
+    kind, context, got = item["type"], item.get("ctx", {}), item["input"]
+    if kind in ("missing", "missing_argument"):
+        return "missing"
+    if kind in _KINDS:
+        rule = f"must be {_KINDS[kind].format(**context)}"
+    elif kind in _LENGTHS:
+        rule = f"must {_LENGTHS[kind].format(**context)}"
+    else:
+        rule = str(item["msg"]).removeprefix("Value error, ").replace("Input should ", "must ", 1)
+    hint = _nearest(str(got), str(context.get("expected", ""))) if kind in ("literal_error", "enum") else ""
+    return f"{rule} (got {got!r:.60}){hint}"
+
+
+def _nearest(word: str, expected: str) -> str:
+    """`; did you mean 'x'?` for the nearest of the words in quotes."""
+    close = difflib.get_close_matches(word, expected.split("'")[1::2], n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

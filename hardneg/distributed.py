@@ -78,7 +78,7 @@ def join(on_cpu: bool) -> World:
     if here.size > 1:
         import torch
 
-        cuda = not on_cpu and torch.cuda.device_count() > here.local_rank
+        cuda = not on_cpu and torch.cuda.device_count() >= here.local_size  # the same answer in all processes
         if cuda:
             torch.cuda.set_device(here.local_rank)
         if not torch.distributed.is_initialized():

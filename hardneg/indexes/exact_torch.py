@@ -86,6 +86,10 @@ def _to(block: NDArray[np.float32], device: torch.device) -> Tensor:
 
 def _merge(best: _Best | None, scores: Tensor, start: int, k: int) -> _Best:
     """The candidates of `best` and of a block's scores [q, b], whose first row is `start`."""
+    if best is None and scores.shape[1] > k:
+        bar, kept = _largest(scores, k)
+        rows = kept % scores.shape[1] + start  # those alone: a number for each score would take twice their memory
+        return _Best(_at(scores, kept).view(-1, k), rows.view(-1, k), bar)
     if best is None or best.scores.shape[1] < k:
         rows = torch.arange(start, start + scores.shape[1], device=scores.device).repeat(len(scores), 1)
         if best is not None:
@@ -130,13 +134,20 @@ def _select(scores: Tensor, rows: Tensor, k: int) -> _Best:
     """The k largest of each line, kept in row order; among equals at the bar the first rows stay."""
     if scores.shape[1] <= k:
         return _Best(scores.clone(), rows, scores.amin(1, keepdim=True))
+    bar, kept = _largest(scores, k)
+    return _Best(_at(scores, kept).view(-1, k), _at(rows, kept).view(-1, k), bar)
+
+
+def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """float32 [q, 1], the k-th score of each line; int64 [q * k], flat places of its k largest, ascending."""
     bar = scores.topk(k, sorted=False).values.amin(1, keepdim=True)
     keep = scores >= bar
-    if int(keep.sum()) > k * len(scores):
-        above, equal = scores > bar, scores == bar
-        keep = above | (equal & (equal.cumsum(1) <= k - above.sum(1, keepdim=True)))
-    kept = _where(keep)
-    return _Best(_at(scores, kept).view(-1, k), _at(rows, kept).view(-1, k), bar)
+    too_many = (keep.sum(1) > k).nonzero().view(-1)
+    if len(too_many):
+        lines, least = scores[too_many], bar[too_many]
+        above, equal = lines > least, lines == least
+        keep[too_many] = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= k - above.sum(1, keepdim=True)))
+    return bar, _where(keep)
 
 
 def _hits(best: list[_Best | None], count: int, k: int) -> Hits:

@@ -18,6 +18,7 @@ _LENGTH = 128
 _GPU_TOKENS, _GPU_MOST = 65_536, 1 << 20
 _AS_GOOD = 0.97
 _SECONDS = 20.0  # of timing, at most, on a machine that is busy or slow
+_SHARE = 0.5  # of a GPU's free memory that a pass may take: others may need the rest
 
 
 def usual_budget(device: torch.device) -> int:
@@ -68,21 +69,30 @@ def _remember(place: Path, known: dict[str, int]) -> None:
 
 
 def _timed(parts: Sequence[nn.Module], device: torch.device) -> int:
-    """The smallest budget that is about as fast as the best; larger ones are tried until they get slower."""
+    """The smallest budget that is about as fast as the best; larger ones are tried until they get slower.
+
+    On a GPU the next one takes about twice the memory: it is not tried where that is more than its share.
+    """
     speeds: dict[int, float] = {}
-    end = time.monotonic() + _SECONDS
+    torch.cuda.empty_cache()
+    end, free = time.monotonic() + _SECONDS, _free(device)
     for budget in _ladder(device):
-        if time.monotonic() > end:
+        if time.monotonic() > end or 2 * (free - _free(device)) > _SHARE * free:
             break
         try:
             speeds[budget] = max(_speed(parts, device, budget) for _ in range(2))
         except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
             break
         if speeds[budget] < 0.9 * max(speeds.values()):
             break
+    torch.cuda.empty_cache()
     best = max(speeds.values(), default=0.0)
     return next((budget for budget, speed in speeds.items() if speed >= _AS_GOOD * best), usual_budget(device))
+
+
+def _free(device: torch.device) -> int:
+    """Bytes of a GPU's memory that nobody holds, this process's own caches included; 0 elsewhere."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
 
 
 def _ladder(device: torch.device) -> Iterator[int]:

@@ -30,7 +30,7 @@ from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
 from hardneg.training.schedules import schedule_factor, warmup_length
 from hardneg.training.step import Learner, update
-from hardneg.training.tracking import accelerated, numbers
+from hardneg.training.tracking import accelerated, numbers, shared
 from hardneg.training.two_towers import BothSides
 from hardneg.trials import noted
 
@@ -258,7 +258,8 @@ def _identity(approach: Approach, loss: Objective, options: TrainOptions) -> str
 
 
 def _learner(approach: Approach, loss: Objective, options: TrainOptions, accelerator: "Accelerator") -> Learner:
-    model, optimizer = accelerator.prepare(approach.tower, make_optimizer(approach.tower, options))
+    model = accelerator.prepare_model(shared(approach.tower), evaluation_mode=True)  # that is: not shared once more
+    optimizer = accelerator.prepare_optimizer(make_optimizer(approach.tower, options))
     half = takes_bf16(options.precision, approach.learner, "training")
     return Learner(accelerator, approach, model, optimizer, loss, options, half, layer_groups(approach.learner))
 

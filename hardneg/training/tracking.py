@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
-from hardneg.distributed import join
+from hardneg.distributed import join, world
 from hardneg.errors import MissingDependency, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def accelerated(
         UsageError: accelerate knows no such tracker.
         MissingDependency: the tracker's package is not installed.
     """
-    from accelerate import Accelerator, DistributedDataParallelKwargs
+    from accelerate import Accelerator
 
     if tracker is not None:
         _check(tracker)
@@ -35,8 +36,9 @@ def accelerated(
         mixed_precision="no",
         log_with=tracker,
         project_dir=str(folder / "tracker"),
-        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
     )
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # accelerate takes the one of the process's number
     if tracker is not None:
         plain = {name: "none" if value is None else value for name, value in config.items()}
         accelerator.init_trackers("training", config=plain)
@@ -45,6 +47,16 @@ def accelerated(
     finally:
         for running in accelerator.trackers if tracker is not None else ():
             running.finish()
+
+
+def shared(module: nn.Module) -> nn.Module:
+    """The module with its gradients averaged over all processes, each on the device that its weights are on.
+
+    accelerate would take the GPU of the process's number for every one.
+    """
+    if world().size == 1:
+        return module
+    return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
 
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:

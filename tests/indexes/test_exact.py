@@ -3,9 +3,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
@@ -196,3 +198,33 @@ def test_a_large_search_takes_what_a_trial_finds(way: str, monkeypatch: pytest.M
     assert calls == [1024, 300]
     assert np.array_equal(small.rows, large.rows)
     np.testing.assert_allclose(small.scores, large.scores, rtol=1e-5)
+
+
+class _Sizes(TorchDispatchMode):
+    """The sizes in bytes of all tensors that are made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[int] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        tensors = found if isinstance(found, tuple | list) else [found]
+        self.made += [each.numel() * each.element_size() for each in tensors if isinstance(each, torch.Tensor)]
+        return found
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_no_block_has_numbers_of_rows_as_large_as_its_scores(tied: bool) -> None:
+    """On a GPU the largest block's scores take half a gigabyte; a few lines with ties are looked at alone."""
+    draws = np.random.default_rng(2)
+    vectors, queries = (draws.normal(size=(size, 8)).astype(np.float32) for size in (3000, 64))
+    if tied:
+        vectors[:5], queries[:2] = 4.0, 1.0
+    options = ExactOptions(corpus_block=1000, query_block=64, device="cpu", engine="torch")
+    with _Sizes() as sizes:
+        hits = search_exact(vectors, queries, 3, options)
+    expected = _naive(vectors, queries, 3)
+    assert np.array_equal(hits.rows, expected.rows) and np.allclose(hits.scores, expected.scores, atol=1e-4)
+    scores = 64 * 1000 * 4
+    assert scores in sizes.made and max(sizes.made) == scores

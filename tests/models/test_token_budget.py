@@ -64,3 +64,17 @@ def test_a_memory_that_cannot_be_kept_does_no_harm(parts, monkeypatch: pytest.Mo
 def test_timing_runs_the_model(parts):
     with torch.inference_mode():
         assert budgets._speed(parts, CPU, 256) > 0
+
+
+def test_passes_leave_others_on_the_same_gpu_their_memory(monkeypatch: pytest.MonkeyPatch):
+    """Of 1,000 bytes a pass takes 1 for 200 tokens; more than half of them is not asked for."""
+    taken = [0]
+
+    def speed(parts: object, device: object, budget: int) -> float:
+        taken[0] = budget // 200
+        return float(budget)
+
+    monkeypatch.setattr(budgets, "_speed", speed)
+    monkeypatch.setattr(budgets, "_free", lambda device: 1000 - taken[0])
+    assert budgets._timed([], torch.device("cuda")) == 65_536
+    assert taken == [327]

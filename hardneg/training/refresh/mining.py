@@ -62,9 +62,13 @@ class Mining:
         return [place for place in self.queries(number) if data.positives.get(data.query_ids[place])]
 
     def encoding(self, encoder: Encoder) -> EncodeOptions:
-        """How to encode: where the training waits, for vectors that are the same to the bit and depend on no timing."""
-        settled = usual_budget(encoder.device) if self.options.waits else None
-        return EncodeOptions(settled, self.options.precision)
+        """How to encode.
+
+        With the usual passes where the training waits, for vectors that are the same to the bit and depend on no
+        timing; and on a GPU, whose memory the trainer may need: larger ones would be tried until it is full.
+        """
+        settled = self.options.waits or encoder.device.type == "cuda"
+        return EncodeOptions(usual_budget(encoder.device) if settled else None, self.options.precision)
 
     def miner(self) -> NegativeMiner:
         """What chooses from the top of the corpus."""

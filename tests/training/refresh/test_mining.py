@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -212,3 +213,11 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model: Path, store
     assert files[0] == files[1]
     assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"
     assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0, 2] 1\n", "[1] 0\n"]
+
+
+@pytest.mark.parametrize(("device", "timed"), [("cpu", True), ("cuda", False)])
+def test_passes_beside_a_trainer_on_a_gpu_are_of_the_usual_size(toy_folder: Path, device: str, timed: bool) -> None:
+    """Larger ones would be tried until its memory is full, which the trainer has too."""
+    mining = Mining(toy_data(toy_folder), RefreshOptions("continuous"), 1)
+    options = mining.encoding(SimpleNamespace(device=torch.device(device)))  # type: ignore[arg-type]
+    assert options.tokens_per_batch == (None if timed else token_budget.usual_budget(torch.device(device)))

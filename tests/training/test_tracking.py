@@ -1,0 +1,42 @@
+"""What several processes share, and where each has it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hardneg import distributed
+from hardneg.distributed import World, join
+from hardneg.training import tracking
+
+
+def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def wrapped(module: nn.Module, **options: Any) -> nn.Module:
+        given.update(options)
+        return nn.Sequential(module)
+
+    monkeypatch.setattr(nn.parallel, "DistributedDataParallel", wrapped)
+    module = nn.Linear(1, 1)
+    assert tracking.shared(module) is module and given == {}
+    monkeypatch.setattr(tracking, "world", lambda: World(1, 2, 1, 2))
+    (inside,) = tracking.shared(module)  # type: ignore[misc]
+    assert inside is module and given == {"find_unused_parameters": True}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("gpus", "backend"), [(1, "gloo"), (2, "cpu:gloo,cuda:nccl")])
+def test_processes_that_share_too_few_gpus_agree_on_how_to_meet(
+    monkeypatch: pytest.MonkeyPatch, rank: int, gpus: int, backend: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(distributed, "world", lambda: World(rank, 2, rank, 2))
+    monkeypatch.setattr(distributed, "_meet", lambda here: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda name, **_: asked.append(name))
+    join(on_cpu=False)
+    assert asked == [backend]

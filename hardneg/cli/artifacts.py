@@ -2,29 +2,47 @@
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.printing import say
+from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.recipe import PRESET, SET
 from hardneg.cli.stores import STORE, open_store
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Artifact
+    from hardneg.errors import ArtifactError
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_(store: Path | None = STORE) -> None:
-    """List the finished artifacts: key, kind, stage, size."""
-    from hardneg.artifacts import Artifact
+def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
+    """List the finished artifacts: key, kind, stage, size.
+
+    Example: hardneg artifacts list --json
+    """
     from hardneg.cli.console import size
 
-    for item in open_store(store).artifacts():
-        if isinstance(item, Artifact):
-            total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
-            say(f"{item.key}  {item.kind:<10}  {item.origin['name']:<16}  {size(total)}")
+    rows = [_row(item) for item in open_store(store).artifacts()]
+    if as_json:
+        say_json(rows, indent=1)
+        return
+    for row in rows:
+        if "damaged" in row:
+            say(f"damaged: {row['damaged']}")
         else:
-            say(f"damaged: {item}")
+            say(f"{row['key']}  {row['kind']:<10}  {row['name']:<16}  {size(row['bytes'])}")
+
+
+def _row(item: "Artifact | ArtifactError") -> dict[str, Any]:
+    if not isinstance(item, Exception):
+        total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
+        kind, name = item.kind, item.origin["name"]
+        return {"key": item.key, "kind": kind, "name": name, "bytes": total, "path": str(item.path)}
+    return {"damaged": str(item)}
 
 
 @app.command()
@@ -35,7 +53,10 @@ def why(
     settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
-    """Say why a stage would run: what differs from the most like artifact that is there."""
+    """Say why a stage would run: what differs from the most like artifact that is there.
+
+    Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
+    """
     from hardneg.recipe.load import load_recipe
     from hardneg.recipe.plan import explain, make_plan
     from hardneg.recipe.reading import find_recipe
@@ -50,7 +71,10 @@ def gc(
     delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
     store: Path | None = STORE,
 ) -> None:
-    """List or remove what no existing run folder uses; what a process works on is left alone."""
+    """List or remove what no existing run folder uses; what a process works on is left alone.
+
+    Example: hardneg artifacts gc
+    """
     from hardneg.artifacts import disk_errors
     from hardneg.cli.console import size
 

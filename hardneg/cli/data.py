@@ -8,7 +8,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.names import renaming
-from hardneg.cli.printing import say, say_json
+from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import DataError
 
@@ -19,12 +19,14 @@ DATASET = typer.Argument(
     autocompletion=completion.plugins("datasets"),
 )
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
-JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the loaders of datasets with what each reads; nothing is imported."""
+    """List the loaders of datasets with what each reads; nothing is imported.
+
+    Example: hardneg data list
+    """
     from hardneg.registry import list_plugins, plugin_summary
 
     rows = [
@@ -50,6 +52,8 @@ def show(
     """Show what a dataset holds: counts, splits, lengths, its first rows, and what was left out.
 
     The collection is kept in the store, as every other command keeps it.
+
+    Example: hardneg data show beir:scifact --limit 3
     """
     from hardneg.data.collection import StoredCollection
     from hardneg.data.lengths import document_lengths
@@ -75,6 +79,8 @@ def check(
     """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
 
     An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
+
+    Example: hardneg data check beir:scifact
     """
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.findings import Findings

@@ -12,7 +12,7 @@ from typing import Literal
 
 import typer
 
-from hardneg.cli.printing import say, say_json
+from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.trials import forget, remembered
 
@@ -33,11 +33,14 @@ class Finding:
 
 def doctor(
     store: Path = STORE,
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
     hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
     forget_trials: bool = typer.Option(False, "--forget-trials", help="Forget which ways were timed as the fastest."),
 ) -> None:
-    """Tell what this machine has and what that means for a recipe; fails only where the core cannot work."""
+    """Tell what this machine has and what that means for a recipe; fails only where the core cannot work.
+
+    Example: hardneg doctor --no-hub
+    """
     if forget_trials:
         forget()
     findings = list(examine(open_store(store).root, hub))

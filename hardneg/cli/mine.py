@@ -147,7 +147,11 @@ def export(
 ) -> None:
     """Read negatives in one form and write them in another; texts are found in the corpus by their contents.
 
-    Or write a model for Pyserini's AnceQueryEncoder: hardneg export --model trained --form ance --output encoder
+    Or write a model for Pyserini's AnceQueryEncoder.
+
+    Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
+
+    Example: hardneg export --model trained --form ance --output encoder
     """
     if model is not None and form == _ANCE and dataset is None and negatives is None:
         _export_model(model, output)

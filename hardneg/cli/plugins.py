@@ -7,7 +7,7 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.names import renaming
-from hardneg.cli.printing import say, say_json
+from hardneg.cli.printing import JSON, say, say_json
 
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
@@ -20,9 +20,12 @@ KIND = typer.Argument(
 @app.command("list")
 def list_(
     kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=completion.kinds),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
-    """List the installed plugins; nothing is imported."""
+    """List the installed plugins; nothing is imported.
+
+    Example: hardneg plugins list losses
+    """
     from dataclasses import asdict
 
     from hardneg.cli.kinds import kind_of
@@ -44,7 +47,10 @@ def list_(
 def show(
     kind: str = KIND, name: str = typer.Argument(help="The plugin's name.", autocompletion=completion.named_plugins)
 ) -> None:
-    """Show what a plugin does, its options with types and defaults, and where it comes from."""
+    """Show what a plugin does, its options with types and defaults, and where it comes from.
+
+    Example: hardneg plugins show loss star
+    """
     from hardneg.cli.kinds import kind_of
     from hardneg.registry import list_plugins, load_plugin, plugin_options
 
@@ -70,7 +76,10 @@ def new(
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
     output: Path | None = typer.Option(None, "--output", "-o", help="The folder to write; default hardneg-NAME."),
 ) -> None:
-    """Write a package with a plugin that works and with its tests, to change into your own."""
+    """Write a package with a plugin that works and with its tests, to change into your own.
+
+    Example: hardneg plugins new loss my-loss --output my-loss
+    """
     from hardneg.cli.scaffold import write_package
 
     folder = output or Path(f"hardneg-{name}")

@@ -6,6 +6,9 @@ from typing import Any
 
 import typer
 
+JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
+"""Of every command that has an answer to print."""
+
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 but tab and newline, orders to turn the direction of writing, and bytes that are no text."""
 

@@ -10,7 +10,7 @@ from hardneg.cli import completion
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.lines import PROCESSES
 from hardneg.cli.names import renaming
-from hardneg.cli.printing import say
+from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import UsageError
 
@@ -39,22 +39,31 @@ SET = typer.Option(
 
 
 @app.command("list")
-def list_() -> None:
-    """List the recipes that come with hardneg."""
+def list_(as_json: bool = JSON) -> None:
+    """List the recipes that come with hardneg.
+
+    Example: hardneg recipe list
+    """
     from hardneg.recipe.reading import head_comment, shipped_recipes
 
     recipes = shipped_recipes()
+    told = {name: next(iter(head_comment(path)), "") for name, path in recipes.items()}
+    if as_json:
+        say_json([{"name": name, "about": told[name], "path": str(path)} for name, path in recipes.items()], indent=1)
+        return
     width = max(map(len, recipes), default=0)
-    for name, path in recipes.items():
-        head = head_comment(path)
-        say(f"{name:<{width}}  {head[0] if head else ''}")
+    for name, about in told.items():
+        say(f"{name:<{width}}  {about}")
 
 
 @app.command()
 def show(
     name: str = NAME, whole: bool = typer.Option(False, "--whole", help="With all that it takes from others.")
 ) -> None:
-    """Print a recipe; save it to a file, change it, and run it by its path."""
+    """Print a recipe; save it to a file, change it, and run it by its path.
+
+    Example: hardneg recipe show star-passage --whole
+    """
     import yaml
 
     from hardneg.recipe.extends import read_whole_tree
@@ -73,7 +82,10 @@ def plan(
     until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
     store: Path | None = STORE,
 ) -> None:
-    """Show each step, in the store or to run, with an estimate of what it takes."""
+    """Show each step, in the store or to run, with an estimate of what it takes.
+
+    Example: hardneg recipe plan star-passage --preset paper
+    """
     from hardneg.cli.tables import plan_table
     from hardneg.recipe.estimate import estimate
 
@@ -100,7 +112,10 @@ def run(
     device: str | None = DEVICE,
     processes: int | None = PROCESSES,
 ) -> None:
-    """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder."""
+    """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder.
+
+    Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
+    """
     from hardneg.cli.launch import launched, together
     from hardneg.recipe.execute import Options
 

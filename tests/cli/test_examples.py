@@ -1,0 +1,29 @@
+"""Every command's help has an example, and every example's options are those of the command."""
+
+import inspect
+import re
+import shlex
+
+import pytest
+from cli.commands import every_command
+
+COMMANDS = every_command()
+
+
+def examples(words):
+    lines = inspect.getdoc(inspect.unwrap(COMMANDS[words].callback))
+    return [shlex.split(example) for example in re.findall(r"^Example: (.+)$", lines, re.MULTILINE)]
+
+
+def test_all_commands_are_seen():
+    assert len(COMMANDS) >= 36 and ("recipe", "run") in COMMANDS and ("analyze", "wins") in COMMANDS
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_each_help_has_an_example_that_parses(words):
+    found = examples(words)
+    assert found
+    for program, *arguments in found:
+        assert program == "hardneg" and tuple(arguments[: len(words)]) == words
+        context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])
+        assert context.params  # read, callbacks included, and not run

@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all there is to set-up; `make test-slow` runs the tests that take longer.
-# The commands they run are printed, to copy without make.
+# The commands they run are printed, to copy without make. Without NUMBA_DISABLE_JIT ranx compiles longer than it works.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/hardneg recipe run star-passage
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadfile -m slow

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
@@ -12,6 +13,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many workers as cores
 sys.path.insert(0, str(Path(__file__).parent))
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 SLOW_LIMIT = 3600
 """Seconds for a slow test, many times what one takes on an idle machine; the limit of others is in pyproject.toml."""

@@ -86,11 +86,15 @@ class DatasetTests(PluginTests):
     def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
         """A whole number, and one for each split that a query hint names, without reading the corpus."""
         self.write(tmp_path)
-        plugin = self.make(tmp_path)
-        begun = time.monotonic()
-        hint = plugin.size_hint()
-        hints = plugin.query_hint() if isinstance(plugin, HintsQueries) else {}
-        spent = time.monotonic() - begun
+        spent = float("inf")
+        for _ in range(3):  # a machine that is busy may be late once
+            plugin = self.make(tmp_path)
+            begun = time.monotonic()
+            hint = plugin.size_hint()
+            hints = plugin.query_hint() if isinstance(plugin, HintsQueries) else {}
+            spent = min(spent, time.monotonic() - begun)
+            if spent <= self.seconds:
+                break
         splits = plugin.load().splits() if hints else []
         told = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
         rule(told, "a query hint is a whole number for each split that it names", repr(hints))

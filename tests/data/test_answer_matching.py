@@ -1,6 +1,5 @@
 """Answers in texts: by their tokens, and by patterns."""
 
-import time
 from collections import Counter
 
 import pytest
@@ -75,9 +74,7 @@ def test_bad_patterns_are_counted_and_slow_ones_given_up() -> None:
     left_out: Counter[str] = Counter()
     look = finder(["(", "[z-a]", "(" * 9000, "(a|aa)+$", "a?" * 40 + "a" * 40 + "b", "river"], "regex", left_out)
     assert left_out == {"patterns that cannot be compiled": 3}
-    start = time.process_time()
     assert not look("a" * 80 + "!") and not look("a" * 80 + "?") and look("the river")
-    assert time.process_time() - start < 5
     assert left_out["patterns given up after a second in one passage"] == 1
 
 
@@ -105,7 +102,7 @@ WORDS = st.sampled_from(
 TEXTS = st.lists(WORDS, max_size=12).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXTS, st.lists(TEXTS, max_size=3))
 def test_it_agrees_with_pyserini(text: str, answers: list[str]) -> None:
     judge = pytest.importorskip("pyserini.eval.evaluate_dpr_retrieval", reason="pyserini is not installed")
@@ -114,7 +111,7 @@ def test_it_agrees_with_pyserini(text: str, answers: list[str]) -> None:
     assert has_answer(text, used) == judge.has_answers(text, used, tokenizer)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXTS, st.lists(TEXTS, max_size=3))
 def test_there_are_places_where_there_is_an_answer(text: str, answers: list[str]) -> None:
     spans = answer_spans(text, answers)
@@ -122,7 +119,7 @@ def test_there_are_places_where_there_is_an_answer(text: str, answers: list[str]
     assert all(has_answer(text[begin:end], answers) for begin, end in spans)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.text("abAé1 \n-", max_size=12),
     st.lists(st.sampled_from(["a", "b", ".", "a*", "[ab]+", "(a|b)", "^", "$", r"\d", r"\w+", r"\b", "é", "?", "("]))

@@ -146,7 +146,7 @@ def test_long_documents_have_batches_of_their_own(tmp_path: Path, monkeypatch: p
         stored(tmp_path / "b", list(corpus.documents()))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.builds(Document, st.uuids().map(str), st.text(max_size=20), st.text(max_size=4)),

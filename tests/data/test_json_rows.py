@@ -15,7 +15,7 @@ from hardneg.errors import DataError
 OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st.integers() | st.lists(st.text())))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(OBJECTS, st.sampled_from([None, 1]), st.integers(1, 40))
 def test_an_array_comes_back_however_it_is_cut(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]], indent: int | None, size: int

@@ -132,7 +132,7 @@ LINES = st.sampled_from([*CORPUS.splitlines(), *QUERIES.splitlines(), HEADER, "q
 BYTES = st.lists(LINES.map(str.encode) | st.binary(max_size=12), max_size=5).map(b"\n".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(BYTES, BYTES, BYTES)
 def test_no_bytes_give_another_error(
     tmp_path_factory: pytest.TempPathFactory, corpus: bytes, queries: bytes, qrels: bytes

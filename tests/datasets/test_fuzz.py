@@ -56,7 +56,7 @@ TEXTS = st.lists(PIECES | st.binary(max_size=6), max_size=7).flatmap(
 
 
 @pytest.mark.parametrize("name", LOADERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts=st.tuples(TEXTS, TEXTS, TEXTS))
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, name: str, texts: tuple[bytes, ...]) -> None:
     folder = tmp_path_factory.mktemp("fuzz")

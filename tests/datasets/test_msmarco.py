@@ -100,7 +100,7 @@ def test_fingerprint_follows_what_is_read(folder: Path) -> None:
 LINES = st.lists(st.sampled_from([b"1\ta", b"2\tb", b"1 0 2 1", b"1 0 1 0"]) | st.binary(max_size=8), max_size=4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(*[LINES.map(b"\n".join)] * 3)
 def test_no_bytes_give_another_error(
     tmp_path_factory: pytest.TempPathFactory, corpus: bytes, queries: bytes, qrels: bytes

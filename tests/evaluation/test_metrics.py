@@ -96,7 +96,7 @@ DOCS = st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1, max_size=8
 GRADES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 3), min_size=1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from("123"), st.tuples(GRADES, DOCS), min_size=1), st.integers(1, 3))
 def test_equals_trec_eval(queries: dict[str, tuple[dict[str, int], list[str]]], level: int) -> None:
     qrels = {query_id: grades for query_id, (grades, _) in queries.items()}
@@ -129,6 +129,7 @@ def plain_read(path: Path) -> dict[str, dict[str, float]]:
     return dict(run)
 
 
+@pytest.mark.slow
 def test_published_runs_equal_trec_eval(test_data: Path) -> None:
     seen = 0
     for path, qrels_path in published(test_data):
@@ -156,6 +157,7 @@ TIED = {
 """trec_eval's nDCG@10 of the runs whose published figure counts equal scores in the order of the file."""
 
 
+@pytest.mark.slow
 def test_published_figures(test_data: Path) -> None:
     rows = json.loads((test_data / "trec-dl/runs.json").read_text())
     figures = {}

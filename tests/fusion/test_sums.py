@@ -48,7 +48,7 @@ LISTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LISTS, LISTS, st.sampled_from([0.25, 1.0, 1.5]))
 def test_it_agrees_with_ranx(first: RankedList, second: RankedList, weight: float) -> None:
     from ranx import Run

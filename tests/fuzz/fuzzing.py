@@ -16,9 +16,7 @@ from hardneg.errors import HardnegError
 
 _WANTED = os.environ.get("HARDNEG_FUZZ_EXAMPLES")
 
-fuzzed = settings(
-    max_examples=int(_WANTED or 60), derandomize=not _WANTED, deadline=None, suppress_health_check=list(HealthCheck)
-)
+fuzzed = settings(max_examples=int(_WANTED or 60), derandomize=not _WANTED, suppress_health_check=list(HealthCheck))
 
 NASTY = [
     "../x",

@@ -55,7 +55,7 @@ def test_first_of_each_keeps_the_order_and_drops_pads() -> None:
     assert found.scores.tolist() == [[12, 11], [6, -np.inf]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_it_is_brute_force(data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=12))

@@ -64,7 +64,7 @@ def test_what_cannot_be_scored_is_refused() -> None:
         rank_candidates(INDEX, QUERIES[:, :1], candidates, 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 999), at_once=st.integers(1, 40), k=st.integers(1, 12))
 def test_blocks_have_no_effect(seed: int, at_once: int, k: int) -> None:
     draws = np.random.default_rng(seed)

@@ -116,7 +116,7 @@ def reciprocal(labels: list[int], cut: int) -> float:
     return next((1 / rank for rank, y in enumerate(labels[:cut], 1) if y), 0.0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=9).filter(lambda y: 0 < sum(y) < len(y)), st.integers(1, 10))
 def test_the_exact_weight_is_the_change_of_the_metric(labels: list[int], cut: int) -> None:
     loss = LambdaLoss(cut=cut, weight="exact")

@@ -191,7 +191,7 @@ def batches(draw: st.DrawFn) -> ScoreBatch:
     return ScoreBatch(scores, mine & first, mine & ~first, valid | (mine & first))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batch=batches(), which=st.integers(0, len(LOSSES) - 1), seed=st.integers(0, 99))
 def test_order_of_rows_and_columns_does_not_matter(batch: ScoreBatch, which: int, seed: int) -> None:
     source = torch.Generator().manual_seed(seed)
@@ -202,7 +202,7 @@ def test_order_of_rows_and_columns_does_not_matter(batch: ScoreBatch, which: int
     assert LOSSES[which](turned).item() == pytest.approx(LOSSES[which](batch).item(), abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batch=batches(), which=st.integers(0, len(LOSSES) - 1))
 def test_masked_scores_get_no_gradient_and_positives_are_pushed_up(batch: ScoreBatch, which: int) -> None:
     batch.scores.requires_grad_()

@@ -150,7 +150,7 @@ def queries(draw: st.DrawFn) -> list[Candidates]:
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(candidates=queries(), which=st.integers(0, len(MINERS) - 1), seed=st.integers(0, 3))
 def test_what_every_miner_owes(candidates: list[Candidates], which: int, seed: int) -> None:
     miner = MINERS[which]

@@ -124,6 +124,7 @@ stream.encode_blocks(encoder, Corpus.open(Path(corpus)), writer, EncodeOptions(p
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_resumed(encoder: Encoder, tiny_model: Path, tmp_path: Path):
     texts = corpus(18)
     write_corpus((Document(f"d{n}", text) for n, text in enumerate(texts)), tmp_path / "corpus", Silent())

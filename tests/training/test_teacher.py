@@ -43,7 +43,7 @@ def test_looked_up_by_query_and_document(toy, tmp_path):
     assert np.isnan(opened(tmp_path / "none", corpus, [{}, {}]).scores(np.array([1]), documents[:1])).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.dictionaries(st.integers(0, 11), st.floats(-9, 9, width=32), max_size=5), min_size=1, max_size=6))
 def test_every_score_is_found_and_no_other(tmp_path_factory, toy, lists):
     corpus = Corpus.open(toy / "corpus")

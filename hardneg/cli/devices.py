@@ -3,6 +3,7 @@
 import typer
 
 from hardneg.cli.completion import words
+from hardneg.cli.panels import MACHINE
 
 
 def _checked(context: typer.Context, device: str | None) -> str | None:
@@ -24,5 +25,6 @@ DEVICE = typer.Option(
     callback=_checked,
     help="cpu, cuda, cuda:1, mps; default: the best there is.",
     show_default=False,
+    rich_help_panel=MACHINE,
     autocompletion=words("cpu", "cuda", "mps"),
 )

@@ -8,6 +8,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
+from hardneg.cli.panels import TUNING
 from hardneg.cli.printing import say
 from hardneg.errors import UsageError
 
@@ -37,11 +38,17 @@ def fuse(
     norm: Annotated[str | None, typer.Option(help="Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
     parameter: Annotated[float | None, typer.Option(help="Of gmnz, logn_isr, rbc, rrf.")] = None,
     depth: Annotated[int, typer.Option(min=1, help="How many documents for each query.")] = 1000,
-    tune_run: Annotated[list[Path] | None, typer.Option("--tune-run", help=_TUNE_HELP)] = None,
-    qrels: Annotated[Path | None, typer.Option("--qrels", help="The judgements of the queries to tune on.")] = None,
-    metric: Annotated[str, typer.Option(help="What to tune by.", autocompletion=completion.metrics)] = "ndcg@10",
+    tune_run: Annotated[list[Path] | None, typer.Option("--tune-run", help=_TUNE_HELP, rich_help_panel=TUNING)] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="The judgements of the queries to tune on.", rich_help_panel=TUNING)
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="What to tune by.", autocompletion=completion.metrics, rich_help_panel=TUNING)
+    ] = "ndcg@10",
     relevance_level: Level = 1,
-    grid: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE,VALUE", help=_GRID_HELP)] = None,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE,VALUE", help=_GRID_HELP, rich_help_panel=TUNING)
+    ] = None,
 ) -> None:
     """Make one run of several: by turns, the first run first (zip), by sums of scores or ranks, or as ranx does it.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import completion
+from hardneg.cli.panels import MACHINE
 from hardneg.cli.printing import say
 from hardneg.cli.stores import open_store
 from hardneg.errors import UsageError
@@ -27,7 +28,11 @@ DATASET = typer.Option(
 MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
 PROCESSES = typer.Option(
-    None, "--num-processes", min=1, help="Run in N processes: on N shares of the cores, or N GPUs."
+    None,
+    "--num-processes",
+    min=1,
+    help="Run in N processes: on N shares of the cores, or N GPUs.",
+    rich_help_panel=MACHINE,
 )
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 

@@ -8,7 +8,7 @@ from types import FrameType
 import typer
 
 import hardneg
-from hardneg.cli import analyze, artifacts, data, index, plugins, recipe
+from hardneg.cli import analyze, artifacts, data, index, panels, plugins, recipe
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.fuse import fuse
@@ -32,22 +32,24 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(recipe.app, name="recipe")
-app.add_typer(artifacts.app, name="artifacts")
-app.add_typer(plugins.app, name="plugins")
-app.add_typer(index.app, name="index")
-app.add_typer(data.app, name="data")
-app.add_typer(analyze.app, name="analyze")
-app.command("doctor")(doctor)
-app.command("evaluate", cls=renaming(same=METRICS))(evaluate)
-app.command("encode")(encode)
-app.command("search", cls=renaming({"--index": "--backend"}))(search)
-app.command("rerank")(rerank)
-app.command("fuse", cls=renaming(same=METRIC))(fuse)
-app.command("mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}))(mine)
-app.command("train")(train)
-app.command("export", cls=renaming({"--corpus": "--corpus-output"}))(export)
-app.command("report", cls=renaming(same=METRICS))(report)
+app.add_typer(recipe.app, name="recipe", rich_help_panel=panels.RECIPES)
+app.add_typer(artifacts.app, name="artifacts", rich_help_panel=panels.RECIPES)
+app.add_typer(data.app, name="data", rich_help_panel=panels.AROUND)
+app.add_typer(plugins.app, name="plugins", rich_help_panel=panels.AROUND)
+app.add_typer(index.app, name="index", rich_help_panel=panels.STAGES)
+app.add_typer(analyze.app, name="analyze", rich_help_panel=panels.RESULTS)
+app.command("doctor", rich_help_panel=panels.RECIPES)(doctor)
+app.command("encode", rich_help_panel=panels.STAGES)(encode)
+app.command("search", cls=renaming({"--index": "--backend"}), rich_help_panel=panels.STAGES)(search)
+app.command("rerank", rich_help_panel=panels.STAGES)(rerank)
+app.command("fuse", cls=renaming(same=METRIC), rich_help_panel=panels.STAGES)(fuse)
+app.command(
+    "mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}), rich_help_panel=panels.STAGES
+)(mine)
+app.command("train", rich_help_panel=panels.STAGES)(train)
+app.command("export", cls=renaming({"--corpus": "--corpus-output"}), rich_help_panel=panels.STAGES)(export)
+app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=panels.RESULTS)(evaluate)
+app.command("report", cls=renaming(same=METRICS), rich_help_panel=panels.RESULTS)(report)
 
 
 def _show_version(wanted: bool) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import UsageError
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"
 FORMS = completion.words(*_FORMS.rstrip(".").split(", "))
-FORM = typer.Option("n-tuple", help=_FORMS, autocompletion=FORMS)
+FORM = typer.Option("n-tuple", help=_FORMS, autocompletion=FORMS, rich_help_panel=WRITTEN)
 SPLIT = typer.Option("train", help="The queries' split.")
-CORPUS = typer.Option(None, "--corpus-output", help="For tevatron-v2: write the corpus here too.")
+CORPUS = typer.Option(
+    None, "--corpus-output", help="For tevatron-v2: write the corpus here too.", rich_help_panel=WRITTEN
+)
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,22 @@ def mine(
     split: str = SPLIT,
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
     form: str = FORM,
-    count: int = typer.Option(8, min=1, help="How many to write for each query, the first ones."),
-    output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
-    scores: bool = typer.Option(False, "--scores", help="Write the scores too, where the form has a place for them."),
+    count: int = typer.Option(
+        8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN
+    ),
+    output: Path = typer.Option(
+        ..., "--output", "-o", help="The file to write; its ending goes with the form.", rich_help_panel=WRITTEN
+    ),
+    scores: bool = typer.Option(
+        False, "--scores", help="Write the scores too, where the form has a place for them.", rich_help_panel=WRITTEN
+    ),
     corpus: Path | None = CORPUS,
     filter_by: Path | None = typer.Option(
         None, "--filter-by", help="With --run: a TREC run whose scores the miner filters by, such as a reranker's."
     ),
-    dropped: Path | None = typer.Option(None, "--dropped", help="Write here what a filtering miner dropped, and why."),
+    dropped: Path | None = typer.Option(
+        None, "--dropped", help="Write here what a filtering miner dropped, and why.", rich_help_panel=WRITTEN
+    ),
     seed: int = typer.Option(42, help="For miners that draw."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -138,9 +149,15 @@ def export(
     source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes.", autocompletion=FORMS),
     model: Path | None = typer.Option(None, "--model", help="A model's folder instead; goes with --form ance."),
     split: str = SPLIT,
-    form: str = typer.Option("n-tuple", help=f"{_FORMS} Of a model: {_ANCE}.", autocompletion=FORMS),
-    count: int | None = typer.Option(None, "--count", min=1, help="How many to write for each query; default all."),
-    output: Path = typer.Option(..., "--output", "-o", help="The file to write; its ending goes with the form."),
+    form: str = typer.Option(
+        "n-tuple", help=f"{_FORMS} Of a model: {_ANCE}.", autocompletion=FORMS, rich_help_panel=WRITTEN
+    ),
+    count: int | None = typer.Option(
+        None, "--count", min=1, help="How many to write for each query; default all.", rich_help_panel=WRITTEN
+    ),
+    output: Path = typer.Option(
+        ..., "--output", "-o", help="The file to write; its ending goes with the form.", rich_help_panel=WRITTEN
+    ),
     corpus: Path | None = CORPUS,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,

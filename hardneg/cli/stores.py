@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.cli.panels import MACHINE
+
 if TYPE_CHECKING:
     from hardneg.artifacts import Store
 
 STORE = typer.Option(
-    None, "--store", help="The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.", show_default=False
+    None,
+    "--store",
+    help="The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.",
+    show_default=False,
+    rich_help_panel=MACHINE,
 )
 
 

@@ -12,6 +12,7 @@ from hardneg.cli.answer_metrics import Judge, covered, judgements
 from hardneg.cli.lines import SET
 from hardneg.cli.printing import say, say_json
 from hardneg.cli.stores import STORE
+from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -180,9 +181,11 @@ def _coverage_notes(label: str, run: "Run", qrels: "Qrels") -> Iterator[str]:
     if not counts.shared:
         yield f"{label}: no query of the run is judged; are these the right judgements?"
     elif counts.unranked:
-        yield f"{label}: {counts.unranked} judged queries are not in the run and score 0"
+        missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
+        yield f"{label}: {counted(counts.unranked, *missing)}"
     if counts.shared and counts.unjudged:
-        yield f"{label}: {counts.unjudged} queries have no judgement and are left out"
+        unjudged = "query has no judgement and is left out", "queries have no judgement and are left out"
+        yield f"{label}: {counted(counts.unjudged, *unjudged)}"
 
 
 @contextmanager
@@ -190,7 +193,7 @@ def _compile_note() -> Iterator[None]:
     """Says on stderr why nothing seems to happen, if it takes long."""
     from threading import Timer
 
-    note = "starting ranx; its first use compiles, about 30 s, and is quick after that"
+    note = "still starting ranx, which is compiled at its first use on a machine and quick after that"
     timer = Timer(_COMPILE_NOTE_SECONDS, say, [note], {"err": True})
     timer.daemon = True
     timer.start()

@@ -10,6 +10,7 @@ from hardneg.cli import completion, lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.cli.panels import TUNING
 from hardneg.cli.printing import say
+from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: 
     fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
     entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
     count = write_run(output, entries, tag="fused")
-    say(f"{output}: {len(query_ids):,} queries, {count:,} documents")
+    say(f"{output}: {counted(len(query_ids), 'query')}, {counted(count, 'document')}")
     lacking = {label: len(query_ids) - len(run.query_ids) for label, run in runs.items()}
     lines.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 

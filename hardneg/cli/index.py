@@ -10,6 +10,7 @@ import typer
 from hardneg.cli import completion, lines
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE
+from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _compress(source: Path, setting: "PluginSetting", output: Path) -> None:
     with _aside(output) as folder, plugin_errors([plugin]):
         count = plugin.build(source, folder, Bars(stderr_console()))
     size = (output / "index").stat().st_size if (output / "index").exists() else 0
-    say(f"{output}: {count} vectors in {size} bytes")
+    say(f"{output}: {counted(count, 'vector')} in {counted(size, 'byte')}")
 
 
 @app.command("import")
@@ -95,7 +96,7 @@ def import_(
             count, dimension = import_npy(vectors, ids, folder, progress)
         else:
             raise UsageError("index import: give --vectors with --ids, or --embeddings")
-    say(f"{output}: {count} vectors of dimension {dimension}")
+    say(f"{output}: {counted(count, 'vector')} of dimension {dimension}")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from hardneg.cli.devices import DEVICE
 from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
+from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def export(
     with _collection(dataset, settings, store) as collection, TemporaryDirectory() as folder:
         lookup = Lookup(collection.queries(split), collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
-        say(f"{negatives}: {queries} queries")
+        say(f"{negatives}: {counted(queries, 'query')}")
         lines.tell_left_out(lookup.counts)
         _write(_Mined(Path(folder), {}, collection, None), split, target)
 
@@ -306,15 +307,15 @@ def _write(made: _Mined, split: str, target: _Target) -> None:
     options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)
     source = Source(made.collection.queries(split), made.collection.corpus)
     counts = write_form(target.form, target.output, read_negatives(made.folder / NEGATIVES), source, options)
-    say(f"{target.output}: {counts.pop('rows')} rows, form {target.form}")
+    say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")
     lines.tell_left_out(counts)
     if target.corpus is not None:
-        say(f"{target.corpus}: {write_tevatron_corpus(target.corpus, made.collection.corpus)} documents")
+        say(f"{target.corpus}: {counted(write_tevatron_corpus(target.corpus, made.collection.corpus), 'document')}")
 
 
 def _tell_mined(facts: Mapping[str, Any]) -> None:
     counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
-    say(f"{counts.pop('queries', 0)} queries, {counts.pop('negatives', 0)} negatives mined")
+    say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
     counts.pop("queries in the run", None)
     dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
     if dropped:

@@ -12,6 +12,7 @@ from hardneg.cli.lines import PROCESSES
 from hardneg.cli.names import renaming
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
+from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None)
     watcher = step_watcher(console, Bars(console), len(made.until(options.until)))
     outcome = execute(made, opened, options, watcher)
     publish(made, outcome.artifacts, opened, folder)
-    console.print(f"{len(outcome.ran)} of {len(outcome.artifacts)} steps ran")
+    console.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
 
 

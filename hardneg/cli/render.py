@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hardneg.cli.printing import visible
+from hardneg.counting import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,24 +58,19 @@ def _systems(console: "Console", report: Any) -> bool:
             cells.append(cell)
         table.add_row(*cells)
     console.print(table)
-    _print_line(console, f"Means over {report.queries} queries.")
+    _print_line(console, f"Means over {counted(report.queries, 'query')}.")
     return wide
 
 
 def _tests(console: "Console", report: Any) -> None:
     from rich.text import Text
 
-    from hardneg.evaluation.report_content import bounds, p_value, signed
+    from hardneg.evaluation.report_content import difference_bounds, p_value, signed
 
     for metric in report.metrics:
         table = _table([metric, "difference", "95 % interval", "t-test p", "randomised p"])
         for c in (c for c in report.comparisons if c.metric == metric):
-            figures = [
-                signed(c.difference),
-                bounds(c.interval, "+.3f"),
-                p_value(c.t_holm),
-                p_value(c.randomisation_holm),
-            ]
+            figures = [signed(c.difference), difference_bounds(c), p_value(c.t_holm), p_value(c.randomisation_holm)]
             style = "bold" if c.significant() else ""
             table.add_row(*(Text(visible(cell), style=style) for cell in [f"{c.system} − {c.baseline}", *figures]))
         console.print()

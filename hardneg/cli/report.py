@@ -18,6 +18,7 @@ from hardneg.cli.evaluate import (
     tested,
 )
 from hardneg.cli.printing import say
+from hardneg.counting import counted
 
 
 def report(
@@ -50,7 +51,7 @@ def report(
         queries=queries,
         comparisons=measured.comparisons,
         settings={
-            "evaluated on": f"{queries} queries of {qrels.name}",
+            "evaluated on": f"{counted(queries, 'query')} of {qrels.name}",
             "relevant from grade": relevance_level,
             "baselines": ", ".join(baselines),
         },

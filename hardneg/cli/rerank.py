@@ -11,6 +11,7 @@ from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
+from hardneg.counting import counted
 
 if TYPE_CHECKING:
     from hardneg.artifacts import Artifact
@@ -54,7 +55,7 @@ def rerank(
         facts = _reranked(plan.steps[_RERANKED], collection, run, Path(folder), device)
         with disk_errors(output):
             link_file(Path(folder) / RUN, output)
-    say(f"{output}: {facts.pop('queries', 0)} queries, {facts.pop('pairs', 0)} pairs scored")
+    say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
     lines.tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hardneg.counting import counted
 from hardneg.data.answers import read_answers, write_answers
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.hash_index import normalise
@@ -183,9 +184,10 @@ def _write_withheld(collection: HasWithheld, query_ids: frozenset[str], corpus: 
 
 
 def _described_withheld(found: dict[str, Any]) -> Iterator[str]:
-    yield f"{found['judgements']} judgements are withheld from training"
+    yield f"{counted(found['judgements'], 'judgement is', 'judgements are')} withheld from training"
     yield from _described("withheld", found)
-    yield f"{sum(found['hidden'].values())} hidden positives are among them: of queries that keep others"
+    hidden = counted(sum(found["hidden"].values()), "hidden positive is", "hidden positives are")
+    yield f"{hidden} among them: of queries that keep others"
 
 
 def _hidden(folder: Path, splits: Iterable[str]) -> dict[str, int]:
@@ -225,13 +227,15 @@ def _known_judgements(
 
 
 def _described(split: str, found: Mapping[str, int]) -> list[str]:
-    reasons = {
-        "unknown_queries": "judgements left out: their query is not in the split",
-        "unknown_documents": "judgements left out: their document is not in the corpus",
-        "repeated": "judgements left out: they stand there twice",
-        "without_relevant": "queries have no relevant document",
+    left_out = "judgement left out", "judgements left out"
+    told = {
+        "unknown_queries": (*left_out, ": no such query in the split"),
+        "unknown_documents": (*left_out, ": no such document in the corpus"),
+        "repeated": (*left_out, ": there before, the same"),
+        "without_relevant": ("query has", "queries have", " no relevant document"),
     }
-    return [f"{split}: {found[name]} {words}" for name, words in reasons.items() if found.get(name)]
+    known = [(found[name], *words) for name, words in told.items() if found.get(name)]
+    return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
 
 
 def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from hardneg.counting import counted
 from hardneg.data.lines import checked_id, one_word, read_lines
 from hardneg.errors import DataError
 from hardneg.replacing import replacing
@@ -44,12 +45,12 @@ def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
         cells = line.split()
         if not columns:
             if len(cells) not in (3, 4):
-                raise DataError.at(path, number, f"{len(cells)} columns; qrels have 4 (TREC) or 3 (BEIR)")
+                raise DataError.at(path, number, f"{counted(len(cells), 'column')}; qrels have 4 (TREC) or 3 (BEIR)")
             columns = len(cells)
             if cells[-1].lower() in _HEADER:
                 return None
         if len(cells) != columns:
-            raise DataError.at(path, number, f"{len(cells)} columns where the first line has {columns}")
+            raise DataError.at(path, number, f"{counted(len(cells), 'column')} where the first line has {columns}")
         if not _INTEGER.fullmatch(cells[-1]):
             raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number")
         if not line.isprintable():  # a tab is not

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.counting import counted
 from hardneg.errors import DataError
 from hardneg.types import RankedList
 
@@ -56,5 +57,5 @@ def lists_in_order(path: Path, query_ids: Sequence[str]) -> Iterator[RankedList]
 def _fields(path: Path, number: int, line: str) -> list[str]:
     fields = line.split(" ")
     if len(fields) != 6:
-        raise DataError.at(path, number, f"{len(fields)} columns where a run has 6")
+        raise DataError.at(path, number, f"{counted(len(fields), 'column')} where a run has 6")
     return fields

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from hardneg.counting import counted
 from hardneg.data.lines import checked_id
 from hardneg.errors import DataError
 from hardneg.replacing import replacing
@@ -168,7 +169,7 @@ def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
     except UnicodeDecodeError as error:
         raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
     if len(fields) != len(_COLUMNS):
-        raise DataError.at(path, number, f"{len(fields)} columns, not 6 (query_id Q0 doc_id rank score tag)")
+        raise DataError.at(path, number, f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)")
     try:
         score = float(fields[4].replace("_", "?"))
     except ValueError as error:

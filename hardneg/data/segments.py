@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.counting import counted
 from hardneg.errors import ArtifactError
 
 DELIMITER = "#"
@@ -104,7 +105,7 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> NDArray[np.int64] | N
         return None
     first = first_rows(path)
     if len(first) - 1 != len(doc_ids):
-        told = f"segments of {len(first) - 1} documents, but the corpus has {len(doc_ids)}"
+        told = f"segments of {counted(len(first) - 1, 'document')}, but the corpus has {len(doc_ids)}"
         raise ArtifactError(f"{path}: {told}: encode the corpus again")
     return first
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+from hardneg.counting import counted
 from hardneg.data.json_rows import id_field, json_row, text_field
 from hardneg.data.lines import checked_id, lines_or_errors
 from hardneg.data.parts import Part, Record
@@ -53,7 +54,7 @@ def query_line(path: Path, number: int, line: str) -> Query:
     """The query of a line that holds an id, a tab and a text. Raises DataError where it does not."""
     cells = line.split("\t")
     if len(cells) != 2:
-        raise DataError.at(path, number, f"{len(cells)} columns; an id, a tab and a text are expected")
+        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; an id, a tab and a text are expected")
     return Query(checked_id(path, number, cells[0]), cells[1])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.counting import counted
 from hardneg.data.flat import FlatWriter
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.json_rows import json_row
@@ -102,7 +103,7 @@ def _check_ids(path: Path, ids: Ids, wanted: int | None) -> int:
     parts = [hash_texts(_words(path, block)) for block in _blocks(ids())]
     hashes = np.concatenate([np.empty(0, np.uint64), *parts])
     if wanted is not None and len(hashes) != wanted:
-        raise DataError(f"{path}: {len(hashes)} ids for {wanted} vectors")
+        raise DataError(f"{path}: {counted(len(hashes), 'id')} for {counted(wanted, 'vector')}")
     if not len(hashes):
         raise DataError(f"{path}: there is nothing in it")
     values, counts = np.unique(hashes, return_counts=True)

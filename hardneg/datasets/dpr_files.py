@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.counting import counted
 from hardneg.data.json_rows import id_field, json_row, read_array, text_field, texts_field
 from hardneg.data.lines import checked_id, lines_or_errors
 from hardneg.errors import DataError
@@ -35,7 +36,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
     if number == 1 and cells == _HEADER:
         return None
     if len(cells) != 3:
-        raise DataError.at(path, number, f"{len(cells)} columns; an id, a text and a title are expected")
+        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; an id, a text and a title are expected")
     return Document(checked_id(path, number, cells[0]), *cells[1:])
 
 
@@ -88,7 +89,9 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
         return Question(text_field(path, number, row, "question"), answers)
     cells = _cells(path, number, line)
     if len(cells) != 2:
-        raise DataError.at(path, number, f"{len(cells)} columns; a question, a tab and a list of answers are expected")
+        raise DataError.at(
+            path, number, f"{counted(len(cells), 'column')}; a question, a tab and a list of answers are expected"
+        )
     return Question(cells[0], _listed(path, number, cells[1]))
 
 

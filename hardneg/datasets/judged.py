@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from hardneg.counting import counted
 from hardneg.data.lines import checked_id
 from hardneg.errors import DataError
 from hardneg.types import Query
@@ -36,4 +37,4 @@ class JudgedQueries:
     def notes(self) -> list[str]:
         """After all splits were read: how many queries of each source no judgement names."""
         left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
-        return [f"{source}: {n} queries left out: no judgement names them" for source, n in left.items() if n]
+        return [f"{source}: {counted(n, 'query')} left out: no judgement names them" for source, n in left.items() if n]

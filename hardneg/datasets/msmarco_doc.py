@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from hardneg.counting import counted
 from hardneg.data.lines import checked_id, estimate_lines, find_file
 from hardneg.data.parts import line_part
 from hardneg.datasets.parted import PartedCollection, find_pairs
@@ -64,6 +65,8 @@ class MsMarcoDocument:
 def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
-        raise DataError.at(path, number, f"{len(cells)} columns; an id, a URL, a title and a body are expected")
+        raise DataError.at(
+            path, number, f"{counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
+        )
     doc_id, url, title, body = cells
     return Document(checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

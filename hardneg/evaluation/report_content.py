@@ -64,8 +64,16 @@ class Report:
 
 
 def estimates(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Estimate]:
-    """One system's means and intervals from its scores by metric and query."""
-    return {name: Estimate(mean, interval_of(scores[name])) for name, mean in means(scores).items()}
+    """One system's means and intervals from its scores by metric and query; intervals end where metrics do."""
+    return {name: Estimate(mean, within(interval_of(scores[name]), 0.0)) for name, mean in means(scores).items()}
+
+
+def within(interval: Interval | None, low: float, high: float = 1.0) -> Interval | None:
+    """The part of an interval from `low` to `high`, the least and the most that a mean can be.
+
+    An interval by Student's t knows no such ends; what is cut off holds no value, so that the rest covers as much.
+    """
+    return interval and Interval(max(interval.low, low), min(interval.high, high))
 
 
 def baseline_marks(comparisons: Iterable[Comparison]) -> dict[str, str]:
@@ -125,7 +133,7 @@ def legend(report: Report) -> list[str]:
     if len(report.systems) > 1:
         lines.append("Bold: the highest mean.")
     if any(e.interval for values in report.systems.values() for e in values.values()):
-        lines.append("Brackets: 95 % confidence interval of the mean over queries (Student's t).")
+        lines.append("Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1).")
     return lines
 
 
@@ -156,11 +164,16 @@ def bounds(interval: Interval | None, show: str = ".3f") -> str:
     return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else "–"
 
 
+def difference_bounds(comparison: Comparison) -> str:
+    """The interval of a difference with signs, between -1 and 1."""
+    return bounds(within(comparison.interval, -1.0), "+.3f")
+
+
 def test_row(comparison: Comparison) -> list[str]:
     """The cells of one row of the table of paired tests; see `TEST_COLUMNS`."""
     c = comparison
     tests = [p_value(c.t_p), p_value(c.t_holm), p_value(c.randomisation_p), p_value(c.randomisation_holm)]
-    return [c.metric, c.system, c.baseline, signed(c.difference), bounds(c.interval, "+.3f"), *tests]
+    return [c.metric, c.system, c.baseline, signed(c.difference), difference_bounds(c), *tests]
 
 
 TEST_COLUMNS = (

@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from hardneg.counting import counted
 from hardneg.evaluation.curve import COLOURS, curve_svg
 from hardneg.evaluation.report_content import (
     TEST_COLUMNS,
@@ -83,7 +84,7 @@ def _systems(report: Report) -> str:
         for metric, top in tops.items():
             cells.append(_estimate(report, system, metric, top) if metric in estimates else "<td>–</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    queries = f'<p class="soft">Means over {report.queries} queries.</p>'
+    queries = f'<p class="soft">Means over {counted(report.queries, "query")}.</p>'
     notes = "".join(f"<li>{escape(line)}</li>" for line in legend(report))
     table = _table(["system", *report.metrics], rows, words=1)
     return f'<h2>Effectiveness</h2>\n{queries}\n{table}\n<ul class="legend">{notes}</ul>\n'

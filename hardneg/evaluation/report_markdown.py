@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from hardneg.counting import counted
 from hardneg.evaluation.report_content import (
     TEST_COLUMNS,
     TESTS_EXPLAINED,
@@ -45,7 +46,7 @@ def _systems(report: Report) -> str:
     ]
     table = _table(["system", *map(_text, report.metrics)], rows, words=1)
     lines = "\n".join(f"- {_text(line)}" for line in legend(report))
-    return f"## Effectiveness\n\nMeans over {report.queries} queries.\n\n{table}\n\n{lines}"
+    return f"## Effectiveness\n\nMeans over {counted(report.queries, 'query')}.\n\n{table}\n\n{lines}"
 
 
 def _estimate(report: Report, system: str, metric: str, top: float | None) -> str:

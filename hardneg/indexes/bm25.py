@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.counting import counted
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.indexes.java import start_java
 from hardneg.progress import Progress
@@ -76,7 +77,9 @@ class Bm25:
         finally:
             writer.close(True)
         if blank:
-            progress.note(f"bm25: {blank} documents without text are not in the index")
+            progress.note(
+                f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
+            )
         found = _open(path).num_docs
         if found != indexed:
             raise ArtifactError(

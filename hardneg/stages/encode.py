@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hardneg.counting import counted
 from hardneg.data.corpus import Corpus
 from hardneg.distributed import World, world
 from hardneg.models.encoder import EncodeOptions, Encoder
@@ -38,6 +39,7 @@ def _rows(work: Work, corpus: Corpus, encoder: Encoder, here: World) -> Corpus |
 def _cut_facts(work: Work, rows: SegmentedCorpus) -> dict[str, int]:
     """How many segments there are, and what of the documents was not read."""
     if rows.cut_off and world().first:
-        behind = f"{rows.cut_off} of {len(rows.first) - 1} documents have text behind their last segment"
+        documents = counted(len(rows.first) - 1, "document")
+        behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text behind the last segment"
         work.progress.note(f"{work.name}: {behind} ({rows.cut.count} of {rows.cut.length} tokens); it is not read")
     return {"segments": len(rows), "documents cut off": rows.cut_off}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hardneg.counting import counted
 from hardneg.data.qrels import Qrels
 from hardneg.data.runs import Run
 from hardneg.errors import DataError
@@ -63,10 +64,8 @@ def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedL
 def check_development(known: Development, query_ids: Sequence[str]) -> None:
     """Refuses to tune on queries that are to be fused, or on runs of others than the judged ones. Raises DataError."""
     if shared := set(known.qrels).intersection(query_ids):
-        example = min(shared)
-        raise DataError(
-            f"tuning: {len(shared)} queries are among those that are fused, such as {example}; tune on other queries"
-        )
+        told = counted(len(shared), "query is", "queries are")
+        raise DataError(f"tuning: {told} among those that are fused, such as {min(shared)}; tune on other queries")
     for label, run in zip(known.labels, known.runs, strict=True):
         if not set(run.query_ids).intersection(known.qrels):
             raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")

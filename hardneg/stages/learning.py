@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import KEPT, SCRATCH
+from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
@@ -92,8 +93,8 @@ def save(work: Work, encoder: Encoder, facts: Mapping[str, object], result: Trai
         "Base model": _name(work.inputs["model"]),
         **facts,
         "Loss": work.plugins["loss"],
-        "Training": f"{result.steps} steps of {options.batch_size * options.accumulate} queries, {options.optimizer}, "
-        f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
+        "Training": f"{counted(result.steps, 'step')} of {options.batch_size * options.accumulate} queries, "
+        f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}",
     }
     if (cut := work.spec.segments) is not None:
         said["Documents"] = f"by the best of up to {cut.count} segments of {cut.length} tokens"

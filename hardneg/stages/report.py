@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardneg.counting import counted
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.evaluate import METRICS
 from hardneg.stages.learning_spec import LearningSpec
@@ -50,7 +51,7 @@ def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, obje
     assert isinstance(evaluation.spec, EvaluateSpec)
     settings: dict[str, object] = {
         "passages": evaluation.facts["passages"],
-        "evaluated on": f"{evaluation.facts['queries']} queries of split {evaluation.spec.split}",
+        "evaluated on": f"{counted(evaluation.facts['queries'], 'query')} of split {evaluation.spec.split}",
         "relevant from grade": evaluation.spec.relevance_level,
     }
     for label, source in trained.items():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.stages.learning import examples_of, save, validation
@@ -59,7 +60,9 @@ def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:
         queries = negatives.facts["queries"]
         maker = negatives.plugins.get("miner", negatives.name)
         chosen = f"{work.spec.options.negatives_per_query} a query from {maker}"
-    told: dict[str, object] = {"Dataset": f"{len(collection.corpus)} passages, {queries} training queries"}
+    told: dict[str, object] = {
+        "Dataset": f"{counted(len(collection.corpus), 'passage')}, {counted(queries, 'training query')}"
+    }
     if "teacher" in work.inputs:
         told["Teacher"] = f"the scores of {work.inputs['teacher'].name}"
     if more is not None:

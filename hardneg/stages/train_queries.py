@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.artifacts import SCRATCH
+from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.distributed import world
@@ -121,7 +122,7 @@ def _card_facts(work: Work, data: TrainingData) -> dict[str, object]:
     """What the model card says of the data."""
     spec = work.spec
     return {
-        "Dataset": f"{len(data.corpus)} passages, {len(data.query_ids)} training queries",
+        "Dataset": f"{counted(len(data.corpus), 'passage')}, {counted(len(data.query_ids), 'training query')}",
         "Trained": f"the query side alone, on the index {work.inputs['index'].name}",
         "Negatives": f"{spec.schedule}, {spec.depth} a query",
     }

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hardneg.artifacts import SCRATCH
+from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
@@ -104,6 +105,6 @@ def _card_facts(work: Work, collection: StoredCollection, data: TrainingData) ->
     refresh = work.spec.refresh
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
     return {
-        "Dataset": f"{len(collection.corpus)} passages, {len(data.query_ids)} training queries",
+        "Dataset": f"{counted(len(collection.corpus), 'passage')}, {counted(len(data.query_ids), 'training query')}",
         "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed: {often}",
     }

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import KEPT, SCRATCH
+from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
@@ -80,10 +81,11 @@ def _said(work: Work, collection: StoredCollection, result: TrainingResult) -> d
     pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)
     said: dict[str, object] = {
         "Base model": work.spec.start or work.spec.reranker.options.get("source", work.spec.reranker.name),
-        "Dataset": f"{len(collection.corpus)} passages, {negatives.facts['queries']} training queries",
+        "Dataset": f"{counted(len(collection.corpus), 'passage')}, "
+        f"{counted(negatives.facts['queries'], 'training query')}",
         "Negatives": f"{options.negatives_per_query} a query from {negatives.plugins.get('miner', negatives.name)}",
         "Loss": work.plugins["loss"],
-        "Training": f"{result.steps} steps of {pairs} pairs, {options.optimizer}, "
+        "Training": f"{counted(result.steps, 'step')} of {pairs} pairs, {options.optimizer}, "
         f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
     }
     if options.adversarial:

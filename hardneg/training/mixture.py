@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.counting import counted
 from hardneg.errors import TrainingError
 from hardneg.training.examples import NegativeLists, TrainingData
 
@@ -48,9 +49,8 @@ def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
         TrainingError: a query is in both.
     """
     if both := sorted({*data.query_ids} & {*more.query_ids}):
-        raise TrainingError(
-            f"{len(both)} queries are in both sets of examples, such as {both[0]!r}: label queries of another split"
-        )
+        told = counted(len(both), "query is", "queries are")
+        raise TrainingError(f"{told} in both sets of examples, such as {both[0]!r}: label queries of another split")
     files = [part.negatives for part in (data, more) if part.negatives is not None]
     return replace(
         data,

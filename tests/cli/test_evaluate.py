@@ -109,8 +109,8 @@ def test_baseline_by_name_or_path(files: Path) -> None:
 def test_what_is_left_out_is_told_on_stderr(files: Path) -> None:
     arguments = ["--qrels", str(files / "qrels.txt"), "--run", str(files / "first.trec"), "--json"]
     result = CliRunner().invoke(app, arguments)
-    assert "first.trec: 1 judged queries are not in the run and score 0" in result.stderr
-    assert "first.trec: 1 queries have no judgement and are left out" in result.stderr
+    assert "first.trec: 1 judged query is not in the run and scores 0" in result.stderr
+    assert "first.trec: 1 query has no judgement and is left out" in result.stderr
 
 
 def test_mistakes(files: Path) -> None:

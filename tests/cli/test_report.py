@@ -36,7 +36,7 @@ def test_means_tests_and_what_was_left_out(report):
     assert "| first.trec | 0.5000 " in markdown and "| second.trec | **1.0000** " in markdown
     assert "| mrr@10 | second.trec | first.trec | +0.5000 |" in markdown
     assert "| evaluated on | 3 queries of qrels.txt |" in markdown
-    for note in ("1 judged queries are not in the run and score 0", "1 queries have no judgement and are left out"):
+    for note in ("1 judged query is not in the run and scores 0", "1 query has no judgement and is left out"):
         assert f"first.trec: {note}" in markdown and note in html
 
 

@@ -72,10 +72,10 @@ def test_round_trip_with_counts_and_notes(tmp_path: Path) -> None:
     assert progress.lines == counts["notes"]
     assert counts["notes"] == [
         "3 rows had no text",
-        "train: 2 judgements left out: their query is not in the split",
-        "train: 1 judgements left out: their document is not in the corpus",
-        "train: 1 judgements left out: they stand there twice",
-        "train: 1 queries have no relevant document",
+        "train: 2 judgements left out: no such query in the split",
+        "train: 1 judgement left out: no such document in the corpus",
+        "train: 1 judgement left out: there before, the same",
+        "train: 1 query has no relevant document",
     ]
     stored = StoredCollection.open(tmp_path)
     assert stored.splits == ("train", "test", "dev")

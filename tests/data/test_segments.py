@@ -106,7 +106,7 @@ def test_the_corpus_tells_an_index_of_segments(
 
 def test_an_index_of_another_corpus_is_told(tmp_path: Path) -> None:
     (tmp_path / "docid").write_text("a#0\na#1\n")
-    with pytest.raises(ArtifactError, match="segments of 1 documents, but the corpus has 2"):
+    with pytest.raises(ArtifactError, match="segments of 1 document, but the corpus has 2"):
         document_rows(tmp_path, ["a", "b"])
 
 

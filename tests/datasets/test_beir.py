@@ -39,7 +39,7 @@ def test_all_parts(folder: Path) -> None:
     assert list(collection.queries("test")) == [Query("q3", "c"), Query("q1", "a")]
     assert list(collection.queries("train")) == [Query("q1", "a")]
     assert list(collection.qrels("test")) == [Judgement("q1", "d1", 1), Judgement("q3", "d2", 2)]
-    assert collection.notes() == [f"{folder}/queries.jsonl: 1 queries left out: no judgement names them"]
+    assert collection.notes() == [f"{folder}/queries.jsonl: 1 query left out: no judgement names them"]
     assert loader.size_hint() == 2
     assert loader.query_hint() == {"train": 2, "test": 3}  # with their heads
 

@@ -89,7 +89,7 @@ def test_several_sets(folder: Path) -> None:
     [
         ("psgs_w100.tsv", "id\ttext\ttitle\n1\ttext\n", "psgs_w100.tsv:2: 2 columns"),
         ("psgs_w100.tsv", "1 2\ttext\ttitle\n", "psgs_w100.tsv:1: id '1 2'"),
-        ("nq-test.qa.csv", "who\n", "nq-test.qa.csv:1: 1 columns"),
+        ("nq-test.qa.csv", "who\n", "nq-test.qa.csv:1: 1 column"),
         ("nq-test.qa.csv", "who\t__import__('os')\n", "nq-test.qa.csv:1: answers must be a list of texts"),
         ("nq-test.qa.csv", "who\t" + "[" * 500 + "\n", "nq-test.qa.csv:1: answers must be a list of texts"),
         ("nq-test.qa.csv", "who\t[1]\n", "nq-test.qa.csv:1: answers must be a list of texts"),

@@ -79,7 +79,7 @@ def check(loader: HuggingFace) -> None:
     assert list(collection.qrels("train")) == [Judgement("10", "1", 1), Judgement("11", "2", 1)]
     assert list(collection.qrels("dev")) == [Judgement("11", "3", 2)]
     (note,) = collection.notes()
-    assert note.endswith(": 1 queries left out: no judgement names them")
+    assert note.endswith(": 1 query left out: no judgement names them")
 
 
 def test_plain_folder(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

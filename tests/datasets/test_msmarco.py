@@ -48,7 +48,7 @@ def test_official_names(folder: Path, packed: bool) -> None:
     assert collection.notes() == [
         f"queries.dev.tsv{end}: left out, it has no counterpart",
         f"queries.eval.tsv{end}: left out, it has no counterpart",
-        f"{folder}/queries.train.tsv{end}: 1 queries left out: no judgement names them",
+        f"{folder}/queries.train.tsv{end}: 1 query left out: no judgement names them",
     ]
     assert loader.size_hint() == 2
 
@@ -64,7 +64,7 @@ def test_small_beside_a_complete_dev(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("collection.tsv", "0\ta\n1 b\n", "collection.tsv:2: 1 columns"),
+        ("collection.tsv", "0\ta\n1 b\n", "collection.tsv:2: 1 column"),
         ("collection.tsv", "0\ta\tb\n", "collection.tsv:1: 3 columns"),
         ("collection.tsv", "a b\tc\n", "collection.tsv:1: id 'a b'"),
         ("collection.tsv", "0\ta\n0\tb\n", "document id '0' occurs twice"),

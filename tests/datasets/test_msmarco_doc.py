@@ -48,7 +48,7 @@ def test_official_names(folder: Path, packed: bool) -> None:
     end = ".gz" if packed else ""
     assert collection.notes() == [
         f"topics.dl20.txt{end}: left out, it has no counterpart",
-        f"{folder}/msmarco-doctrain-queries.tsv{end}: 1 queries left out: no judgement names them",
+        f"{folder}/msmarco-doctrain-queries.tsv{end}: 1 query left out: no judgement names them",
     ]
     assert list(check(collection.parts())) == []
 
@@ -73,7 +73,7 @@ def test_splits_by_hand(folder: Path) -> None:
     [
         ("msmarco-docs.tsv", "D1\ta\tb\n", "msmarco-docs.tsv:1: 3 columns"),
         ("msmarco-docs.tsv", "D 1\ta\tb\tc\n", "msmarco-docs.tsv:1: id 'D 1'"),
-        ("msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: 1 columns"),
+        ("msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: 1 column"),
         ("queries.dev.tsv", "5\twho was\n", "are both of split dev"),
     ],
 )

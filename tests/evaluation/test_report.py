@@ -5,7 +5,7 @@ import pytest
 
 from hardneg.evaluation.curve import curve_svg, measurements
 from hardneg.evaluation.report import Estimate, Report, estimates, html, markdown
-from hardneg.evaluation.report_content import legend, marks_of, summary
+from hardneg.evaluation.report_content import difference_bounds, legend, marks_of, summary
 from hardneg.evaluation.significance import Comparison, Interval
 
 HISTORY = [
@@ -38,6 +38,17 @@ def report(**changes: object) -> Report:
 
 def test_measurements() -> None:
     assert measurements(HISTORY) == {"loss": [(1, 2.0), (2, 1.0), (4, 1.5)], "ndcg@10": [(2, 0.4), (4, 0.3)]}
+
+
+def test_intervals_end_where_metrics_do() -> None:
+    found = estimates({"hit_rate@1": {"q1": 1.0, "q2": 1.0, "q3": 0.9}, "mrr": {"q1": 0.0, "q2": 0.0, "q3": 0.1}})
+    high, low = found["hit_rate@1"].interval, found["mrr"].interval
+    assert high is not None and low is not None
+    assert high.high == 1.0 and high.low == pytest.approx(29 / 30 - 4.302653 * 0.1 / 3, abs=1e-6)
+    assert low.low == 0.0 and low.high == pytest.approx(1 / 30 + 4.302653 * 0.1 / 3, abs=1e-6)
+    wide = Comparison("dense", "bm25", "mrr", 0.6, Interval(-0.1, 1.3), 2, 0.1, 0.1, 0.1, 0.1)
+    assert difference_bounds(wide) == "[−0.100, +1.000]"
+    assert "cut at 0 and 1" in legend(report())[-1]
 
 
 def test_markdown_reads_as_a_paper() -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from hardneg.counting import counted
 from hardneg.errors import ArtifactError
 from hardneg.replacing import flush, replace_text
 from hardneg.training.history import History, Record
@@ -43,8 +44,9 @@ class Refresh:
     answering: int = 0
 
     def __str__(self) -> str:
-        made = f"{self.negatives} negatives of {self.queries} queries in {sum(self.seconds.values()):.0f} s"
-        return f"refresh {self.number}, by the model of step {self.step}: {made}"
+        made = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
+        seconds = sum(self.seconds.values())
+        return f"refresh {self.number}, by the model of step {self.step}: {made} in {seconds:.0f} s"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.counting import counted
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
@@ -169,7 +170,7 @@ def _write_vectors(encoders: Sequence[Encoder], mining: Mining, folder: Path, co
 def _check_asked(mining: Mining, number: int) -> None:
     if not mining.asked(number):
         part = mining.queries(number)
-        told = f"none of its {len(part)} queries, of {len(mining.data.query_ids)} in all, has a positive"
+        told = f"none of its {counted(len(part), 'query')}, of {len(mining.data.query_ids)} in all, has a positive"
         raise TrainingError(f"refresh {number}: nothing to train on: {told}: give fewer query_chunks")
 
 

@@ -14,7 +14,7 @@ from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, NewerArtifact, RecipeError, UsageError
 from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
-from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.recipe.plan import Plan, Step, cached, of_a_file
 from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.spec_parts import DATASET, START
@@ -113,7 +113,8 @@ def _check_collection(made: Step, steps: Sequence[Step], artifact: Artifact, pla
     """As soon as the collection is there: whether it has what the other steps need of it."""
     if made.name != DATASET:
         return
-    problems = [f"stages.{step.name}.{line}" for step in steps for line in step.spec.missing(artifact.facts)]
+    of_splits = [step for step in steps if not of_a_file(plan.steps, step.name)]
+    problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)
 

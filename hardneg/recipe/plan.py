@@ -8,7 +8,7 @@ from typing import Any
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.identity import digest
+from hardneg.identity import digest, file_digest
 from hardneg.models.identity import model_content, model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
@@ -178,11 +178,27 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
                 origin["plugins"][field]["options"].pop(place, None)
     if isinstance(spec, TrainReaderSpec):
         origin["start"] = _content(lambda: digest(model_content(spec.reader.start)), sources.problems)
+    if isinstance(spec, SearchSpec) and (file := spec.queries) is not None:
+        origin["queries"] = _content(lambda: _queries_digest(name, file), sources.problems)
     if name == DATASET:
         with plugin_errors(plugins.values()):
             origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)
         origin["plugins"]["loader"]["options"].pop("source", None)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
+
+
+def _queries_digest(name: str, file: str) -> str:
+    path = Path(file).expanduser()
+    if not path.is_file():
+        told = "give queries, an id, a tab and a text a line, with"
+        raise DataError(f"stages.{name}.queries: no file {file}: {told} --set stages.{name}.queries=FILE")
+    return file_digest(path)
+
+
+def of_a_file(steps: Mapping[str, Step], name: str) -> bool:
+    """Whether a step's queries are those of a file that a search names, not those of a split."""
+    spec, run = steps[name].spec, steps[name].inputs.get("run")
+    return spec.queries is not None if isinstance(spec, SearchSpec) else run is not None and of_a_file(steps, run)
 
 
 def _own_model(recipe: Recipe, steps: Mapping[str, Step], index: str) -> str | None:

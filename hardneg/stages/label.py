@@ -18,6 +18,7 @@ from hardneg.miners.pseudo_labels import Listed, PseudoLabels
 from hardneg.seeding import derive_seed
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import open_collection
+from hardneg.stages.own_queries import pass_on, queries_of
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Work
 
@@ -35,6 +36,7 @@ def run(work: Work) -> dict[str, Any]:
     labelled = rule.of(_listed(work, collection, facts), collection.corpus, facts)
     path = work.folder / NEGATIVES
     write_negatives(path, labelled)
+    pass_on(work, "run")
     if spec.size is not None:
         facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
     rows = read_negatives(path)
@@ -47,7 +49,7 @@ def run(work: Work) -> dict[str, Any]:
 def _listed(work: Work, collection: StoredCollection, facts: Counter[str]) -> Iterator[Listed]:
     """The lists of the queries without known positives."""
     known = positives(collection.all_qrels())
-    query_ids = collection.queries(work.spec.split).query_ids
+    query_ids = queries_of(work, collection, "run").query_ids
     runs = {"run": work.inputs["run"], SCORES: work.inputs["scores"]}
     streams = [lists_in_order(source.folder / RUN, query_ids) for source in runs.values()]
     with work.progress.task("labelling", len(query_ids), "queries") as task:

@@ -11,6 +11,7 @@ from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
+from hardneg.data.queries import Queries
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import Run
 from hardneg.models.card import model_card
@@ -19,6 +20,7 @@ from hardneg.models.token_budget import usual_budget
 from hardneg.stages.label_spec import LabelSpec
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import MODEL_FOLDER
+from hardneg.stages.own_queries import own_queries
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Input, Work
 from hardneg.training.examples import TrainingData
@@ -28,14 +30,13 @@ from hardneg.training.validation import ValidationData, pool_validation
 
 
 def examples_of(collection: StoredCollection, negatives: Input | None) -> TrainingData:
-    """The `training_data` of the split that was mined or labelled; of `train` where nothing was."""
+    """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
-    return training_data(collection, split, negatives)
+    return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
 
 
-def training_data(collection: StoredCollection, split: str, negatives: Input | None) -> TrainingData:
-    """The queries of a split with all that is known to be relevant to them, and their mined negatives, if any."""
-    queries = collection.queries(split)
+def training_data(collection: StoredCollection, queries: Queries, negatives: Input | None) -> TrainingData:
+    """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
     if pseudo := pseudo_positives(negatives):

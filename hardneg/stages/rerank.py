@@ -14,6 +14,7 @@ from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
+from hardneg.data.queries import Queries
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import barrier, world
@@ -25,6 +26,7 @@ from hardneg.registry import plugin_identity
 from hardneg.rerankers.kept import KeptScorer, KeptScores
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, ScoreOptions
 from hardneg.stages.opening import MODEL_FOLDER, open_collection
+from hardneg.stages.own_queries import pass_on, queries_of
 from hardneg.stages.search import RUN, Entry
 from hardneg.stages.work import Work
 
@@ -64,12 +66,13 @@ def run(work: Work) -> dict[str, Any]:
     """
     collection, here = open_collection(work.inputs["dataset"]), world()
     parts, facts = work.folder / SCRATCH, Counter({"depth": work.spec.depth})
+    queries = queries_of(work, collection, "run")
     parts.mkdir(exist_ok=True)
-    step, total = max(1, _PAIRS // work.spec.depth), len(collection.queries(work.spec.split))
+    step, total = max(1, _PAIRS // work.spec.depth), len(queries)
     mine = range(here.rank * step, total, here.size * step)
     missing = {start for start in mine if not (parts / _name(start)).exists()}
     left = sum(min(step, total - start) for start in missing)
-    wanted = (block for block in _blocks(work, collection, step, facts) if block.start in missing)
+    wanted = (block for block in _blocks(work, collection, queries, step, facts) if block.start in missing)
     blocks, ahead = tee(wanted)
     share = sum(min(step, total - start) for start in mine)
     with work.progress.task("reranking", share, "queries", done=share - left) as task:
@@ -81,6 +84,7 @@ def run(work: Work) -> dict[str, Any]:
     if here.first:
         join_runs([parts / _name(start) for start in range(0, total, step)], work.folder / RUN)
         work.keep_only(RUN, SCRATCH)
+        pass_on(work, "run")
     return {name: count for name, count in facts.items() if count}
 
 
@@ -88,9 +92,10 @@ def _name(start: int) -> str:
     return f"{start:09d}.trec"
 
 
-def _blocks(work: Work, collection: StoredCollection, step: int, facts: Counter[str]) -> Iterator[_Block]:
+def _blocks(
+    work: Work, collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
+) -> Iterator[_Block]:
     """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
-    queries = collection.queries(work.spec.split)
     known = positives(collection.all_qrels()) if work.spec.positives else {}
     lists = lists_in_order(work.inputs["run"].folder / RUN, queries.query_ids)
     for start in range(0, len(queries), step):

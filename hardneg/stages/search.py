@@ -21,7 +21,8 @@ from hardneg.indexes.reranking import rank_candidates
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher
 from hardneg.seconds import Seconds
-from hardneg.stages.opening import open_collection, open_encoder, open_queries, open_searcher
+from hardneg.stages.opening import open_collection, open_encoder, open_searcher
+from hardneg.stages.own_queries import QUERIES, searched_queries
 from hardneg.stages.work import Work
 from hardneg.types import Hits, RankedList
 
@@ -40,18 +41,19 @@ def run(work: Work) -> dict[str, Any]:
     Several processes share the queries of a dense index, by whole windows of the encoder, so that the run is the same.
     """
     collection, seconds = open_collection(work.inputs["dataset"]), Seconds()
-    queries, here = open_queries(work, collection), world()
-    facts = Counter({"queries": len(queries), "depth": work.spec.depth})
+    facts, here = Counter[str](), world()
+    queries = searched_queries(work, collection, facts)
+    facts += Counter({"queries": len(queries), "depth": work.spec.depth})
     if here.size == 1 or "model" not in work.inputs:
         if here.first:
-            write_run(work.folder / RUN, _entries(work, collection, range(len(queries)), facts, seconds))
+            write_run(work.folder / RUN, _entries(work, collection, queries, range(len(queries)), facts, seconds))
         return {**facts, **_told(seconds)}
     parts = [work.folder / f"part-{rank}.trec" for rank in range(here.size)]
-    write_run(parts[here.rank], _entries(work, collection, _share(len(queries), here), facts, seconds))
+    write_run(parts[here.rank], _entries(work, collection, queries, _share(len(queries), here), facts, seconds))
     barrier()
     if here.first:
         join_runs(parts, work.folder / RUN)
-        work.keep_only(RUN)
+        work.keep_only(RUN, QUERIES)
     return {**facts, **_told(seconds)}
 
 
@@ -68,7 +70,7 @@ def _share(queries: int, here: World) -> range:
 
 
 def _entries(
-    work: Work, collection: StoredCollection, part: range, facts: Counter[str], seconds: Seconds
+    work: Work, collection: StoredCollection, queries: Queries, part: range, facts: Counter[str], seconds: Seconds
 ) -> Iterator[Entry]:
     if not part:
         return
@@ -76,11 +78,7 @@ def _entries(
     encoder = open_encoder(work.inputs["model"], work.device) if "model" in work.inputs else None
     if work.spec.scores == "angular":
         _check_cosines(encoder)
-    options, queries, depth = (
-        EncodeOptions(precision=work.spec.precision),
-        collection.queries(work.spec.split),
-        work.spec.depth,
-    )
+    options, depth = EncodeOptions(precision=work.spec.precision), work.spec.depth
     lists = _candidates(work, queries, part, facts) if "candidates" in work.inputs else None
     known = positives(collection.all_qrels()) if work.spec.positives else None
     step = options.window if lists else QUERIES_AT_ONCE

@@ -78,7 +78,8 @@ class SearchSpec(StageSpec):
     model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
     by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
     known positives that it lacks, at their own scores; such a run is for mining, not to be measured. scores: `angular`
-    are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors.
+    are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors. queries: a file of queries to
+    search for in place of a split, of which nothing is known; they stand beside the run for `rerank` and `label`.
     """
 
     version = 1
@@ -93,6 +94,7 @@ class SearchSpec(StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     positives: bool = Field(default=False, json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
+    queries: Name | None = Field(default=None, json_schema_extra=FREE)
 
 
 class MineSpec(StageSpec):

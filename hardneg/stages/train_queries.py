@@ -37,7 +37,7 @@ def run(work: Work) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
     collection = open_collection(work.inputs["dataset"])
     encoder = split(open_encoder(work.inputs["model"], work.device))
-    data = training_data(collection, work.spec.split, work.inputs.get("negatives"))
+    data = training_data(collection, collection.queries(work.spec.split), work.inputs.get("negatives"))
     way = _approach(work, collection, data, encoder)
     result = learn(
         way,

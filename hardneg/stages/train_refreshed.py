@@ -36,7 +36,7 @@ def run(work: Work) -> dict[str, Any]:
     spec, place = work.spec, Refreshes(work.folder / SCRATCH / "refreshes")
     collection = open_collection(work.inputs["dataset"])
     encoder = open_encoder(work.inputs["model"], trainer_device(spec.devices, work.device, world()))
-    data = training_data(collection, spec.split, work.inputs.get("negatives"))
+    data = training_data(collection, collection.queries(spec.split), work.inputs.get("negatives"))
     data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
     with _supply(work, encoder, data, place) as supply:
         way = Refreshed(encoder, data, spec.options, spec.refresh, supply, place)

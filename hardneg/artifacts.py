@@ -3,7 +3,7 @@
 <store>/<key>/              a finished artifact, with manifest.json
 <store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
 <store>/locks/<key>         held while it is made; the system frees it when the holder dies
-<store>/roots/<name>.json   the keys that a run folder uses, so that `gc` keeps them
+<store>/roots/              which keys `gc` keeps, and for what (`hardneg.roots`)
 """
 
 import contextlib
@@ -85,18 +85,19 @@ class Store:
             shutil.rmtree(self._partial(key), ignore_errors=True)
 
     @contextlib.contextmanager
-    def lock(self, key: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Holds the lock of `key`; calls `waiting` once if another process has it, then waits."""
+    def lock(self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False) -> Iterator[None]:
+        """Holds the lock of `key`, alone or shared; calls `waiting` once if another process has it, then waits."""
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         with disk_errors(self.root):
             locks = self.root / "locks"
             locks.mkdir(parents=True, exist_ok=True)
             handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 waiting()
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                fcntl.flock(handle, kind)
             yield
         finally:
             os.close(handle)
@@ -153,33 +154,18 @@ class Store:
                 found += [artifact] if artifact else []
         return found
 
-    def keep(self, owner: Path, keys: list[str]) -> None:
-        """Notes that the run folder `owner` uses `keys`; `gc` keeps them for as long as the folder exists."""
-        from hardneg.identity import digest
+    @property
+    def read_only(self) -> bool:
+        """Whether it is there and may not be written: what is in it can be taken, nothing can be made."""
+        folders = [self.root, self.root / "locks", self.root / "roots"]
+        return any(folder.is_dir() and not may_write(folder) for folder in folders)
 
-        with disk_errors(self.root):
-            roots = self.root / "roots"
-            roots.mkdir(parents=True, exist_ok=True)
-            owner = owner.resolve()
-            write_json(roots / f"{digest(str(owner))}.json", {"owner": str(owner), "keys": sorted(set(keys))})
-
-    def garbage(self) -> list[tuple[Path, int]]:
-        """Folders that no existing run folder uses and no process works on, with their sizes in bytes."""
-        kept: set[str] = set()
-        for root in self.root.glob("roots/*.json"):
-            entry = json.loads(root.read_text(encoding="utf-8"))
-            if Path(entry["owner"]).exists():
-                kept.update(entry["keys"])
-        folders = [
-            path for path in sorted(self.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}
-        ]
-        return [(path, _size(path)) for path in folders if path.name.split(".")[0] not in kept and not self._busy(path)]
-
-    def _busy(self, path: Path) -> bool:
-        lock = self.root / "locks" / path.name.split(".")[0]
+    def held(self, name: str) -> bool:
+        """Whether a process holds the lock of `name`."""
+        lock = self.root / "locks" / name
         if not lock.exists():
             return False
-        with lock.open("r+") as handle:
+        with lock.open("rb" if self.read_only else "r+b") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -214,9 +200,14 @@ def write_json(path: Path, value: Any) -> None:
     replace_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
+def may_write(folder: Path) -> bool:
+    """Whether files can be made in a folder: its rights and its disk allow it."""
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 @contextlib.contextmanager
-def disk_errors(where: Path) -> Iterator[None]:
-    """Turns the system's complaints about the disk into one clear line.
+def disk_errors(where: Path, option: str = "--store") -> Iterator[None]:
+    """Turns the system's complaints about the disk into one clear line; `option` names the place to write to.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not ours to write.
@@ -226,9 +217,9 @@ def disk_errors(where: Path) -> Iterator[None]:
         errno.EDQUOT: "the disk quota is used up; free some space and run again, it goes on from here",
         errno.EFBIG: "the file is larger than may be here (ulimit -f); raise that and run again, it goes on from here",
         errno.EIO: "the disk cannot be read or written; look to it, then run again",
-        errno.EROFS: "the disk is read-only; choose another place with --store",
-        errno.EACCES: "writing is not allowed; choose another place with --store",
-        errno.EPERM: "writing is not allowed; choose another place with --store",
+        errno.EROFS: f"the disk is read-only; choose another place with {option}",
+        errno.EACCES: f"writing is not allowed; choose another place with {option}",
+        errno.EPERM: f"writing is not allowed; choose another place with {option}",
     }
     try:
         yield
@@ -236,7 +227,3 @@ def disk_errors(where: Path) -> Iterator[None]:
         if error.errno not in advice:
             raise
         raise ArtifactError(f"{error.filename or where}: {advice[error.errno]}") from error
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

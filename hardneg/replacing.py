@@ -56,7 +56,7 @@ def system_errors() -> Iterator[None]:
 def link_file(source: Path, target: Path) -> Path:
     """Puts the file `source` at `target`, as a hard link or a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(target.name + ".new")
+    aside = target.with_name(f".{target.name}.new")
     aside.unlink(missing_ok=True)
     if target.exists() and target.samefile(source):  # a link to itself is not renamed: it would stay aside
         return target

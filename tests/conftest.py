@@ -26,6 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(SLOW_LIMIT))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Commands without a store note their outputs in the usual one, which is not to be the user's here."""
+    os.environ["HARDNEG_STORE"] = str(tmp_path_factory.mktemp("usual-store"))
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SentenceTransformer folder with a random two-layer encoder of 32 dimensions; do not write into it."""

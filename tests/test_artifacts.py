@@ -10,6 +10,7 @@ import pytest
 
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.errors import ArtifactError
+from hardneg.roots import garbage, keep
 
 KEY = "ab" * 16
 
@@ -75,7 +76,7 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path):
     assert holder.stdout.readline() == "held\n"
     store = Store(tmp_path)
     (store.workspace(KEY) / "x").write_text("x")
-    assert store.garbage() == []
+    assert garbage(store) == []
     waited = []
 
     def waiting():
@@ -86,7 +87,7 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path):
         assert waited
     holder.wait()
     holder.stdout.close()
-    assert [path.name for path, _ in store.garbage()] == [f"{KEY}.partial"]
+    assert [path.name for path, _ in garbage(store)] == [f"{KEY}.partial"]
 
 
 def test_what_a_run_folder_uses_is_no_garbage(tmp_path):
@@ -94,10 +95,10 @@ def test_what_a_run_folder_uses_is_no_garbage(tmp_path):
     out.mkdir()
     make(store)
     make(store, "cd" * 16)
-    store.keep(out, [KEY])
-    assert [path.name for path, _ in store.garbage()] == ["cd" * 16]
+    keep(store, out, [KEY])
+    assert [path.name for path, _ in garbage(store)] == ["cd" * 16]
     out.rmdir()
-    assert len(store.garbage()) == 2
+    assert len(garbage(store)) == 2
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])

@@ -33,7 +33,7 @@ def test_a_link_that_is_made_again_leaves_nothing_aside(tmp_path):
     for _ in range(2):
         link_file(source, target)
         assert [path.name for path in target.parent.iterdir()] == ["shown"]
-    (tmp_path / "out" / "shown.new").write_text("left by a process that died")
+    (tmp_path / "out" / ".shown.new").write_text("left by a process that died")
     link_file(source, target)
     assert [path.name for path in target.parent.iterdir()] == ["shown"] and target.read_text() == "one"
     other = tmp_path / "other"

@@ -1,7 +1,7 @@
 """`hardneg artifacts`: what is in the store, why a step would run, and making room."""
 
-import shutil
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,6 +14,7 @@ from hardneg.cli.stores import STORE, open_store
 if TYPE_CHECKING:
     from hardneg.artifacts import Artifact
     from hardneg.errors import ArtifactError
+    from hardneg.roots import Unfinished
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
 
@@ -69,21 +70,34 @@ def why(
 @app.command()
 def gc(
     delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
+    forget: bool = typer.Option(False, "--forget-unfinished", help="Also what only stopped runs have made."),
     store: Path | None = STORE,
 ) -> None:
-    """List or remove what no existing run folder uses; what a process works on is left alone.
+    """List or remove what no result uses that is there, no unfinished run, and no process.
+
+    A run that was stopped keeps what it has made until the same command finishes, or until it is forgotten.
 
     Example: hardneg artifacts gc
     """
-    from hardneg.artifacts import disk_errors
     from hardneg.cli.console import size
+    from hardneg.roots import collect, garbage, unfinished
 
     opened = open_store(store)
-    found = opened.garbage()
+    for run in unfinished(opened):
+        say(_unfinished_line(run, forget, delete))
+    found = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in found:
         say(f"{path.name}  {size(count)}")
-        if delete:
-            with disk_errors(path):
-                shutil.rmtree(path)
     total = size(sum(count for _, count in found))
     say(f"{len(found)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
+
+
+def _unfinished_line(run: "Unfinished", forget: bool, delete: bool) -> str:
+    from hardneg.cli.console import duration
+
+    begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
+    if run.running:
+        return f"running: {begun}; what it makes is kept"
+    if not forget:
+        return f"unfinished: {begun}; what it has made is kept; --forget-unfinished lets it go"
+    return f"unfinished: {begun}; {'forgotten' if delete else 'to forget with --delete'}"

@@ -8,6 +8,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
+from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
 from hardneg.cli.panels import TUNING
 from hardneg.cli.printing import say
 from hardneg.counting import counted
@@ -50,6 +51,7 @@ def fuse(
     grid: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE,VALUE", help=_GRID_HELP, rich_help_panel=TUNING)
     ] = None,
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Make one run of several: by turns, the first run first (zip), by sums of scores or ranks, or as ranx does it.
 
@@ -61,6 +63,9 @@ def fuse(
 
     labels = _labels(run)
     lines.check_run(output)
+    reads = [*run, *(tune_run or []), *([qrels] if qrels else [])]
+    outputs = store_outputs("fuse", [Target(output)], reads, overwrite)
+    outputs.check()
     weights = _weights(weight or [], labels)
     named: Any = norm
     asked = Fusion(method, weights, missing_scores, constant, named, parameter, depth)
@@ -74,7 +79,8 @@ def fuse(
         asked = _tuned(asked, known, values, query_ids)
     elif values or qrels:
         raise UsageError("fuse: --grid and --qrels are for tuning: give a --tune-run for each --run")
-    _write(output, asked, dict(zip(labels, runs, strict=True)), query_ids)
+    with outputs.laid_out():
+        _write(output, asked, dict(zip(labels, runs, strict=True)), query_ids)
 
 
 def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: Sequence[str]) -> None:

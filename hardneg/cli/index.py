@@ -1,13 +1,15 @@
 """`hardneg index`: indexes over texts and over vectors, and dense ones from vectors that other programs made."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import typer
 
 from hardneg.cli import completion, lines
+from hardneg.cli.outputs import OVERWRITE, Outputs, Target, store_outputs
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE
 from hardneg.counting import counted
@@ -15,6 +17,8 @@ from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.types import PluginSetting
+
+_BUILD = "index build"
 
 app = typer.Typer(
     help="Indexes over texts and over vectors, and dense ones from vectors that other programs made.",
@@ -38,6 +42,7 @@ def build(
     ),
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the index, such as k1=1.2."),
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
 ) -> None:
@@ -56,27 +61,29 @@ def build(
         wanted = "--vectors FOLDER, a flat index" if takes == "vectors" else "--dataset NAME"
         raise UsageError(f"index build: {backend} is built from {takes}: give {wanted}, and that alone")
     if vectors is not None:
-        _compress(vectors, setting, output)
+        _compress(vectors, setting, store_outputs(_BUILD, [Target(output, folder=True)], [vectors], overwrite))
         return
     stage = {"stage": "index", "backend": {"name": backend, **setting.options}}
-    made = lines.Publication("index build", lines.ENCODED, output)
+    made = lines.Publication(_BUILD, lines.ENCODED, output, overwrite=overwrite)
     made.make(lines.line(str(dataset), None, {lines.ENCODED: stage}), settings, lines.Place(store))
 
 
-def _compress(source: Path, setting: "PluginSetting", output: Path) -> None:
+def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)
-    with _aside(output) as folder, plugin_errors([plugin]):
+    with _aside(outputs) as folder, plugin_errors([plugin]):
         count = plugin.build(source, folder, Bars(stderr_console()))
+    output = outputs.targets[0].path
     size = (output / "index").stat().st_size if (output / "index").exists() else 0
     say(f"{output}: {counted(count, 'vector')} in {counted(size, 'byte')}")
 
 
 @app.command("import")
 def import_(
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write; it must not hold an index."),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    overwrite: bool = OVERWRITE,
     vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
     embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
@@ -89,7 +96,8 @@ def import_(
     from hardneg.data.vectors_import import import_json_lines, import_npy
 
     progress = Bars(stderr_console())
-    with _aside(output) as folder:
+    reads = [path for path in (vectors, ids, embeddings) if path is not None]
+    with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
         if embeddings is not None and vectors is None and ids is None:
             count, dimension = import_json_lines(embeddings, folder, progress)
         elif embeddings is None and vectors is not None and ids is not None:
@@ -100,32 +108,24 @@ def import_(
 
 
 @contextmanager
-def _aside(output: Path) -> Iterator[Path]:
-    """A folder to write, which becomes `output` at the end of the block.
+def _aside(outputs: Outputs) -> Iterator[Path]:
+    """A folder to write, which becomes the output at the end of the block; where that fails, nothing is left of it.
 
     Raises:
-        UsageError: `output` is there already.
+        UsageError: the output is there already, and is not this command's own.
     """
     from hardneg.artifacts import disk_errors
 
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UsageError(f"{output} is there already; give another --output, or remove it")
-    aside = output.with_name(output.name + ".partial")
-    with disk_errors(output):
-        _clear(aside)
+    outputs.check()
+    output = outputs.targets[0].path
+    aside = output.with_name(f".{output.name}.new")
+    with disk_errors(output, "--output"):
+        rmtree(aside, ignore_errors=True)
         try:
             yield aside
-        except BaseException:
-            _clear(aside)
-            with suppress(OSError):  # it is not there, or holds what is not ours
-                aside.rmdir()
-            raise
-        if output.exists():
-            output.rmdir()
-        aside.rename(output)
-
-
-def _clear(aside: Path) -> None:
-    """Removes what a command that did not finish left."""
-    for path in (aside / "index", aside / "index.journal", aside / "docid", *aside.glob(".*.tmp")):
-        path.unlink(missing_ok=True)
+            with outputs.laid_out():
+                if output.exists():
+                    rmtree(output)
+                aside.rename(output)
+        finally:
+            rmtree(aside, ignore_errors=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import completion
+from hardneg.cli.outputs import Outputs, Target, inputs_of
 from hardneg.cli.panels import MACHINE
 from hardneg.cli.printing import say
 from hardneg.cli.stores import open_store
@@ -120,6 +121,7 @@ class Publication:
     stage: str
     output: Path
     inside: str = ""
+    overwrite: bool = False
 
     def make(self, tree: Tree, settings: Sequence[str], place: Place) -> None:
         """Runs the line and hands its result out, in the processes that were asked for; the first one speaks."""
@@ -130,38 +132,27 @@ class Publication:
             return
         with together(place.device) as device:
             plan, opened = plan_line(f"hardneg {self.command}", tree, settings), open_store(place.store)
-            check_output(self.output, file=self.stage == SEARCHED)
-            made = run_line(plan, opened, device).artifacts[self.stage].path
-            if world().first:
-                hand_out(plan, opened, made / self.inside, self.output)
-                say(str(self.output))
+            target = Target(self.output, folder=self.stage != SEARCHED)
+            outputs = line_outputs(self.command, plan, opened, [target], self.overwrite)
+            with outputs.begun():
+                made = run_line(plan, opened, device).artifacts[self.stage].path
+                if world().first:
+                    hand_out(made / self.inside, self.output, outputs)
+                    say(str(self.output))
 
 
-def check_output(output: Path, file: bool) -> None:
-    """Refuses, before any work, an output that would replace what is not a result of the same command.
-
-    Raises:
-        UsageError: a file is to be written where a folder is, or a folder where there is a file or another folder.
-    """
-    if file and output.is_dir():
-        raise UsageError(f"{output} is a folder; give the file to write")
-    if file or not output.exists():
-        return
-    names = {path.name for path in output.iterdir()} if output.is_dir() else {output.name}
-    lucene = any(name.startswith("segments_") for name in names)
-    if not output.is_dir() or not (names <= {"index", "docid"} or lucene or "hardneg.json" in names):
-        raise UsageError(f"{output} is there already and holds other things; give another --output")
+def line_outputs(
+    command: str, plan: "Plan", store: "Store", targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
+) -> Outputs:
+    """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
+    inputs = [*inputs_of(plan.recipe), *reads]
+    return Outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
 
 
 def check_run(output: Path) -> None:
-    """Refuses, before any work, an output that no run can be written to.
-
-    Raises:
-        UsageError: it is a folder, or does not end in .gz.
-    """
+    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
     if output.suffix != ".gz":
         raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
-    check_output(output, file=True)
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
@@ -171,17 +162,10 @@ def tell_left_out(counts: Mapping[str, int]) -> None:
             say(f"  {reason}: {count}")
 
 
-def hand_out(plan: "Plan", store: "Store", source: Path, output: Path) -> None:
+def hand_out(source: Path, output: Path, outputs: Outputs) -> None:
     """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there."""
-    from hardneg.artifacts import disk_errors
     from hardneg.recipe.publish import link_folder
     from hardneg.replacing import link_file
 
-    with disk_errors(output):
+    with outputs.laid_out():
         (link_folder if source.is_dir() else link_file)(source, output)
-        keep(plan, store, output)
-
-
-def keep(plan: "Plan", store: "Store", output: Path) -> None:
-    """Lets the store keep the steps of a plan as long as `output` is there."""
-    store.keep(output.absolute(), [step.key for step in plan.steps.values()])

@@ -11,6 +11,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
+from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
 from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
@@ -36,13 +37,18 @@ CORPUS = typer.Option(
 
 @dataclass(frozen=True)
 class _Target:
-    """What to write: the form, how many negatives a query, with scores or not, where, and where the corpus."""
+    """What to write: the form, how many negatives a query, with scores or not, where; the corpus; what was dropped."""
 
     form: str
     negatives: int | None
     output: Path
     scores: bool = False
     corpus: Path | None = None
+    dropped: Path | None = None
+
+    @property
+    def files(self) -> list[Target]:
+        return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def check(self) -> None:
         from hardneg.data.forms.catalogue import check_form
@@ -93,6 +99,7 @@ def mine(
     dropped: Path | None = typer.Option(
         None, "--dropped", help="Write here what a filtering miner dropped, and why.", rich_help_panel=WRITTEN
     ),
+    overwrite: bool = OVERWRITE,
     seed: int = typer.Option(42, help="For miners that draw."),
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -107,7 +114,7 @@ def mine(
     """
     from hardneg.cli.launch import launched, together
 
-    target = _Target(form, count, output, scores, corpus)
+    target = _Target(form, count, output, scores, corpus, dropped)
     target.check()
     _check_sources(model, run, filter_by)
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **lines.options(option)}}
@@ -117,13 +124,15 @@ def mine(
     with together(device) as own_device:
         plan = lines.plan_line("hardneg mine", lines.line(dataset, model, stages, seed), settings)
         opened = open_store(store)
-        with _mined(plan, opened, (run, filter_by), own_device, scores) as made:
+        reads = [path for path in (run, filter_by) if path]
+        outputs = lines.line_outputs("mine", plan, opened, target.files, overwrite, reads)
+        with outputs.begun(), _mined(plan, opened, (run, filter_by), own_device, scores) as made:
             if made is not None:
                 _tell_mined(made.facts)
-                _write(made, split, target)
-                if dropped is not None:
-                    _write_dropped(made.folder, dropped)
-                lines.keep(plan, opened, output)
+                with outputs.laid_out():
+                    if dropped is not None:
+                        _write_dropped(made.folder, dropped)
+                    _write(made, split, target)
 
 
 def _check_sources(model: str | None, run: Path | None, filter_by: Path | None) -> None:
@@ -160,6 +169,7 @@ def export(
         ..., "--output", "-o", help="The file to write; its ending goes with the form.", rich_help_panel=WRITTEN
     ),
     corpus: Path | None = CORPUS,
+    overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
 ) -> None:
@@ -172,44 +182,44 @@ def export(
     Example: hardneg export --model trained --form ance --output encoder
     """
     if model is not None and form == _ANCE and dataset is None and negatives is None:
-        _export_model(model, output)
+        _export_model(model, output, overwrite)
         return
     if model is not None or dataset is None or negatives is None:
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
+    from hardneg.data.collection import StoredCollection
     from hardneg.data.forms.catalogue import check_form, read_form
     from hardneg.data.forms.rows import Lookup
     from hardneg.data.negatives import write_negatives
     from hardneg.stages.mine import NEGATIVES
+    from hardneg.stages.spec_parts import DATASET
 
     target = _Target(form, count, output, scores=form == "dpr", corpus=corpus)
     target.check()
     check_form(source_form, negatives)
-    with _collection(dataset, settings, store) as collection, TemporaryDirectory() as folder:
+    plan, opened = lines.plan_line("hardneg export", lines.dataset_line(dataset), settings), open_store(store)
+    outputs = lines.line_outputs("export", plan, opened, target.files, overwrite, [negatives])
+    with outputs.begun(), TemporaryDirectory() as folder:
+        collection = StoredCollection.open(lines.run_line(plan, opened, None, until=DATASET).artifacts[DATASET].path)
         lookup = Lookup(collection.queries(split), collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
         say(f"{negatives}: {counted(queries, 'query')}")
         lines.tell_left_out(lookup.counts)
-        _write(_Mined(Path(folder), {}, collection, None), split, target)
+        with outputs.laid_out():
+            _write(_Mined(Path(folder), {}, collection, None), split, target)
 
 
-def _export_model(model: Path, output: Path) -> None:
+def _export_model(model: Path, output: Path, overwrite: bool) -> None:
     from hardneg.models.ance import QUERY_LENGTH, export_ance
     from hardneg.models.encoder import Encoder
 
-    if output.exists():
-        raise UsageError(f"{output} is there already; give another --output, or remove it")
+    outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
+    outputs.check()
     encoder = Encoder.open(model, "cpu")
-    export_ance(encoder, output)
+    with outputs.laid_out():
+        export_ance(encoder, output)
     say(f"{output}: opens in Pyserini's AnceQueryEncoder")
     if (length := encoder.spec.query_length) != QUERY_LENGTH:
         say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
-
-
-@contextmanager
-def _collection(dataset: str, settings: list[str], store: Path | None) -> Iterator["StoredCollection"]:
-    from hardneg.data.collection import StoredCollection
-
-    yield StoredCollection.open(lines.make_dataset("hardneg export", dataset, settings, open_store(store)).path)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.devices import DEVICE
-from hardneg.cli.lines import PROCESSES
+from hardneg.cli.lines import PROCESSES, line_outputs
 from hardneg.cli.names import renaming
+from hardneg.cli.outputs import OVERWRITE, Target
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.counting import counted
@@ -17,6 +18,7 @@ from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.artifacts import Store
+    from hardneg.cli.outputs import Outputs
     from hardneg.recipe.execute import Options
     from hardneg.recipe.plan import Plan
 
@@ -109,6 +111,7 @@ def run(
         [], help="Make this stage, and all that need it, again.", autocompletion=completion.stages
     ),
     output: Path | None = typer.Option(None, "--output", "-o", help="The run folder; default runs/NAME-PRESET."),
+    overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
     processes: int | None = PROCESSES,
@@ -118,24 +121,33 @@ def run(
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
     from hardneg.cli.launch import launched, together
+    from hardneg.recipe.chained import default_folder
     from hardneg.recipe.execute import Options
 
     if launched(processes, device):
         return
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device)
-        made = _plan(name, preset, settings)
+        made, opened = _plan(name, preset, settings), open_store(store)
         _check_stages(made, until, force)
-        _run(made, open_store(store), options, output)
+        folder = output or default_folder(made.recipe.name, made.recipe.preset)
+        with _outputs(made, opened, folder, overwrite).begun():
+            _run(made, opened, options, folder)
 
 
-def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None) -> None:
+def _outputs(made: "Plan", opened: "Store", folder: Path, overwrite: bool) -> "Outputs":
+    from hardneg.recipe.publish import COMMAND, LOCK, names
+
+    target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
+    return line_outputs(COMMAND, made, opened, [target], overwrite)
+
+
+def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.launch import meet
     from hardneg.cli.tables import result_table, step_watcher
     from hardneg.distributed import world
-    from hardneg.recipe.chained import default_folder
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish
 
@@ -143,7 +155,6 @@ def _run(made: "Plan", opened: "Store", options: "Options", output: Path | None)
     if not world().first:
         execute(made, opened, options, Watcher())
         return
-    folder = output or default_folder(made.recipe.name, made.recipe.preset)
     console = stderr_console()
     console.print(_headline(made))
     several = f", {world().size} processes" if world().size > 1 else ""

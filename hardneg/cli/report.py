@@ -17,6 +17,7 @@ from hardneg.cli.evaluate import (
     run_labels,
     tested,
 )
+from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 
@@ -32,16 +33,18 @@ def report(
         list[str] | None, typer.Option("--baseline", help="Compare with this run (its file's name); else the first.")
     ] = None,
     title: Annotated[str, typer.Option("--title", help="The page's title.")] = "Results",
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Score run files, test their differences, and write report.html and report.md.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
-    from hardneg.artifacts import disk_errors
-    from hardneg.evaluation.report import Report, estimates, write_report
+    from hardneg.evaluation.report import NAMES, Report, estimates, write_report
 
     names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
     baselines = baseline_labels(baseline or [], labels) or list(labels.values())[:1]
+    outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], [qrels, *run], overwrite)
+    outputs.check()
     notes: list[str] = []
     measured = tested(measure(qrels, labels, names, relevance_level, notes.append), baselines)
     queries = len(next(iter(next(iter(measured.results.values())).values())))
@@ -57,6 +60,6 @@ def report(
         },
         notes=notes,
     )
-    with disk_errors(output):
+    with outputs.laid_out():
         for path in write_report(output, page):
             say(str(path))

@@ -9,6 +9,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
+from hardneg.cli.outputs import OVERWRITE, Target
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 from hardneg.counting import counted
@@ -32,6 +33,7 @@ def rerank(
     split: str = typer.Option("test", help="The queries' split."),
     depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
+    overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -42,7 +44,6 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
-    from hardneg.artifacts import disk_errors
     from hardneg.replacing import link_file
     from hardneg.stages.search import RUN
     from hardneg.stages.spec_parts import DATASET
@@ -50,10 +51,11 @@ def rerank(
     lines.check_run(output)
     stage = {"plugin": _setting(reranker, option), "split": split, "depth": depth}
     plan, opened = lines.plan_line("hardneg rerank", _tree(dataset, stage), settings), open_store(store)
-    collection = lines.run_line(plan, opened, device, until=DATASET).artifacts[DATASET]
-    with TemporaryDirectory() as folder:
+    outputs = lines.line_outputs("rerank", plan, opened, [Target(output)], overwrite, [run])
+    with outputs.begun(), TemporaryDirectory() as folder:
+        collection = lines.run_line(plan, opened, device, until=DATASET).artifacts[DATASET]
         facts = _reranked(plan.steps[_RERANKED], collection, run, Path(folder), device)
-        with disk_errors(output):
+        with outputs.laid_out():
             link_file(Path(folder) / RUN, output)
     say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
     lines.tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})

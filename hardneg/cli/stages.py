@@ -7,6 +7,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
+from hardneg.cli.outputs import OVERWRITE
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
@@ -19,6 +20,7 @@ def encode(
     dataset: str = lines.DATASET,
     model: str = lines.MODEL,
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -29,7 +31,8 @@ def encode(
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
     tree = lines.line(dataset, model, {lines.ENCODED: {"stage": "encode"}})
-    lines.Publication("encode", lines.ENCODED, output).make(tree, settings, lines.Place(store, device, processes))
+    made = lines.Publication("encode", lines.ENCODED, output, overwrite=overwrite)
+    made.make(tree, settings, lines.Place(store, device, processes))
 
 
 def search(
@@ -44,6 +47,7 @@ def search(
         None, help="An index over texts, such as bm25: rank only its best documents.", autocompletion=INDEXES
     ),
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
+    overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -69,7 +73,7 @@ def search(
         stages[_LISTED] = {"stage": "index", "backend": candidates}
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[lines.SEARCHED]["candidates"] = _LISTED_RUN
-    made = lines.Publication("search", lines.SEARCHED, output, RUN)
+    made = lines.Publication("search", lines.SEARCHED, output, RUN, overwrite)
     made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))
 
 
@@ -87,6 +91,7 @@ def train(
     split: str = typer.Option("train", help="The queries' split."),
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -114,5 +119,5 @@ def train(
             "options": lines.options(train_option),
         },
     }
-    made = lines.Publication("train", lines.TRAINED, output, MODEL_FOLDER)
+    made = lines.Publication("train", lines.TRAINED, output, MODEL_FOLDER, overwrite)
     made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))

@@ -5,14 +5,16 @@ from pathlib import Path
 from hardneg.evaluation.report_content import Estimate, Report, Section, estimates
 from hardneg.evaluation.report_html import html
 from hardneg.evaluation.report_markdown import markdown
+from hardneg.replacing import replace_text
 
-__all__ = ["Estimate", "Report", "Section", "estimates", "html", "markdown", "write_report"]
+NAMES = ("report.md", "report.html")
+
+__all__ = ["NAMES", "Estimate", "Report", "Section", "estimates", "html", "markdown", "write_report"]
 
 
 def write_report(folder: Path, report: Report) -> list[Path]:
     """Writes `report.md` and `report.html`, which say the same, and returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pages = {folder / "report.md": markdown(report), folder / "report.html": html(report)}
+    pages = dict(zip([folder / name for name in NAMES], (markdown(report), html(report)), strict=True))
     for path, text in pages.items():
-        path.write_text(text, encoding="utf-8")
+        replace_text(path, text)
     return list(pages)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,18 @@ from hardneg.identity import digest
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
 from hardneg.replacing import link_file, replace_text
+from hardneg.roots import laid_out
 
 LOCK = "recipe.lock.yaml"
+COMMAND = "recipe run"
 _ANSWERS = {".jsonl": "answers.jsonl", "-metrics.json": "metrics.json"}
+_PLACES = {
+    "model": ("checkpoints",),
+    "reranker": ("rerankers", "checkpoints"),
+    "reader": ("readers", "checkpoints"),
+    "analysis": ("analyses",),
+}
+"""The folders of a run folder in which an artifact of a kind has one."""
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
@@ -26,25 +36,33 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
     Of several runs at once, one after the other does so.
 
     Returns the paths that were written, the lock file last.
+
+    Raises:
+        ArtifactError: the disk is full, or the folder cannot be written.
     """
-    with disk_errors(out), store.lock(digest(str(out.resolve()))):
+    alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
+    keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
+    with disk_errors(out, "--output"), alone, laid_out(store, COMMAND, out, keys, tops):
         out.mkdir(parents=True, exist_ok=True)
-        store.keep(out, [step.key for step in plan.steps.values()])
         written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
-        for name, made in artifacts.items():
-            if made.kind in ("reranker", "reader"):
-                written.append(link_folder(made.path / "model", out / f"{made.kind}s" / name))
-            if (made.path / KEPT).is_dir():
-                written.append(link_folder(made.path / KEPT, out / "checkpoints" / name))
-        for kind, step in plan.recipe.outputs.items():
-            if output := artifacts.get(step):
-                source = output.path / kind if output.kind == "model" else output.path
-                written.append(link_folder(source, out / kind))
+        written += [link_folder(source, out / name) for name, source in _folders(plan, artifacts).items()]
         if (out / "metrics.json") in written and (out / "model") in written:
             _add_scores(out / "model" / "README.md", out / "metrics.json")
         lock = out / LOCK
         replace_text(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
         return [*written, lock]
+
+
+def names(plan: Plan) -> list[str]:
+    """What `publish` may write into a run folder, by name; of an analysis, its folder."""
+    found = {"metrics.json", "report.html", "report.md", LOCK, *plan.recipe.outputs}
+    for name, step in plan.steps.items():
+        kind = step.spec.kind
+        found |= {f"{folder}/{name}" for folder in _PLACES.get(kind, ())}
+        found |= {f"runs/{name}.trec.gz"} if kind == "run" else set()
+        found |= {f"answers/{name}{end}" for end in _ANSWERS} if kind == "answers" else set()
+        found |= {f"metrics-{name}.json"} if kind == "metrics" else set()
+    return sorted(found)
 
 
 def lock_content(plan: Plan) -> dict[str, Any]:
@@ -80,6 +98,19 @@ def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
     return files
 
 
+def _folders(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
+    folders: dict[str, Path] = {}
+    for name, made in artifacts.items():
+        if made.kind in ("reranker", "reader"):
+            folders[f"{made.kind}s/{name}"] = made.path / "model"
+        if (made.path / KEPT).is_dir():
+            folders[f"checkpoints/{name}"] = made.path / KEPT
+    for kind, step in plan.recipe.outputs.items():
+        if output := artifacts.get(step):
+            folders[kind] = output.path / kind if output.kind == "model" else output.path
+    return folders
+
+
 def _add_scores(card: Path, metrics: Path) -> None:
     """The test scores are known after the model is finished, so its card in the run folder gets them here."""
     scores = json.loads(metrics.read_text(encoding="utf-8"))["metrics"]
@@ -88,7 +119,7 @@ def _add_scores(card: Path, metrics: Path) -> None:
 
 def link_folder(source: Path, target: Path) -> Path:
     """Puts an artifact's files into `target`, which is replaced whole, as hard links or copies."""
-    aside = target.with_name(target.name + ".new")
+    aside = target.with_name(f".{target.name}.new")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name != MANIFEST):

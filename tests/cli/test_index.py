@@ -36,8 +36,10 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
     assert f"{output}: 50 vectors in {size} bytes" in said
     assert faiss.read_index(str(output / "index")).ntotal == 50
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flat", "small"]
+    assert _build("--vectors", flat, "--backend", "fp16", "--output", output)[1] is None
+    (output / "index").write_text("mine")
     said, error = _build("--vectors", flat, "--backend", "fp16", "--output", output)
-    assert isinstance(error, UsageError) and "is there already" in str(error)
+    assert isinstance(error, UsageError) and "there already" in str(error)
 
 
 @pytest.mark.parametrize(

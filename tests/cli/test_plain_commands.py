@@ -202,6 +202,6 @@ def test_index_import(hardneg, place):
     assert not (place / "imported").exists() and not (place / "imported.partial").exists()
     (place / "ids.txt").write_text("a\nb\nc\n")
     assert hardneg(*command) == "imported: 3 vectors of dimension 3\n"
-    for arguments in (command, ["index", "import", "--vectors", "v.npy", "--output", "other"]):
-        with pytest.raises(UsageError):
-            hardneg(*arguments)
+    assert not list(place.glob(".imported*"))
+    with pytest.raises(UsageError, match="give --vectors with --ids"):
+        hardneg("index", "import", "--vectors", "v.npy", "--output", "other")

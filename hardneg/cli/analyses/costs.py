@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardneg.cli.analyses.output import AsJson, Plot, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, check_plot, drawing, show
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import UsageError
 
@@ -24,6 +24,7 @@ def costs(
     ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
     store: Path | None = STORE,
 ) -> None:
     """Show what training took: time, steps, device, memory, and how many times faster than the first method.
@@ -36,10 +37,11 @@ def costs(
     from hardneg.analysis.figures.costs import draw_costs
     from hardneg.recipe.run_folder import artifacts_of
 
-    check_plot(plot)
+    check_plot(plot, overwrite, folder)
     found = costs_of(_methods(stage or [], artifacts_of(folder, open_store(store))))
     if plot:
-        draw_costs(found, [plot])
+        with drawing(plot):
+            draw_costs(found, [plot])
     rows = [
         [
             row.method,
@@ -76,6 +78,7 @@ def operations(
     ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
     store: Path | None = STORE,
 ) -> None:
     """Show what one document, query, training step or refresh took, of each stage of a finished recipe.
@@ -87,12 +90,13 @@ def operations(
     from hardneg.analysis.operations import operations as operations_of
     from hardneg.recipe.run_folder import artifacts_of
 
-    check_plot(plot)
+    check_plot(plot, overwrite, folder)
     artifacts = {name: one for name, one in artifacts_of(folder, open_store(store)).items() if one.kind in UNITS}
     chosen = {name: _stage(name, artifacts, "--stage") for name in stage or artifacts}
     found = [each.to_json() for each in operations_of({name: (one.kind, one.facts) for name, one in chosen.items()})]
     if plot:
-        draw_operations(found, [plot])
+        with drawing(plot):
+            draw_operations(found, [plot])
     show(found, as_json, *operation_table(found))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, Topics, check_plot, drawing, show
 from hardneg.cli.evaluate import QrelsFile, run_labels
 from hardneg.errors import UsageError
 
@@ -25,6 +25,7 @@ def denoising(
     limit: Annotated[int, typer.Option(min=0, help="How many queries to print of each.")] = 5,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show what a filter of negatives dropped: the share at each rank, and the documents it was most sure of.
 
@@ -34,13 +35,14 @@ def denoising(
     from hardneg.analysis.denoising_tables import example_table, share_table
     from hardneg.analysis.figures.denoising import draw_denoising
 
-    check_plot(plot)
+    check_plot(plot, overwrite, dropped, queries, corpus)
     labels = run_labels(dropped)
     filters = {label: to_json(shares(path)) for path, label in labels.items()}
     shown = [case for path, label in labels.items() for case in _examples(path, label, (queries, corpus), limit)]
     found = {"filters": filters, "examples": shown}
     if plot:
-        draw_denoising(found, [plot])
+        with drawing(plot):
+            draw_denoising(found, [plot])
     show(found, as_json, *share_table(filters))
     if shown and not as_json:
         show(found, as_json, *example_table(shown))
@@ -75,6 +77,7 @@ def planted(
     depth: Annotated[int, typer.Option(min=1, help="How far down the lists are filtered.")] = 50,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Measure filters of negatives by positives hidden from them: how many each removes, and what else.
 
@@ -87,12 +90,13 @@ def planted(
     from hardneg.analysis.planted import THRESHOLDS
     from hardneg.analysis.planted import planted as planted_of
 
-    check_plot(plot)
+    check_plot(plot, overwrite, run, qrels, withheld, filter_by)
     grid = _grid(threshold) if threshold else THRESHOLDS
     labels = run_labels(filter_by or [run])
     found = planted_of(_asked(run, labels, (qrels, withheld)), list(labels.values()), grid, depth)
     if plot:
-        draw_planted(found, [plot])
+        with drawing(plot):
+            draw_planted(found, [plot])
     show(found, as_json, *planted_table(found["scores"]))
 
 

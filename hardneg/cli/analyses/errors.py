@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, Topics, check_plot, drawing, show
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.evaluate import Level, QrelsFile, run_labels
 from hardneg.errors import UsageError
@@ -27,6 +27,7 @@ def errors(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
     device: str | None = DEVICE,
 ) -> None:
     """Count the negatives above each positive: in the whole corpus (an index), and within the top K.
@@ -41,14 +42,15 @@ def errors(
         raise UsageError("analyze errors: give --index (with --queries and --model), or --run, or both")
     if index and not (queries and model):
         raise UsageError("analyze errors: --index needs --queries and --model, which encodes them")
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels, index, queries, run)
     known = positives(read_qrels(qrels), relevance_level)
     found: dict[str, PairwiseErrors] = {}
     if index and queries and model:
         found[index.name or str(index)] = _of_index(index, queries, model, (known, depth), device)
     found |= _of_runs(run or [], known, depth)
     if plot:
-        draw_errors({label: distribution_of(each) for label, each in found.items()}, [plot])
+        with drawing(plot):
+            draw_errors({label: distribution_of(each) for label, each in found.items()}, [plot])
     tables = {label: to_json(each) for label, each in found.items()}
     show(tables, as_json, _ERRORS, _error_rows(tables))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.analyses.output import AsJson, Plot, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, check_plot, drawing, show
 from hardneg.cli.evaluate import Level, QrelsFile, RunFiles, run_labels
 from hardneg.errors import UsageError
 
@@ -23,6 +23,7 @@ def depths(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show the recall of runs at several depths, and nDCG at the deepest.
 
@@ -35,11 +36,12 @@ def depths(
     from hardneg.data.qrels import read_qrels
     from hardneg.data.runs import read_run
 
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels, run)
     runs = {label: read_run(path) for path, label in run_labels(run).items()}
     found = depths_of(runs, read_qrels(qrels), sorted(set(depth or DEPTHS)), relevance_level)
     if plot:
-        draw_depths(found, [plot])
+        with drawing(plot):
+            draw_depths(found, [plot])
     show(found, as_json, *depth_table(found))
 
 
@@ -52,6 +54,7 @@ def candidates(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show the quality of reranking fewer candidates, and their recall, from runs that were reranked once.
 
@@ -64,7 +67,7 @@ def candidates(
     from hardneg.data.qrels import read_qrels
     from hardneg.data.runs import read_run
 
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels, run, reranked)
     if len(run) != len(reranked):
         raise UsageError(f"analyze candidates: {len(reranked)} --reranked for {len(run)} --run: give one of each")
     pairs = zip(run_labels(run).items(), reranked, strict=True)
@@ -73,7 +76,8 @@ def candidates(
     found = candidates_of(runs, read_qrels(qrels), options)
     content = {"metric": metric, "counts": options.counts, "relevance_level": relevance_level, "runs": found}
     if plot:
-        draw_candidates(content, [plot])
+        with drawing(plot):
+            draw_candidates(content, [plot])
     show(content, as_json, *candidate_table(content))
 
 
@@ -86,6 +90,7 @@ def dimensions(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show a metric by the size of vectors.
 
@@ -97,11 +102,12 @@ def dimensions(
     from hardneg.data.qrels import read_qrels
     from hardneg.data.runs import read_run
 
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels)
     series = {label: {size: read_run(path) for size, path in runs.items()} for label, runs in _sized(run).items()}
     found = dimensions_of(series, read_qrels(qrels), metric, relevance_level)
     if plot:
-        draw_dimensions(found, [plot])
+        with drawing(plot):
+            draw_dimensions(found, [plot])
     show(found, as_json, *dimension_table(found))
 
 

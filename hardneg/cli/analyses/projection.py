@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, Topics, check_plot, drawing, show
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.evaluate import Level, QrelsFile
 from hardneg.errors import UsageError
@@ -22,6 +22,7 @@ def projection(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
     device: str | None = DEVICE,
 ) -> None:
     """Project a query, its positives and its negatives to two dimensions, before and after training.
@@ -37,13 +38,14 @@ def projection(
 
     if len(model) != 2 or len(index) not in (1, 2):
         raise UsageError("analyze projection: give --model twice, before and after, and --index once or twice")
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels, queries, index)
     text, known = _known(query, queries, qrels, relevance_level)
     systems = [System.open(folder, name, device) for folder, name in zip([*index, index[0]], model, strict=False)]
     sides, ids = neighbourhoods(systems, text, known, count, Bars(stderr_console()))
     panels = dict(zip(("before", "after"), project(sides[0], sides[1], seed), strict=True))
     if plot:
-        draw_projection(panels, [plot])
+        with drawing(plot):
+            draw_projection(panels, [plot])
     rows = [
         [name, *(f"{x:.2f}" for x in panel.query), str(len(panel.positives)), str(len(panel.negatives))]
         for name, panel in panels.items()

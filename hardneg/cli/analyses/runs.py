@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.analyses.output import AsJson, Plot, Topics, check_plot, show
+from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, Topics, check_plot, drawing, show
 from hardneg.cli.evaluate import Level, MoreNames, QrelsFile, RunFiles, baseline_labels, run_labels, split_names
 from hardneg.cli.printing import say
 from hardneg.errors import UsageError
@@ -29,6 +29,7 @@ def scores(
     seed: Annotated[int, typer.Option(help="What --single draws by.")] = 42,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show how scores fall with the rank: as shares of the way from the last one of the list to the best.
 
@@ -38,7 +39,7 @@ def scores(
     from hardneg.analysis.run_tables import score_table
     from hardneg.analysis.score_tails import DEPTHS, single_queries, tails_of
 
-    check_plot(plot)
+    check_plot(plot, overwrite, run)
     depths = sorted(set(depth or DEPTHS))
     runs = _read(run)
     shown = single_queries(runs, query or single, seed)
@@ -47,7 +48,8 @@ def scores(
         if not tails:
             raise UsageError(f"{label}: no query has {depths[0]} documents with different scores; give a lower --depth")
     if plot:
-        draw_scores(found, [plot])
+        with drawing(plot):
+            draw_scores(found, [plot])
     show(found, as_json, *score_table(found))
 
 
@@ -64,6 +66,7 @@ def overlap(
     depth: Depth = 100,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
 
@@ -76,7 +79,7 @@ def overlap(
     from hardneg.analysis.overlaps import run_overlaps
     from hardneg.analysis.run_tables import overlap_table
 
-    check_plot(plot)
+    check_plot(plot, overwrite, run, negatives, qrels)
     lists = {label: dict(zip(each.query_ids, each.doc_ids, strict=True)) for label, each in _read(run).items()}
     if negatives:
         found: dict[str, Any] = {"depth": depth, "runs": [], "negatives": _met(negatives, lists, qrels, depth)}
@@ -86,7 +89,8 @@ def overlap(
         pairs = run_overlaps(lists, depth, _label(baseline, run))
         found = {"depth": depth, "runs": pairs, "negatives": []}
     if plot:
-        draw_overlap(found, [plot])
+        with drawing(plot):
+            draw_overlap(found, [plot])
     show(found, as_json, *overlap_table(found))
 
 
@@ -124,6 +128,7 @@ def holes(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show how much of what runs rank highest nobody judged, beside metrics and the overlap with one of the runs.
 
@@ -135,12 +140,13 @@ def holes(
     from hardneg.analysis.run_tables import hole_table
     from hardneg.data.qrels import read_qrels
 
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels, run)
     names = split_names(metrics or [], more_metrics or []) or ["ndcg@10"]
     options = HoleOptions(depth, _label(baseline, run), overlap_depth, names, relevance_level)
     found = holes_of(_read(run), read_qrels(qrels), options)
     if plot:
-        draw_holes(found, [plot])
+        with drawing(plot):
+            draw_holes(found, [plot])
     show(found, as_json, *hole_table(found))
 
 
@@ -157,6 +163,7 @@ def wins(
     relevance_level: Level = 1,
     as_json: AsJson = False,
     plot: Plot = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show which queries one run wins and loses against another, and the documents on which the two part.
 
@@ -168,7 +175,7 @@ def wins(
     from hardneg.analysis.wins import to_json, wins_of
     from hardneg.data.qrels import read_qrels
 
-    check_plot(plot)
+    check_plot(plot, overwrite, qrels, run, baseline, queries, corpus)
     runs = _read([run, baseline])
     labels, (ours, theirs) = list(runs), list(runs.values())
     decided = wins_of((ours, theirs), read_qrels(qrels), metric, relevance_level)
@@ -176,7 +183,8 @@ def wins(
     told = to_json(decided, topics, (lambda doc_ids: read_texts(corpus, doc_ids)) if corpus else None)
     found = {"run": labels[0], "against": labels[1], "metric": metric, "examples": limit, **told}
     if plot:
-        draw_wins(found, [plot])
+        with drawing(plot):
+            draw_wins(found, [plot])
     show(found, as_json, *win_table(found, limit))
     if not as_json:
         say(f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {metric}")

@@ -1,0 +1,248 @@
+"""Nothing of the user's is replaced: outputs that are inputs, that were there before, that cannot be written."""
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+from typer.testing import CliRunner
+
+from hardneg.artifacts import Store
+from hardneg.cli.main import app
+from hardneg.errors import ArtifactError, HardnegError, UsageError
+from hardneg.roots import record
+
+RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
+ENCODE = ["encode", "--dataset", "beir:data", "--model", "model", "--device", "cpu"]
+MINE = ["mine", "--dataset", "beir:data", "--run", "a.run", "--form", "tevatron-v1"]
+FUSE = ["fuse", "--run", "a.run", "--run", "b.trec.gz"]
+RERANK = ["rerank", "--dataset", "beir:data", "--run", "b.trec.gz", "--reranker", "cross-encoder:model"]
+EXPORT = [
+    "export",
+    "--dataset",
+    "beir:data",
+    "--negatives",
+    "a.jsonl",
+    "--from",
+    "tevatron-v1",
+    "--form",
+    "tevatron-v1",
+]
+ERRORS = ["errors", "--qrels", "qrels.txt", "--index", "in", "--queries", "data/queries.jsonl", "--model", "model"]
+OVER = "--overwrite"
+
+Hardneg = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("outputs")
+    small_collection(folder / "data")
+    shutil.copytree(tiny_model, folder / "model")
+    (folder / "a.run").write_text(RUN)
+    (folder / "b.trec.gz").write_bytes(gzip.compress(RUN.encode()))
+    (folder / "qrels.txt").write_text("q0 0 d1 1\nq1 0 d3 1\n")
+    np.save(folder / "v.npy", np.eye(3, dtype=np.float32))
+    (folder / "ids.txt").write_text("a\nb\nc\n")
+    tree = small_tree(Path("data"), Path("model"))
+    write_recipe(folder / "small.yaml", tree)
+    return folder
+
+
+@pytest.fixture
+def place(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder to work in, with data, model and runs, and a store beside it."""
+    shutil.copytree(base, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def hardneg(place: Path) -> Hardneg:
+    def run(*arguments: object) -> str:
+        result = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return run
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(hardneg: Hardneg, place: Path, *arguments: object, kind: type[HardnegError] = UsageError) -> str:
+    """The message; the folder is as it was, and the store has made nothing."""
+    before = content(place)
+    with pytest.raises(kind) as caught:
+        hardneg(*arguments)
+    assert content(place) == before
+    assert not list((place.parent / "store").glob("*/manifest.json"))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("more", [[], [OVER]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [*MINE, "--output", "data/corpus.jsonl"],
+        [*MINE, "--output", "data/mined.jsonl"],
+        [*MINE, "--output", "x.jsonl", "--dropped", "data/qrels/test.tsv"],
+        ["mine", "--dataset", "beir:data", "--run", "a.jsonl", "--form", "tevatron-v1", "--output", "a.jsonl"],
+        [*FUSE, "--output", "b.trec.gz"],
+        [*FUSE, "--output", "linked/b.trec.gz"],
+        [*RERANK, "--output", "b.trec.gz"],
+        [*EXPORT, "--output", "a.jsonl"],
+        ["export", "--model", "model", "--form", "ance", "--output", "model"],
+        ["search", "--dataset", "beir:data", "--backend", "bm25", "--output", "data/run.trec.gz"],
+        [*ENCODE, "--output", "model"],
+        [*ENCODE, "--output", "data"],
+        [*ENCODE, "--output", "data/index"],
+        [*ENCODE, "--output", "holder"],
+        [*ENCODE, "--output", "."],
+        ["train", "--dataset", "beir:data", "--model", "model", "--output", "model"],
+        ["index", "import", "--vectors", "in/v.npy", "--ids", "ids.txt", "--output", "in"],
+        ["index", "build", "--vectors", "in", "--backend", "fp16", "--output", "in"],
+        ["report", "--qrels", "data/qrels/test.tsv", "--run", "report.html", "--output", "."],
+        ["analyze", *ERRORS, "--plot", "in/errors.png"],
+        ["recipe", "run", "small.yaml", "--output", "data/run"],
+        ["recipe", "run", "small.yaml", "--output", "."],
+    ],
+)
+def test_what_a_command_reads_is_never_replaced(
+    hardneg: Hardneg, place: Path, arguments: list[str], more: list[str]
+) -> None:
+    for name in ("a.jsonl", "report.html"):
+        (place / name).write_text("of the user's")
+    (place / "in").mkdir()
+    for name in ("v.npy", "index", "docid"):
+        (place / "in" / name).write_text("of the user's")
+    (place / "linked").symlink_to(place)
+    if arguments[-1] == "holder":
+        (place / "holder").mkdir()
+        (place / "data").rename(place / "holder" / "data")
+        (place / "data").symlink_to(place / "holder" / "data")
+    message = refused(hardneg, place, *arguments, *more)
+    assert any(word in message for word in ("is ", "lies in ", "holds ")), message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ([*MINE, "--output", "thesis.jsonl"], "thesis.jsonl"),
+        ([*MINE, "--output", "x.jsonl", "--dropped", "thesis.arrow"], "thesis.arrow"),
+        ([*FUSE, "--output", "best.trec.gz"], "best.trec.gz"),
+        (["search", "--dataset", "beir:data", "--backend", "bm25", "--output", "best.trec.gz"], "best.trec.gz"),
+        ([*ENCODE, "--output", "trained"], "trained/hardneg.json"),
+        ([*ENCODE, "--output", "lucene"], "lucene/segments_1"),
+        ([*ENCODE, "--output", "prebuilt"], "prebuilt/docid"),
+        (["train", "--dataset", "beir:data", "--model", "model", "--output", "trained"], "trained/hardneg.json"),
+        (["index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "prebuilt"], "prebuilt/docid"),
+        (["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "pages"], "pages/report.html"),
+        (["analyze", "scores", "--run", "a.run", "--plot", "photo.png"], "photo.png"),
+        (["recipe", "run", "small.yaml", "--output", "project"], "project/metrics.json"),
+        (["recipe", "run", "small.yaml", "--output", "project"], "project/model/weights"),
+    ],
+)
+def test_what_stood_there_before_is_not_replaced(
+    hardneg: Hardneg, place: Path, arguments: list[str], name: str
+) -> None:
+    (place / name).parent.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text("of the user's")
+    message = refused(hardneg, place, *arguments)
+    assert f"{name}: there already" in message and OVER in message
+
+
+def test_overwrite_replaces_it(hardneg: Hardneg, place: Path) -> None:
+    (place / "best.trec.gz").write_text("of the user's")
+    hardneg(*FUSE, "--output", "best.trec.gz", OVER)
+    assert gzip.decompress((place / "best.trec.gz").read_bytes()).startswith(b"q0 Q0 d1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        ([*MINE, "--output", "mined.jsonl"], "mined.jsonl"),
+        ([*FUSE, "--output", "best.trec.gz"], "best.trec.gz"),
+        ([*ENCODE, "--output", "index"], "index/docid"),
+        (["index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "imported"], "imported/docid"),
+        (["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "report"], "report/report.md"),
+    ],
+)
+def test_a_command_replaces_its_own_result_until_it_is_changed(
+    hardneg: Hardneg, place: Path, arguments: list[str], output: str
+) -> None:
+    hardneg(*arguments)
+    hardneg(*arguments)
+    path = place / output
+    path.chmod(0o644)
+    shutil.copy(path, place / "copy")
+    (place / "copy").write_bytes(path.read_bytes() + b"\n")
+    (place / "copy").replace(path)
+    with pytest.raises(UsageError, match="there already"):
+        hardneg(*arguments)
+    hardneg(*arguments, OVER)
+    hardneg(*arguments)
+
+
+def test_a_command_does_not_replace_the_result_of_another(hardneg: Hardneg, place: Path) -> None:
+    hardneg(*ENCODE, "--output", "index")
+    with pytest.raises(UsageError, match="not as `hardneg index import` wrote it"):
+        hardneg("index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "index")
+    (place / "index" / "notes.txt").touch()
+    with pytest.raises(UsageError, match=r"notes\.txt: there already"):
+        hardneg(*ENCODE, "--output", "index")
+
+
+def test_a_command_that_failed_leaves_what_it_knew(
+    hardneg: Hardneg, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hardneg(*FUSE, "--output", "best.trec.gz")
+    known = record(Store(place.parent / "store"), place / "best.trec.gz")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(ArtifactError, match="the disk is full"):
+        patch.setattr("hardneg.data.runs.write_run", fail)
+        hardneg(*FUSE, "--output", "best.trec.gz")
+    assert record(Store(place.parent / "store"), place / "best.trec.gz") == known
+
+
+@pytest.fixture
+def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that may not be written; root, who may write everywhere, is told so."""
+    folder = place / "closed"
+    folder.mkdir()
+    folder.chmod(0o555)
+    if os.geteuid() == 0:
+        monkeypatch.setattr("hardneg.artifacts.may_write", lambda path: path.name != "closed")
+    yield folder
+    folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [*FUSE, "--output", "closed/best.trec.gz"],
+        [*ENCODE, "--output", "closed/deep/index"],
+        ["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "closed"],
+        ["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "a.run/report"],
+        ["analyze", "scores", "--run", "a.run", "--plot", "closed/scores.png"],
+        ["recipe", "run", "small.yaml", "--output", "closed"],
+        [*FUSE, "--output", f"{'x' * 300}.trec.gz"],
+        ["recipe", "run", "small.yaml", "--output", "x" * 300],
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_any_work(
+    hardneg: Hardneg, place: Path, closed: Path, arguments: list[str]
+) -> None:
+    message = refused(hardneg, place, *arguments, kind=ArtifactError)
+    assert "give another --output" in message and "\n" not in message

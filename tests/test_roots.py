@@ -1,0 +1,100 @@
+"""What the store keeps: results that are there, and what runs have made that did not finish."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from hardneg.artifacts import Store
+from hardneg.errors import ArtifactError
+from hardneg.roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
+
+KEY, OTHER = "ab" * 16, "cd" * 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """One finished artifact and one that is being made."""
+    store = Store(tmp_path / "store")
+    (store.workspace(KEY) / "data").write_text("x")
+    store.commit(KEY, "run", {}, {})
+    (store.workspace(OTHER) / "half").write_text("x")
+    return store
+
+
+def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert len(garbage(store)) == 2
+    with begun(store, "recipe run", out, [KEY, OTHER]):
+        (run,) = unfinished(store)
+        assert run.running and run.owner == out and run.command == "recipe run" and run.keys == {KEY, OTHER}
+        assert garbage(store) == collect(store, forget=True) == []
+        out.mkdir()
+        keep(store, out, [KEY])
+    assert unfinished(store) == []
+    assert [path.name for path, _ in garbage(store)] == [f"{OTHER}.partial"]
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(130)", "os.kill(os.getpid(), 9)"])
+def test_what_a_stopped_run_has_made_is_kept(store: Store, tmp_path: Path, end: str) -> None:
+    program = textwrap.dedent(f"""
+        import os
+        from pathlib import Path
+        from hardneg.artifacts import Store
+        from hardneg.roots import begun
+        with begun(Store(Path({str(store.root)!r})), "train", Path({str(tmp_path / "out")!r}), {[KEY, OTHER]!r}):
+            {end}
+    """)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode in (130, -9)
+    (run,) = unfinished(store)
+    assert not run.running and garbage(store) == collect(store) == []
+    assert len(garbage(store, forget=True)) == len(collect(store, forget=True)) == 2
+    assert unfinished(store) == [] and [path.name for path in store.root.iterdir() if len(path.name) > 6] == []
+
+
+def test_the_note_of_a_result_that_is_gone_goes(store: Store, tmp_path: Path) -> None:
+    keep(store, tmp_path / "out", [KEY])
+    assert len(garbage(store)) == 2 and list(store.root.glob("roots/*"))
+    collect(store)
+    assert not list(store.root.glob("roots/*"))
+
+
+def test_nothing_is_removed_where_a_root_cannot_be_read(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    keep(store, tmp_path / "out", [KEY])
+    (root,) = store.root.glob("roots/*")
+    root.write_text("{")
+    with pytest.raises(ArtifactError, match="damaged"):
+        collect(store)
+    assert store.find(KEY)
+
+
+def test_a_result_is_known_by_its_files_as_they_were(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with laid_out(store, "encode", out, [KEY], [out]):
+        assert record(store, out).files is None
+        out.mkdir()
+        (out / "own").write_text("x")
+        os.link(store.path(KEY) / "data", out / "linked")
+    known = record(store, out)
+    assert known.command == "encode" and set(known.files) == {"own", "linked"}
+    assert list(strangers(out, out, known.files)) == []
+    os.utime(store.path(KEY) / "data", ns=(1, 1))
+    assert list(strangers(out, out, known.files)) == []
+    (out / "own").write_text("xy")
+    (out / "new").touch()
+    assert list(strangers(out, out, known.files)) == [out / "new", out / "own"]
+
+
+def test_a_failed_write_is_known_as_far_as_it_went(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for text in (None, "x"):
+        with pytest.raises(KeyboardInterrupt), laid_out(store, "fuse", out, [], [out]):
+            if text:
+                out.write_text(text)
+            raise KeyboardInterrupt
+        known = record(store, out)
+        assert (known.files if known else {}) == files_of(out, [out])

@@ -190,7 +190,7 @@ def _home() -> Path:
 def _check_name(top: Path) -> None:
     """Raises ArtifactError where it cannot even be seen whether something is there: names too long, closed folders."""
     try:
-        top.with_name(f".{top.name}.{os.getpid()}.tmp").lstat()
+        (top.absolute().parent / f".{top.name}.{os.getpid()}.tmp").lstat()
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:

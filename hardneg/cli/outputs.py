@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hardneg.artifacts import Store
     from hardneg.recipe.load import Recipe
 
-OVERWRITE = typer.Option(False, "--overwrite", help="Replace what is there, unless it is read or no result of hardneg.")
+OVERWRITE = typer.Option(False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.")
 WHOLE = ("",)
 
 

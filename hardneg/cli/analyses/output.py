@@ -11,7 +11,9 @@ from hardneg.cli.outputs import Target, store_outputs
 from hardneg.cli.printing import say_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there, figure of hardneg or not.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is there, whatever it is, unless it is read.")
+]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.")]
 Topics = Annotated[
     Path | None, typer.Option("--queries", help="Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")

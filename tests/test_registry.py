@@ -132,3 +132,8 @@ def test_looking_around_loads_nothing_heavy(arguments):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_help_loads_no_arrays():
+    program = "import sys, hardneg.cli.main; print(sorted({'numpy', 'yaml', 'rich'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

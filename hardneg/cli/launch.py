@@ -14,7 +14,7 @@ from hardneg.cli.watch import watched
 from hardneg.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
 from hardneg.errors import HardnegError, UsageError
 
-_ASKED = "HARDNEG_PROCESSES"
+ASKED = "HARDNEG_PROCESSES"
 _LOST = 75
 """Exit code of a process that ends because another one did."""
 
@@ -25,8 +25,8 @@ def launches(count: int | None) -> bool:
     Raises:
         UsageError: it was started as one of several, and there are fewer than were asked for, or more.
     """
-    here, asked = world(), int(os.environ.get(_ASKED, 0)) or count
-    if here.size == 1 and _ASKED not in os.environ:
+    here, asked = world(), int(os.environ.get(ASKED, 0)) or count
+    if here.size == 1 and ASKED not in os.environ:
         _check_launcher(count)
         return count is not None and count > 1
     if asked is not None and here.size != asked:
@@ -60,7 +60,7 @@ def launch(count: int, device: str | None) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     on_cpu = own_device(World(0, count, 0, count), device) == "cpu"
-    os.environ[_ASKED] = str(count)
+    os.environ[ASKED] = str(count)
     if on_cpu:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
     logging.disable(logging.ERROR)  # torchrun's own account of a failure
@@ -110,7 +110,7 @@ def together(device: str | None) -> Iterator[str | None]:
     if here.size == 1:
         yield device
         return
-    for number in (signal.SIGTERM, signal.SIGINT) if _ASKED in os.environ or not here.first else (signal.SIGTERM,):
+    for number in (signal.SIGTERM, signal.SIGINT) if ASKED in os.environ or not here.first else (signal.SIGTERM,):
         signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
     join(on_cpu=device == "cpu")
     with watched(_end):
@@ -130,7 +130,7 @@ def together(device: str | None) -> Iterator[str | None]:
 def _end(rank: int, in_order: bool) -> None:
     """Ends this process because another one has; a line on each machine, unless that one or the launcher speaks."""
     here = world()
-    if not in_order and _ASKED not in os.environ and here.local_rank == 0:
+    if not in_order and ASKED not in os.environ and here.local_rank == 0:
         say(
             f"hardneg: process {rank} of {here.size} is gone: it was killed, or its machine cannot be reached; "
             "what was finished is kept, the same command goes on from there",

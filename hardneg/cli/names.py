@@ -1,5 +1,6 @@
 """Old names of options: they work for one more release, each with a line on stderr that gives the new one."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -53,7 +54,8 @@ def _name(arg: str, names: Mapping[str, str]) -> str:
 
 
 def _tell(name: str, new: str) -> None:
+    from hardneg.cli.launch import ASKED
     from hardneg.distributed import world
 
-    if world().first:
+    if world().first and ASKED not in os.environ:  # the one that has started the others has said it
         say(f"hardneg: {name} is called {new} now; the next release no longer knows {name}", err=True)

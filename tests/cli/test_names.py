@@ -104,6 +104,11 @@ def test_metric_and_metrics_are_the_same_word_everywhere(words, tmp_path):
         assert "No such option" not in result.stderr and "called" not in result.stderr
 
 
+def test_processes_that_another_one_started_do_not_tell_it_again(monkeypatch):
+    monkeypatch.setenv("HARDNEG_PROCESSES", "2")
+    assert "is called" not in CliRunner().invoke(app, ["recipe", "run", "nothing", "--out", "x"]).stderr
+
+
 def test_what_follows_two_dashes_is_no_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["recipe", "run", "--", "--out"])

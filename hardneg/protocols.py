@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.progress import Progress
-from hardneg.types import Candidates, Collection, Hits, Negatives, ScoreBatch
+from hardneg.types import Candidates, Collection, Hits, Lookup, Negatives, ScoreBatch
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -167,6 +167,15 @@ class DatasetLoader(Protocol):
 
     def size_hint(self) -> int:
         """About how many documents there are, without reading them all; 0 where that cannot be told."""
+        ...
+
+
+@runtime_checkable
+class LooksUp(Protocol):
+    """What a loader may tell besides, before a run."""
+
+    def look_up(self) -> Lookup:
+        """The files it will read: which are there, which come; none is fetched. Raises where one cannot be had."""
         ...
 
 

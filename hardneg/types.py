@@ -76,6 +76,14 @@ class Collection(Protocol):
         ...
 
 
+class Lookup(NamedTuple):
+    """What looking up a source's files found: bytes on this machine, bytes that would come, and a word on them."""
+
+    there: int = 0
+    ahead: int = 0
+    note: str = ""
+
+
 @runtime_checkable
 class HasAnswers(Protocol):
     """What a collection may give besides: the answers to its queries, as question answering has them."""

@@ -103,6 +103,22 @@ def check(
         raise typer.Exit(DataError.exit_code)
 
 
+@app.command()
+def fetch(
+    name: str = typer.Argument(help="msmarco-passage, msmarco-document or nq."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The folder; default data/NAME."),
+) -> None:
+    """Bring a dataset's published files into a folder, going on where it stopped, and check size and digest of each."""
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.cli.fetching import fetch_all
+    from hardneg.datasets.downloads import find_published
+
+    folder = output or Path("data") / name
+    found = find_published(name)
+    fetch_all(found, folder, Bars(stderr_console()))
+    say(f"--dataset {found.loader}:{folder}")
+
+
 def _origin(package: str) -> str:
     return "" if package == "hardneg" else f"   ({package})"
 

@@ -91,14 +91,30 @@ def plan(
     """
     from hardneg.cli.tables import plan_table
     from hardneg.recipe.estimate import estimate
+    from hardneg.recipe.needs import packages
 
     problems: list[str] = []
     made, opened = _plan(name, preset, settings, problems), open_store(store)
     _check_stages(made, until)
     say(_headline(made))
     plan_table(estimate(made, opened, until))
+    problems += [need.missing for need in packages(made) if need.missing]
     for problem in problems:
         say(f"before it can run: {problem}")
+
+
+@app.command()
+def check(
+    name: str = NAME,
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
+    store: Path | None = STORE,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Look up all that a run would need, fetch nothing, and say what is missing, what comes, and how large it is."""
+    from hardneg.cli.recipe_check import check_needs
+
+    check_needs(_plan(name, preset, settings, []), open_store(store), as_json)
 
 
 @app.command(cls=renaming({"--out": "--output"}))

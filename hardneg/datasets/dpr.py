@@ -154,5 +154,5 @@ class DprCollection:
 def _file(folder: Path, name: str) -> Path:
     path = find_file(folder, name)
     if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz")
+        raise DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` brings those of NQ")
     return path

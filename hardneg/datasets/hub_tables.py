@@ -10,7 +10,7 @@ from hardneg.datasets.hub_refusals import CONVERTED, first_line, refusal, whole_
 from hardneg.errors import DataError, MissingDependency
 from hardneg.identity import file_digest, tree_digest
 
-_SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
+SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
 _COMMIT_DIGITS = 40
 
 
@@ -48,23 +48,29 @@ def open_table(table: Table) -> dict[str, Any]:
         DataError: it cannot be found or reached, or has no such split.
         MissingDependency: the `datasets` package is not installed.
     """
+    datasets = import_datasets()
     try:
-        import datasets
-    except ImportError as error:
-        raise MissingDependency('Hugging Face data needs datasets: pip install "hardneg[hub]"') from error
-    try:
-        found = datasets.load_dataset(**_arguments(table, datasets), streaming=True)
+        found = datasets.load_dataset(**load_arguments(table, datasets), streaming=True)
     except DataError:
         raise
     except Exception as error:
         raise refusal(table.title, str(table.repo), table.revision, error) from error
-    splits = {_SPLIT_NAMES.get(str(name), str(name)): rows for name, rows in found.items()}
+    splits = {SPLIT_NAMES.get(str(name), str(name)): rows for name, rows in found.items()}
     if table.split is None:
         return splits
-    wanted = _SPLIT_NAMES.get(table.split, table.split)
+    wanted = SPLIT_NAMES.get(table.split, table.split)
     if wanted not in splits:
         raise DataError(f"{table.title}: no split {table.split!r}; it has {', '.join(splits)}")
     return {wanted: splits[wanted]}
+
+
+def import_datasets() -> Any:
+    """The `datasets` package. Raises MissingDependency where it is not installed."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingDependency('Hugging Face data needs datasets: pip install "hardneg[hub]"') from error
+    return datasets
 
 
 def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
@@ -110,13 +116,14 @@ def count_rows(table: Table) -> int:
     try:
         import datasets
 
-        builder = datasets.load_dataset_builder(**_arguments(table, datasets))
+        builder = datasets.load_dataset_builder(**load_arguments(table, datasets))
         return sum(split.num_examples or 0 for split in (builder.info.splits or {}).values())
     except Exception:
         return 0
 
 
-def _arguments(table: Table, datasets: Any) -> dict[str, Any]:
+def load_arguments(table: Table, datasets: Any) -> dict[str, Any]:
+    """What `datasets` is told to open a table."""
     if table.local is None:
         named = {"path": table.repo, "revision": table.revision}
         if (table.revision or "").startswith(CONVERTED):

@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from hardneg.data.splits import order_splits
+from hardneg.datasets.hub_lookup import look_up
 from hardneg.datasets.hub_rows import id_cell, text_cell, whole_cell
 from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError
 from hardneg.identity import digest
-from hardneg.types import Document, Judgement, Query
+from hardneg.types import Document, Judgement, Lookup, Query
 
 _CORPUS, _QUERIES, _QRELS = Table(config="corpus"), Table(config="queries"), Table()
 
@@ -60,6 +61,7 @@ class HuggingFace:
     qrels: Table = _QRELS
     columns: Columns = Columns()
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "hub"
 
     def load(self) -> "HuggingFaceCollection":
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
@@ -81,6 +83,10 @@ class HuggingFace:
         content = [table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]
         return digest(["hf", self.version, content, layout, asdict(self.columns)])
+
+    def look_up(self) -> Lookup:
+        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
+        return look_up(self._tables())
 
     def size_hint(self) -> int:
         """The number of documents by the repository's metadata, 0 where that does not say."""

@@ -13,7 +13,7 @@ from hardneg.datasets.hub_tables import numbered_rows
 from hardneg.datasets.judged import JudgedQueries
 from hardneg.errors import DataError, MissingDependency
 from hardneg.identity import digest, file_digest
-from hardneg.types import Document, Judgement, Query
+from hardneg.types import Document, Judgement, Lookup, Query
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 
@@ -37,6 +37,7 @@ class IrDatasets:
     source: str
     splits: Mapping[str, str] = field(default_factory=dict)
     version: ClassVar[int] = 2
+    extra: ClassVar[str] = "ir-datasets"
 
     def load(self) -> "IrCollection":
         """The collection, opened for streaming.
@@ -70,6 +71,15 @@ class IrDatasets:
         ]
         names = [self.source, *sorted(judged.items())]
         return digest(["ir-datasets", self.version, names, list(collection.splits()), content])
+
+    def look_up(self) -> Lookup:
+        """The files behind the ids, and their sizes by the catalogue. Raises DataError where there is no such id."""
+        from hardneg.datasets.ir_lookup import look_up
+
+        collection = self.load()
+        judged = collection.judged.values()
+        handlers = [handler() for opened in judged for handler in (opened.queries_handler, opened.qrels_handler)]
+        return look_up([collection.corpus.docs_handler(), *handlers])
 
     def size_hint(self) -> int:
         """The number of documents by the catalogue, 0 where that does not say."""

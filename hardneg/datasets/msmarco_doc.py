@@ -58,7 +58,7 @@ class MsMarcoDocument:
         folder = Path(self.source).expanduser()
         corpus = find_file(folder, _CORPUS)
         if corpus is None:
-            raise DataError(f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz")
+            raise DataError(f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`")
         return corpus
 
 

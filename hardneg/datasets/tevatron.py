@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from hardneg.data.splits import order_splits
+from hardneg.datasets.hub_lookup import look_up
 from hardneg.datasets.hub_rows import id_cell, text_cell
 from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
 from hardneg.errors import DataError
 from hardneg.identity import digest
-from hardneg.types import Answers, Document, Judgement, Query
+from hardneg.types import Answers, Document, Judgement, Lookup, Query
 
 _TABLE = Table()
 
@@ -21,9 +22,8 @@ class Tevatron:
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
     `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
-    and counted. So are MS MARCO passages (`Tevatron/msmarco-passage`) and Natural Questions (`Tevatron/wikipedia-nq`)
-    kept on the hub. Nothing of a repository is executed: one that has a loading script is read from its converted
-    branch, `revision="refs/convert/parquet"`.
+    and counted. Nothing of a repository is executed: one that has a loading script is read from its converted
+    branch, `revision="refs/convert/parquet"`, which holds a part alone of large tables and is refused then.
 
     Args:
         source: a hub id, or a local folder of the same layout.
@@ -37,6 +37,7 @@ class Tevatron:
     corpus: Table = _TABLE
     config: str | None = None
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "hub"
 
     def load(self) -> "TevatronCollection":
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
@@ -52,6 +53,10 @@ class Tevatron:
         tables = self._tables()
         layout = [[table.config, table.split] for table in tables]
         return digest(["tevatron", self.version, [table_digest(table) for table in tables], layout])
+
+    def look_up(self) -> Lookup:
+        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
+        return look_up(self._tables())
 
     def size_hint(self) -> int:
         """The number of documents by the repository's metadata, 0 where that does not say."""

@@ -45,6 +45,7 @@ class Bm25:
     language: str = "en"
 
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "lucene"
     input: ClassVar[str] = "texts"
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ class IvfPq:
     seed: int = 42
 
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
 
     def __post_init__(self) -> None:

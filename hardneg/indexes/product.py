@@ -42,6 +42,7 @@ class Pq:
     seed: int = 42
 
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
     name: ClassVar[str] = "pq"
 
@@ -85,6 +86,7 @@ class OpqPq(Pq):
     iterations: int = 50
 
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
     name: ClassVar[str] = "opq-pq"
 
     def __post_init__(self) -> None:

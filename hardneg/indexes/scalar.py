@@ -29,6 +29,7 @@ class Sq8:
     seed: int = 42
 
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
 
     def __post_init__(self) -> None:
@@ -56,6 +57,7 @@ class Fp16:
     """Half precision: 2d bytes a vector, half of the flat index, with the same results but for near ties."""
 
     version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:

@@ -67,7 +67,7 @@ def _download(found: HubCommit, patterns: list[str]) -> Path:
         return Path(snapshot_download(found.repository, revision=found.commit, allow_patterns=patterns))
     except Exception as error:  # the hub's client lets errors of several libraries through
         raise ModelError(
-            f"model {found.repository!r} cannot be downloaded ({_first_line(error)}): "
+            f"model {found.repository!r} cannot be downloaded ({first_line(error)}): "
             f"go online, or fetch it with `hf download {found.repository}`"
         ) from error
 
@@ -107,7 +107,7 @@ def _commit(repository: str, revision: str | None) -> str:
     except Exception as error:  # the hub's client lets errors of several libraries through
         raise ModelError(
             f"model {repository!r}: neither a folder nor in the hub's cache, and the hub cannot be asked "
-            f"({_first_line(error)}): check the name, go online, or give the full commit as revision"
+            f"({first_line(error)}): check the name, go online, or give the full commit as revision"
         ) from error
     if commit is None:
         raise ModelError(f"model {repository!r}: the hub knows no commit of revision {revision or 'main'!r}")
@@ -118,5 +118,6 @@ def _known() -> str:
     return " or ".join(_PREFIX + name for name in PACKAGED)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
     return (str(error) or type(error).__name__).strip().splitlines()[0]

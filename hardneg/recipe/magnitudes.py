@@ -70,16 +70,16 @@ class Magnitudes:
 def magnitudes(plan: Plan, store: Store) -> Magnitudes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
     step, model = plan.steps[DATASET], plan.recipe.model
-    networks = {name: model_shape(spec) for name, spec in _networks(plan)}
+    shapes = {name: model_shape(spec) for name, spec in networks(plan)}
     shape = model_shape(model)
     if artifact := cached(step, store):
         facts = artifact.facts
         splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
-        return Magnitudes(int(facts["documents"]), splits, model, shape, networks)
+        return Magnitudes(int(facts["documents"]), splits, model, shape, shapes)
     sizes, loader = plan.recipe.sizes, step.plugins["loader"]
     documents = sizes.documents or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
-    said = Magnitudes(documents, {**hinted, **sizes.queries}, model, shape, networks)
+    said = Magnitudes(documents, {**hinted, **sizes.queries}, model, shape, shapes)
     return replace(said, splits=_shared(said, step))
 
 
@@ -108,7 +108,8 @@ def model_shape(spec: ModelSpec) -> Shape:
     return Shape(int(config.get("hidden_size", 768)), int(config.get("num_hidden_layers", 12)), weights)
 
 
-def _networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
+def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
+    """The networks beside the recipe's model, readers and rerankers, by the step that has one."""
     for name, step in plan.steps.items():
         if isinstance(step.spec, TrainReaderSpec):
             yield name, step.spec.reader.start

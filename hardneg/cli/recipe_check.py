@@ -1,0 +1,68 @@
+"""`hardneg recipe check`: whether a recipe can start here, and how much would come, before anything is fetched."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hardneg.cli.console import size
+from hardneg.cli.printing import say, say_json
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Store
+    from hardneg.recipe.needs import Need
+    from hardneg.recipe.plan import Plan
+
+
+def check_needs(made: "Plan", store: "Store", as_json: bool) -> None:
+    """Prints all that the plan needs; exits with the code of the first thing that is missing."""
+    from hardneg.recipe.needs import needs
+
+    found = list(needs(made))
+    told = _summary(made, store, found)
+    if as_json:
+        say_json({**told, "needs": [asdict(need) for need in found]}, indent=1)
+    else:
+        for line in _lines(found, told):
+            say(line)
+    for need in found:
+        if need.missing:
+            raise typer.Exit(need.exit_code)
+
+
+def _summary(made: "Plan", store: "Store", found: Sequence["Need"]) -> dict[str, Any]:
+    from hardneg.recipe.estimate import estimate
+
+    place = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
+    return {
+        "recipe": made.recipe.name,
+        "preset": made.recipe.preset,
+        "ready": not any(need.missing for need in found),
+        "ahead": sum(need.ahead for need in found),
+        "disk": sum(row.disk for row in estimate(made, store) if not row.cached),
+        "free": shutil.disk_usage(place).free,
+        "store": str(store.root),
+    }
+
+
+def _lines(found: Sequence["Need"], told: dict[str, Any]) -> list[str]:
+    lines = [_line(need) for need in found]
+    scarce = told["disk"] + told["ahead"] > told["free"]
+    lines.append(
+        f"to come {size(told['ahead'])}; the run takes about {size(told['disk'])} in {told['store']}, where "
+        f"{size(told['free'])} are free{': too little' if scarce else ''}"
+    )
+    missing = sum(bool(need.missing) for need in found)
+    lines.append(f"{missing} of {len(found)} missing" if missing else "ready: all of it is here or can be fetched")
+    return lines
+
+
+def _line(need: "Need") -> str:
+    if need.missing:
+        return f"missing   {need.kind} {need.subject}: {need.missing}"
+    state = "to fetch" if need.ahead else "there"
+    sizes = [size(need.ahead)] * bool(need.ahead) + [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
+    facts = ", ".join([*sizes, *([need.note] if need.note else [])])
+    return f"{state:<8}  {need.kind} {need.subject}{f': {facts}' if facts else ''}"

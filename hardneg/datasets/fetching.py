@@ -1,0 +1,134 @@
+"""Brings a published file into a folder: goes on where it stopped, and is taken only if size and digest are right."""
+
+import hashlib
+import os
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+
+from hardneg.datasets.downloads import Download
+from hardneg.errors import DataError
+from hardneg.progress import Progress
+
+_BLOCK = 1 << 20
+_SECONDS = 60.0
+_PARTIAL = ".partial"
+_DONE = ".fetched"
+
+
+def fetch(download: Download, folder: Path, progress: Progress) -> bool:
+    """Brings one file, and unpacks it if it is an archive; False where it was there already.
+
+    Raises:
+        DataError: it cannot be reached, stops, or is another file than the published one; then it is not taken.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if _is_there(download, folder):
+        return False
+    path = folder / download.name
+    if not path.is_file() or _fault(download, path):
+        _download(download, path.with_name(f"{path.name}{_PARTIAL}"), progress)
+    if download.members:
+        _unpack(download, path)
+    return True
+
+
+def _is_there(download: Download, folder: Path) -> bool:
+    if not download.members:
+        return (folder / download.name).is_file() and not _fault(download, folder / download.name)
+    note = folder / f".{download.name}{_DONE}"
+    told = dict(line.split("\t") for line in note.read_text(encoding="utf-8").splitlines()) if note.is_file() else {}
+    sizes = {name: (folder / name).stat().st_size for name in download.members if (folder / name).is_file()}
+    return bool(told) and told == {"md5": download.md5, **{name: str(size) for name, size in sizes.items()}}
+
+
+def _download(download: Download, partial: Path, progress: Progress) -> None:
+    """The bytes that are not there yet, and the whole file in its place."""
+    have = partial.stat().st_size if partial.exists() else 0
+    if not download.size or have < download.size:
+        try:
+            _append(download, partial, have, progress)
+        except (OSError, HTTPException, ValueError) as error:
+            raise DataError(f"{download.url}: {_reason(error)}; the same command goes on from there") from error
+    if fault := _fault(download, partial):
+        partial.unlink()
+        raise DataError(f"{download.url}: {fault}: it is not taken; fetch it again, or get {download.name} elsewhere")
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.rename(partial.with_name(download.name))
+
+
+def _append(download: Download, partial: Path, have: int, progress: Progress) -> None:
+    if not download.url.startswith(("http://", "https://")):
+        raise ValueError("no address of the web")
+    asked = urllib.request.Request(download.url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urllib.request.urlopen(asked, timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        if have and error.code == 416:  # there is nothing behind what is there
+            return
+        raise
+    with answer, partial.open("ab" if have and answer.status == 206 else "wb") as file:
+        length = int(answer.headers.get("Content-Length") or 0)
+        total = file.tell() + length if length else download.bytes or None
+        with progress.task(download.name, total, "bytes", file.tell()) as task:
+            _copy(answer, file, task.advance)
+        if length and file.tell() < (total or 0):
+            raise OSError(f"stopped after {file.tell():,} of {total:,} bytes")
+
+
+def _copy(source: IO[bytes], target: IO[bytes], advance: Callable[[int], None]) -> None:
+    while block := source.read(_BLOCK):
+        target.write(block)
+        advance(len(block))
+
+
+def _fault(download: Download, path: Path) -> str:
+    """Why a file is not the published one; empty where it is."""
+    size = path.stat().st_size
+    if download.size and size != download.size:
+        return f"has {size:,} bytes, not the {download.size:,} of the published file"
+    if download.md5 and (found := _md5(path)) != download.md5:
+        return f"has the MD5 digest {found}, not the published {download.md5}"
+    if download.lines and (count := _lines(path)) != download.lines:
+        return f"has {count:,} lines, not the published {download.lines:,}"
+    return ""
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(bool(line.strip()) for line in file)
+
+
+def _unpack(download: Download, archive: Path) -> None:
+    """The named members, each whole or not at all, into the archive's own folder; then the archive goes."""
+    note = [f"md5\t{download.md5}"]
+    try:
+        with tarfile.open(archive) as tar:
+            found = {Path(member.name).name: member for member in tar if member.isfile()}
+            if lacking := [name for name in download.members if name not in found]:
+                raise DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
+            for name in download.members:
+                place = archive.with_name(f"{name}{_PARTIAL}")
+                tar.extract(found[name].replace(name=place.name, deep=False), archive.parent, filter="data")
+                place.rename(archive.with_name(name))
+                note.append(f"{name}\t{archive.with_name(name).stat().st_size}")
+    except tarfile.TarError as error:
+        raise DataError(f"{archive}: cannot be unpacked: {error}") from error
+    archive.with_name(f".{archive.name}{_DONE}").write_text("\n".join(note) + "\n", encoding="utf-8")
+    archive.unlink()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server answers {error.code} {error.reason}"
+    return str(getattr(error, "reason", "") or error or type(error).__name__).splitlines()[0]

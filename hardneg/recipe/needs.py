@@ -1,0 +1,108 @@
+"""What a recipe needs that it does not make: packages, Java, data and models; looked up, never fetched."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from hardneg.errors import DataError, HardnegError, MissingDependency
+from hardneg.models.lookup import look_up
+from hardneg.models.spec import ModelSpec
+from hardneg.protocols import LooksUp
+from hardneg.recipe.magnitudes import networks
+from hardneg.recipe.plan import Plan
+from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.spec_parts import DATASET, START
+from hardneg.types import Lookup
+
+_MODULES = {
+    "analysis": ("sklearn",),
+    "cpu": ("faiss",),
+    "hub": ("datasets",),
+    "ir-datasets": ("ir_datasets",),
+    "lucene": ("pyserini", "jnius"),
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing that a run needs.
+
+    Attributes:
+        kind: package, data or model. subject: its name.
+        there: bytes on this machine. ahead: bytes that would come.
+        note: what else is known. missing: why it cannot be had and what to do; empty where it can.
+        exit_code: that of the error behind `missing`, 0 where there is none.
+    """
+
+    kind: str
+    subject: str
+    there: int = 0
+    ahead: int = 0
+    note: str = ""
+    missing: str = ""
+    exit_code: int = 0
+
+
+def needs(plan: Plan) -> Iterator[Need]:
+    """All that the steps need, each once; the hub is asked for listings and heads of files alone."""
+    yield from packages(plan)
+    if "lucene" in extras(plan) and not _lacking("lucene"):
+        yield _looked_up("package", "Java", _java)
+    loader = plan.recipe.plugins[DATASET, "loader"]
+    name = plan.recipe.stages[DATASET].loader.name  # type: ignore[attr-defined]
+    source = getattr(loader, "source", "")
+    yield _looked_up("data", f"{name}:{source}" if source else name, lambda: _data(loader))
+    for spec in _models(plan):
+        at = f" at {spec.revision}" if spec.revision else ""
+        yield _looked_up("model", f"{spec.name}{at}", lambda spec=spec: look_up(spec))  # type: ignore[misc]
+
+
+def packages(plan: Plan) -> Iterator[Need]:
+    """The optional parts of hardneg that the steps need; told without the network and without importing any."""
+    for extra in sorted(extras(plan)):
+        lacking = _lacking(extra)
+        told = f'{", ".join(lacking)} not installed: pip install "hardneg[{extra}]"' if lacking else ""
+        yield Need("package", f"hardneg[{extra}]", missing=told, exit_code=MissingDependency.exit_code if told else 0)
+
+
+def extras(plan: Plan) -> set[str]:
+    """The names of those parts."""
+    named = {str(getattr(type(plugin), "extra", "")) for plugin in plan.recipe.plugins.values()}
+    drawn = any(isinstance(spec, AnalyzeSpec) and spec.projection for spec in plan.recipe.stages.values())
+    return {extra for extra in named | ({"analysis"} if drawn else set()) if extra in _MODULES}
+
+
+def _lacking(extra: str) -> list[str]:
+    return [module for module in _MODULES[extra] if find_spec(module) is None]
+
+
+def _looked_up(kind: str, subject: str, find: Callable[[], Lookup]) -> Need:
+    try:
+        there, ahead, note = find()
+    except HardnegError as error:
+        return Need(kind, subject, missing=str(error), exit_code=error.exit_code)
+    except OSError as error:
+        told = f"{error.filename}: cannot be read: {error.strerror}"
+        return Need(kind, subject, missing=told, exit_code=DataError.exit_code)
+    return Need(kind, subject, there, ahead, note)
+
+
+def _java() -> Lookup:
+    from hardneg.indexes.java import find_java
+
+    java = find_java()
+    return Lookup(note=f"Java {java.version} in {java.home}")
+
+
+def _data(loader: object) -> Lookup:
+    """What the loader tells; of one that tells nothing, whether it opens."""
+    if isinstance(loader, LooksUp):
+        return loader.look_up()
+    documents = loader.size_hint()  # type: ignore[attr-defined]
+    return Lookup(note=f"about {documents:,} documents" if documents else "")
+
+
+def _models(plan: Plan) -> Iterable[ModelSpec]:
+    used = any(target == START for spec in plan.recipe.stages.values() for _, target, _ in spec.references())
+    specs = [*([plan.recipe.model] if used else []), *(spec for _, spec in networks(plan))]
+    return {(spec.name, spec.revision): spec for spec in specs}.values()

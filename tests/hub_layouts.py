@@ -72,3 +72,25 @@ def beir_folder(folder: Path) -> tuple[Rows, Rows, dict[str, Rows]]:
 def add_mteb_msmarco(hub: Hub, folder: Path) -> None:
     """A folder in BEIR's form as `mteb/msmarco`, at the commit that the recipes name."""
     hub.dataset("mteb/msmarco", mteb(*beir_folder(folder)), commits={"main": MTEB_MSMARCO})
+
+
+def dpr_folder(folder: Path, beir: Path) -> None:
+    """A folder in BEIR's form as DPR's published files: passages, judged questions, questions with answers."""
+    corpus, queries, qrels = beir_folder(beir)
+    texts = {row["_id"]: row["text"] for row in corpus}
+    asked = {row["_id"]: row["text"] for row in queries}
+    folder.mkdir(parents=True)
+    lines = ["id\ttext\ttitle", *(f"{row['_id']}\t{row['text']}\tt" for row in corpus)]
+    (folder / "psgs_w100.tsv").write_text("\n".join(lines) + "\n")
+    for split in ("train", "dev"):
+        rows = [
+            {
+                "question": asked[row["query-id"]],
+                "answers": [texts[row["corpus-id"]].split()[2]],
+                "positive_ctxs": [{"passage_id": row["corpus-id"]}],
+            }
+            for row in qrels[split]
+        ]
+        (folder / f"biencoder-nq-{split}.json").write_text(json.dumps(rows))
+    answered = [f"{asked[row['query-id']]}\t{[texts[row['corpus-id']].split()[2]]!r}" for row in qrels["test"]]
+    (folder / "nq-test.qa.csv").write_text("\n".join(answered) + "\n")

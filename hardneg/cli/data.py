@@ -108,7 +108,10 @@ def fetch(
     name: str = typer.Argument(help="msmarco-passage, msmarco-document or nq."),
     output: Path | None = typer.Option(None, "--output", "-o", help="The folder; default data/NAME."),
 ) -> None:
-    """Bring a dataset's published files into a folder, going on where it stopped, and check size and digest of each."""
+    """Bring a dataset's published files into a folder, going on where it stopped, and check size and digest of each.
+
+    Example: hardneg data fetch msmarco-passage
+    """
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.fetching import fetch_all
     from hardneg.datasets.downloads import find_published

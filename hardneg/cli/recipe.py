@@ -109,9 +109,12 @@ def check(
     preset: str | None = PRESET,
     settings: list[str] = SET,
     store: Path | None = STORE,
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
-    """Look up all that a run would need, fetch nothing, and say what is missing, what comes, and how large it is."""
+    """Look up all that a run would need, fetch nothing, and say what is missing, what comes, and how large it is.
+
+    Example: hardneg recipe check star-passage --preset paper
+    """
     from hardneg.cli.recipe_check import check_needs
 
     check_needs(_plan(name, preset, settings, []), open_store(store), as_json)

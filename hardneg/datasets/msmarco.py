@@ -38,7 +38,9 @@ class MsMarcoPassage:
         folder = Path(self.source).expanduser()
         corpus = find_file(folder, "collection.tsv")
         if corpus is None:
-            raise DataError(f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`")
+            raise DataError(
+                f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
+            )
         queries, qrels = _files(folder, "queries"), _files(folder, "qrels")
         pairs = {name: (queries[name], qrels[name]) for name in queries if name in qrels}
         if not pairs:

@@ -123,7 +123,8 @@ def test_a_file_that_was_changed_is_brought_again(server: Server, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"), [("{}/none", "404"), ("http://127.0.0.1:9/a", "refused"), ("file:///etc/hosts", "no address of the web")]
+    ("url", "reason"),
+    [("{}/none", "404"), ("http://127.0.0.1:9/a", "refused"), ("file:///etc/hosts", "no address of the web")],
 )
 def test_what_cannot_be_reached_is_told_in_a_line(server: Server, tmp_path: Path, url: str, reason: str) -> None:
     with pytest.raises(DataError, match=reason) as error:

@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
-from hardneg.errors import DataError, HardnegError, MissingDependency
+from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.models.lookup import look_up
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import LooksUp
+from hardneg.recipe.chained import maker
 from hardneg.recipe.magnitudes import networks
 from hardneg.recipe.plan import Plan
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.spec_parts import DATASET, START
+from hardneg.stages.specs import SearchSpec
 from hardneg.types import Lookup
 
 _MODULES = {
@@ -51,10 +55,12 @@ def needs(plan: Plan) -> Iterator[Need]:
     loader = plan.recipe.plugins[DATASET, "loader"]
     name = plan.recipe.stages[DATASET].loader.name  # type: ignore[attr-defined]
     source = getattr(loader, "source", "")
-    yield _looked_up("data", f"{name}:{source}" if source else name, lambda: _data(loader))
-    for spec in _models(plan):
-        at = f" at {spec.revision}" if spec.revision else ""
-        yield _looked_up("model", f"{spec.name}{at}", lambda spec=spec: look_up(spec))  # type: ignore[misc]
+    yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
+    for stage, file in _query_files(plan):
+        yield _looked_up("data", file, partial(_query_file, stage, file))
+    for model in _models(plan):
+        at = f" at {model.revision}" if model.revision else ""
+        yield _looked_up("model", f"{model.name}{at}", partial(_model, model))
 
 
 def packages(plan: Plan) -> Iterator[Need]:
@@ -100,6 +106,28 @@ def _data(loader: object) -> Lookup:
         return loader.look_up()
     documents = loader.size_hint()  # type: ignore[attr-defined]
     return Lookup(note=f"about {documents:,} documents" if documents else "")
+
+
+def _query_files(plan: Plan) -> Iterator[tuple[str, str]]:
+    for stage, spec in plan.recipe.stages.items():
+        if isinstance(spec, SearchSpec) and spec.queries is not None:
+            yield stage, spec.queries
+
+
+def _query_file(stage: str, file: str) -> Lookup:
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise DataError(f"stages.{stage}.queries: no file {file}: put it there, or --set stages.{stage}.queries=FILE")
+    return Lookup(there=path.stat().st_size)
+
+
+def _model(spec: ModelSpec) -> Lookup:
+    try:
+        return look_up(spec)
+    except ModelError as error:
+        if (command := maker(spec.name)) is None:
+            raise
+        raise ModelError(f"model {spec.name}: not there yet: make it with `{command}`") from error
 
 
 def _models(plan: Plan) -> Iterable[ModelSpec]:

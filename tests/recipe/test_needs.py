@@ -69,6 +69,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
         add_models(hub, place)
         add_mteb_msmarco(hub, small_collection(place / "beir"))
         dpr_folder(place / "data" / "nq", place / "beir")
+        (place / "unlabelled-queries.tsv").write_text("u1\tblue river\n")
         for name in ("star-passage-paper", "ance-bm25-neg-passage-paper"):
             tiny_encoder(place / "runs" / name / "model")
         yield hub, place
@@ -81,6 +82,7 @@ def told(hub: tuple[Hub, Path]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAPER)
 def test_the_paper_presets_can_start(told: dict[str, Any], name: str) -> None:
     if isinstance(told[name], str) and "hardneg-electra" in told[name]:
@@ -89,6 +91,7 @@ def test_the_paper_presets_can_start(told: dict[str, Any], name: str) -> None:
     assert {need["kind"] for need in told[name]} == {"package", "data", "model"}
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_files_that_would_come(told: dict[str, Any], hub: tuple[Hub, Path]) -> None:
     models = hub[0].repositories
     needs = {need["subject"]: need for need in told["rocketqa-passage"]}
@@ -100,12 +103,14 @@ def test_sizes_are_those_of_the_files_that_would_come(told: dict[str, Any], hub:
     assert any(need["ahead"] > 8_000_000_000 for need in told["star-document"])
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched(told: dict[str, Any], hub: tuple[Hub, Path]) -> None:
     cards = ("README.md", "dataset_infos.json")
     assert [path for path in hub[0].fetched() if not path.endswith(cards)] == []
     assert not [path for path in (hub[1] / "ir").rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
     with hub_server() as hub:
         add_models(hub, tmp_path)

@@ -136,6 +136,8 @@ class _Checker:
         name, contents = item[0], item.contents if isinstance(item, Document) else item.text
         if not one_word(name):
             yield self._places.problem("ids that are not one word", place, id_problem(name))
+        elif not name.isprintable():
+            yield self._places.problem("ids with invisible characters", place, f"id {name!r:.80}", warning=True)
         if not contents.strip():
             yield self._places.problem("empty texts", place, f"{name} has no text")
         elif not item.text.strip():

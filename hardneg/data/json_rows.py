@@ -10,16 +10,46 @@ from hardneg.errors import DataError
 
 _LONGEST = 1 << 26
 _TAIL = 16
-_DECODER = json.JSONDecoder()
+
+
+class _Doubled(dict[str, Any]):
+    """An object in which a key stands twice."""
+
+    twice: str
+
+
+def _paired(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) == len(pairs):
+        return row
+    doubled, names = _Doubled(row), [name for name, _ in pairs]
+    doubled.twice = next(name for name in names if names.count(name) > 1)
+    return doubled
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_paired)
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The object that a line holds. Raises DataError where it holds none."""
+    """The object that a line holds. Raises DataError where it holds none, or one with a key that stands twice."""
     try:
-        row = json.loads(line)
+        row = _DECODER.decode(line)
     except (ValueError, RecursionError) as error:
-        raise DataError.at(path, number, f"not JSON: {error}") from error
+        raise DataError.at(path, number, f"not JSON: {_told(error, line)}") from error
     return _object(path, number, row)
+
+
+def _told(error: Exception, line: str) -> str:
+    """What is wrong with a line that is not JSON."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if not isinstance(error, json.JSONDecodeError):
+        return "a number in it is too long"
+    if line.strip() == "{":
+        return "an object over several lines; write each in a line of its own"
+    if line.startswith("["):
+        return "an array; write one object a line"
+    return f"{error.msg} (column {error.colno})"
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
@@ -46,6 +76,8 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
     values = row.get(key) or []
     if not isinstance(values, list):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
+    if odd := [value for value in values if not isinstance(value, str)]:
+        raise DataError.at(path, number, f"{key!r} must be a list of strings, and holds {json.dumps(odd[0])[:40]}")
     return tuple(_text(path, number, key, value) for value in values)
 
 
@@ -99,7 +131,7 @@ class _Array:
                     line = self._line + self._window.count("\n", self._at, error.pos)
                     raise DataError.at(self._path, line, f"not JSON: {error.msg}") from error
             except (ValueError, RecursionError) as error:
-                raise self._error(f"not JSON: {error}") from error
+                raise self._error(f"not JSON: {_told(error, '')}") from error
 
     def _next(self) -> str:
         """The next character that is not white space, where the window then is; nothing at the end of the file."""
@@ -141,6 +173,8 @@ class _Array:
 def _object(path: Path, number: int, row: Any) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataError.at(path, number, "a JSON value that is not an object")
+    if isinstance(row, _Doubled):
+        raise DataError.at(path, number, f"the key {row.twice!r} stands twice in this object; keep one")
     return row
 
 

@@ -81,8 +81,9 @@ def _other_texts(splits: Mapping[str, Members], places: Places) -> Iterator[Prob
     ids, texts, own = (
         np.concatenate([getattr(each, name) for each in splits.values()]) for name in ("ids", "texts", "places")
     )
+    owner = np.repeat(np.arange(len(splits)), [len(each.ids) for each in splits.values()])
     for first, again in repeats(ids):
-        if texts[first] != texts[again]:
+        if owner[first] != owner[again] and texts[first] != texts[again]:
             reason = f"another text than at {places.named(int(own[first]))}, under the same id"
             yield places.problem("query ids with two texts", int(own[again]), reason)
 

@@ -10,17 +10,30 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import cast
 
 from hardneg.errors import DataError
 
 _MAGIC = b"\x1f\x8b"
 _SAMPLE = 1 << 22
+_KINDS_OF_FILES = (
+    (b"PK\x03\x04", "a zip archive; unpack it"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd; unpack it"),
+    (b"BZh91AY&SY", "packed with bzip2; unpack it"),
+    (b"\xfd7zXZ\x00", "packed with xz; unpack it"),
+    (b"PAR1\x15", "Parquet; dataset hf reads folders of that"),
+    (b"\xff\xfe\0\0", "UTF-32; save it as UTF-8"),
+    (b"\xff\xfe", "UTF-16; save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16; save it as UTF-8"),
+    (b"version https://git-lfs", "a pointer of Git LFS; fetch the file itself with `git lfs pull`"),
+    (b"<!doctype html", "a web page; fetch the file again"),
+    (b"<html", "a web page; fetch the file again"),
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -28,6 +41,14 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     with raw:
         packed = raw.peek(2)[:2] == _MAGIC
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
+
+
+def _other_kind(file: io.BufferedReader) -> str:
+    """What a file is that holds no lines of UTF-8, by its first bytes; empty where they are like text."""
+    start = file.peek(64)[:64]
+    if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
+        return "UTF-16; save it as UTF-8"
+    return next((kind for mark, kind in _KINDS_OF_FILES if start.lower().startswith(mark.lower())), "")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -53,6 +74,9 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     number = 0
     with _opened(path) as (_, file):
         try:
+            if kind := _other_kind(file):
+                yield 0, DataError(f"{path}: not a text file but {kind}")
+                return
             for number, line in enumerate(file, 1):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -75,6 +99,8 @@ def read_chunks(path: Path, size: int = 1 << 20) -> Iterator[str]:
     decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
     with _opened(path) as (_, file):
         try:
+            if kind := _other_kind(file):
+                raise DataError(f"{path}: not a text file but {kind}")
             while chunk := file.read(size):
                 text = decoder.decode(chunk)
                 line += text.count("\n")

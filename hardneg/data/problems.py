@@ -10,9 +10,10 @@ _KINDS = (
     ("cannot be read", "files that are cut off or damaged"),
     ("cut off", "files that are cut off or damaged"),
     ("white space or control", "ids that are not one word"),
-    (" columns", "wrong numbers of columns"),
+    (" column", "wrong numbers of columns"),
     ("relevance ", "relevance that is no whole number"),
     ("JSON", "lines that are not JSON objects"),
+    ("not a text file", "files of another kind"),
 )
 
 

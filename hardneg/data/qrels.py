@@ -43,16 +43,19 @@ def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
     def parse(number: int, line: str) -> Judgement | None:
         nonlocal columns
         cells = line.split()
-        if not columns:
+        first = not columns
+        if first:
             if len(cells) not in (3, 4):
-                raise DataError.at(path, number, f"{counted(len(cells), 'column')}; qrels have 4 (TREC) or 3 (BEIR)")
+                found = counted(len(cells), "column")
+                raise DataError.at(path, number, f"{found}; qrels have 4 (TREC) or 3 (BEIR), between blanks or tabs")
             columns = len(cells)
             if cells[-1].lower() in _HEADER:
                 return None
         if len(cells) != columns:
             raise DataError.at(path, number, f"{counted(len(cells), 'column')} where the first line has {columns}")
         if not _INTEGER.fullmatch(cells[-1]):
-            raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number")
+            header = f"; a header ends in {', '.join(sorted(_HEADER))}" if first and cells[-1].isalpha() else ""
+            raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number{header}")
         if not line.isprintable():  # a tab is not
             checked_id(path, number, cells[0]), checked_id(path, number, cells[-2])
         return Judgement(cells[0], cells[-2], int(cells[-1]))

@@ -91,8 +91,9 @@ class BeirCollection:
         return (judgement for _, judgement in iter_qrels(self.qrels_files[split]))
 
     def with_answers(self) -> bool:
-        """Whether the first query has answers."""
-        return any("answers" in json_row(self.query_file, *line) for line in islice(read_lines(self.query_file), 1))
+        """Whether a query has answers."""
+        marked = (line for line in read_lines(self.query_file) if '"answers"' in line[1])
+        return any("answers" in json_row(self.query_file, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of all splits: which are of this one, their ids say."""
@@ -127,7 +128,8 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _qrels_files(folder: Path) -> dict[str, Path]:
-    names = [path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*")]
+    found = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
+    names = [name for name in found if not name.startswith(".")]  # such as those that macOS puts into archives
     splits = order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
     return {split: _file(folder / "qrels", f"{split}.tsv") for split in splits}
 

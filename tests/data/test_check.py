@@ -173,6 +173,22 @@ def test_characters_that_no_text_has(tmp_path: Path) -> None:
     ]
 
 
+def test_ids_with_invisible_characters(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + rows(**{"d\u200b3": "tree"}), ASKED, test="q1 0 d1 1\n")
+    assert told(tmp_path) == [("ids with invisible characters", "corpus.jsonl:3: id 'd\\u200b3'", True)]
+
+
+def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
+    corpus = GOOD + '{"_id": "d3", "text": "a", "_id": "d4"}\n[1,\n{\n'
+    write(tmp_path, corpus, ASKED, test="q1,d1,1\n", train="q1 0 d1 1\n", dev="query\tdocument\tgrade\n")
+    found = {(item.kind, item.line): item.reason for item in problems(tmp_path)}
+    assert found["lines that cannot be read", 3] == "the key '_id' stands twice in this object; keep one"
+    assert found["lines that are not JSON objects", 4] == "not JSON: an array; write one object a line"
+    assert "over several lines" in found["lines that are not JSON objects", 5]
+    assert found["wrong numbers of columns", 1].startswith("1 column; qrels have 4 (TREC) or 3 (BEIR)")
+    assert found["relevance that is no whole number", 1].endswith("; a header ends in label, rel, relevance, score")
+
+
 def test_splits_without_anything_relevant(tmp_path: Path) -> None:
     write(
         tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", dev="query-id\tcorpus-id\tscore\n", test="q1 0 d1 0\nq1 0 d2 -1\n"

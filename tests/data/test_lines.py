@@ -1,11 +1,14 @@
 """Files are found by name, and told by what stands in their place; ids are words that print."""
 
+import bz2
+import gzip
+import lzma
 import os
 from pathlib import Path
 
 import pytest
 
-from hardneg.data.lines import checked_id, find_file, read_lines
+from hardneg.data.lines import checked_id, find_file, read_chunks, read_lines
 from hardneg.errors import DataError
 
 
@@ -29,6 +32,33 @@ def test_what_has_the_name_but_is_no_file(tmp_path: Path) -> None:
             find_file(tmp_path, name)
     with pytest.raises(DataError, match=r"lost: a link to elsewhere\.txt, which cannot be followed \(No such file"):
         find_file(tmp_path, "lost")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a\nb\n".encode("utf-16"), "UTF-16; save it as UTF-8"),
+        ("query-id\n".encode("utf-16-le"), "UTF-16; save it as UTF-8"),
+        ("a\nb\n".encode("utf-32"), "UTF-32; save it as UTF-8"),
+        (bz2.compress(b"text"), "packed with bzip2; unpack it"),
+        (lzma.compress(b"text"), "packed with xz; unpack it"),
+        (b"PK\x03\x04\x14\0", "a zip archive; unpack it"),
+        (b"<!DOCTYPE html>\n<html>", "a web page; fetch the file again"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS; fetch the file itself"),
+    ],
+)
+def test_files_of_other_kinds(tmp_path: Path, content: bytes, told: str) -> None:
+    for packed in (content, gzip.compress(content)):
+        (tmp_path / "a").write_bytes(packed)
+        for read in (read_lines, read_chunks):
+            with pytest.raises(DataError, match=rf"a: not a text file but {told}"):
+                list(read(tmp_path / "a"))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("text", ["", "a", "PAR1\tx\n", "BZh\tx\n", "<top>\n", "\ufeffid\tx\n", "版本\n", "a\0b\n"])
+def test_short_and_strange_texts_are_texts(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").write_text(text)
+    assert "".join(read_chunks(tmp_path / "a")) == text.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize("name", ["d1", "ü-7", "a\xadb", "क्‍ष", "文"])

@@ -57,6 +57,19 @@ def test_gzip_reads_the_same(folder: Path) -> None:
     assert packed.size_hint() == 2
 
 
+def test_answers_may_begin_with_any_query(folder: Path) -> None:
+    before = Beir(str(folder)).fingerprint()
+    (folder / "queries.jsonl").write_text(QUERIES.replace('"text": "b"', '"text": "b", "answers": ["x"]'))
+    answers = {name: texts for name, texts in Beir(str(folder)).load().answers("test") if texts}
+    assert answers == {"q2": ("x",)} and Beir(str(folder)).fingerprint() != before
+
+
+def test_hidden_files_are_no_splits(folder: Path) -> None:
+    (folder / "qrels" / "._test.tsv").write_bytes(b"\0\5\x16\7")
+    (folder / "qrels" / ".tsv").touch()
+    assert Beir(str(folder)).load().splits() == ["train", "test"]
+
+
 def test_size_of_a_long_corpus(folder: Path) -> None:
     numbers = random.Random(0)
     rows = ({"_id": f"d{i}", "text": numbers.randbytes(490).hex()} for i in range(12000))

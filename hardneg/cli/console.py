@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hardneg.cli.printing import visible
+from hardneg.cli.printing import stream, visible
 from hardneg.progress import Task
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def _console(**options: Any) -> "Console":
         """Escapes what could steer a terminal, and takes nothing as markup."""
 
         def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*map(_shown, objects), **options)
+            with stream("standard error" if self.stderr else "standard output"):
+                super().print(*map(_shown, objects), **options)
 
     return Visible(highlight=False, markup=False, **options)
 

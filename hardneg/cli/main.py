@@ -11,10 +11,11 @@ import hardneg
 from hardneg.cli import analyze, artifacts, data, index, panels, plugins, recipe
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
+from hardneg.cli.failures import drop_stdout, end
 from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import export, mine
 from hardneg.cli.names import METRIC, METRICS, renaming
-from hardneg.cli.printing import say
+from hardneg.cli.printing import say, stream
 from hardneg.cli.report import report
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, search, train
@@ -23,7 +24,8 @@ from hardneg.errors import HardnegError
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
-    "5 the store, 6 a model, 7 something is not installed, 8 training, 130 stopped with Ctrl-C."
+    "5 the store, or an output that cannot be written, 6 a model, 7 something is not installed, 8 training, "
+    "130 stopped with Ctrl-C."
 )
 
 app = typer.Typer(
@@ -76,12 +78,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        app()
-    except HardnegError as error:
+        try:
+            app()
+        finally:
+            with stream("standard output"):
+                sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
+        sys.exit(1)
+    except (HardnegError, OSError) as error:
         if os.environ.get("HARDNEG_DEBUG"):
             raise
-        say(f"hardneg: {error}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        end(error)

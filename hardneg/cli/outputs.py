@@ -100,7 +100,7 @@ class Outputs:
                 known = laid_out(self.store, self.command, target.path, self.keys, target.tops)
                 try:
                     stack.enter_context(known)
-                except ArtifactError as error:
+                except (ArtifactError, OSError) as error:
                     say(f"note: only --overwrite will replace {target.path}: {error}", err=True)
             yield
 
@@ -156,13 +156,16 @@ def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path
 def inputs_of(recipe: "Recipe") -> list[Path]:
     """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
     from hardneg.stages.reading_spec import TrainReaderSpec
+    from hardneg.stages.specs import SearchSpec
 
     found = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
         found += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
-    found += [spec.reader.start.name for spec in recipe.stages.values() if isinstance(spec, TrainReaderSpec)]
-    return [Path(name) for name in dict.fromkeys(found) if name]
+    for spec in recipe.stages.values():
+        found += [spec.reader.start.name] if isinstance(spec, TrainReaderSpec) else []
+        found += [spec.queries] if isinstance(spec, SearchSpec) and spec.queries else []
+    return [Path(name).expanduser() for name in dict.fromkeys(found) if name]
 
 
 def _kind_problems(target: Target) -> list[str]:

@@ -80,9 +80,11 @@ def new(
 
     Example: hardneg plugins new loss my-loss --output my-loss
     """
+    from hardneg.cli.outputs import Target, store_outputs
     from hardneg.cli.scaffold import write_package
 
     folder = output or Path(f"hardneg-{name}")
+    store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
     for path in write_package(kind, name, folder):
         say(path)
     say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)

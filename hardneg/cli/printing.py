@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -18,12 +20,25 @@ def visible(text: str) -> str:
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+@contextmanager
+def stream(name: str) -> Iterator[None]:
+    """Names the stream in what the system says of it, such as that the disk behind it is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = name
+        raise
+
+
 def say(text: object = "", err: bool = False, nl: bool = True) -> None:
     """Prints one text, on stderr if it is not the answer itself."""
-    typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
+    with stream("standard error" if err else "standard output"):
+        typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
 
 
 def say_json(content: Any, indent: int | None = None) -> None:
     """Prints JSON and nothing else; it reads as if nothing had been escaped."""
     text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
-    typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
+    with stream("standard output"):
+        typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251

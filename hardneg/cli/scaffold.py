@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from hardneg.artifacts import disk_errors
 from hardneg.cli.kinds import SINGULARS, kind_of
 from hardneg.errors import UsageError
 
@@ -16,6 +17,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     """Writes the package `hardneg-NAME` into `folder`, which must be new or empty; returns the files.
 
     Raises:
+        ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
     kind = kind_of(kind)
@@ -31,9 +33,10 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
     written = [folder / path for path in _paths(name)]
-    for path, template in zip(written, _templates(kind), strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(Template(template).substitute(_words(kind, name)), encoding="utf-8")
+    with disk_errors(folder, "--output"):
+        for path, template in zip(written, _templates(kind), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(Template(template).substitute(_words(kind, name)), encoding="utf-8")
     return written
 
 

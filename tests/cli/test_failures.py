@@ -1,0 +1,95 @@
+"""What the system refuses is one line with its exit code: full disks, closed folders, a store that is none."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.failures import as_told
+from hardneg.cli.main import app
+from hardneg.errors import ArtifactError, DataError
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+
+
+def hardneg(place: Path, *arguments: str, stdout: Path | None = None, stderr: Path | None = None, **more: str):
+    """Exit code, stdout and stderr of a process of its own."""
+    streams = [path.open("w") if path else subprocess.PIPE for path in (stdout, stderr)]
+    environment = {**os.environ, "HARDNEG_STORE": str(place / "usual"), **more}
+    command = [sys.executable, "-m", "hardneg", *arguments]
+    done = subprocess.run(command, cwd=place, stdout=streams[0], stderr=streams[1], text=True, env=environment)
+    return done.returncode, done.stdout, done.stderr
+
+
+@needs_full
+@pytest.mark.parametrize("arguments", [["--help"], ["plugins", "list"], ["recipe", "list", "--json"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_stdout(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
+    code, _, err = hardneg(tmp_path, *arguments, stdout=FULL, PYTHONUNBUFFERED=unbuffered)
+    assert code == 5 and err.startswith("hardneg: standard output") and err.count("\n") == 1
+    assert err.endswith(": the disk is full; free some space and run again\n")
+
+
+@needs_full
+def test_a_full_disk_behind_stderr_keeps_the_exit_code(tmp_path: Path) -> None:
+    assert hardneg(tmp_path, "recipe", "run", "nothing", stderr=FULL)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [("file", "is a file; name a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],
+)
+@pytest.mark.parametrize("command", [["artifacts", "list"], ["artifacts", "gc"], ["data", "show", "pydocs"]])
+def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, command: list[str]) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, [*command, "--store", str(tmp_path / store)])
+    assert isinstance(result.exception, ArtifactError) and message in str(result.exception)
+
+
+def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["artifacts", "list", "--store", str(tmp_path / "typo")])
+    assert result.exit_code == 0 and result.stderr == f"note: there is no store at {tmp_path / 'typo'} yet; " + (
+        "what is made goes there\n"
+    )
+    (tmp_path / "typo").mkdir()
+    assert CliRunner().invoke(app, ["artifacts", "list", "--store", str(tmp_path / "typo")]).stderr == ""
+
+
+def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("q0 Q0 d1 1 2 x\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", "/proc/nothing/store")
+    result = CliRunner().invoke(app, ["fuse", "--run", "a", "--run", "b", "--output", "c.trec.gz"])
+    assert result.exit_code == 0 and (tmp_path / "c.trec.gz").exists()
+    assert result.stderr.startswith("note: only --overwrite will replace c.trec.gz: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), ArtifactError, "standard output or a file: the disk is full"),
+        (OSError(errno.EROFS, "Read-only file system", "/a/b"), ArtifactError, "/a/b: the disk is read-only"),
+        (PermissionError(errno.EACCES, "Permission denied", "/nowhere/x"), ArtifactError, "/nowhere/x: Permission"),
+        (OSError(errno.EIO, "Input/output error", "corpus.jsonl"), DataError, "corpus.jsonl: cannot be read (Input"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), DataError, "x: cannot be read (No such"),
+        (OSError("odd"), DataError, "standard output or a file: cannot be read (odd)"),
+    ],
+)
+def test_errors_of_the_system_in_words(error: OSError, kind: type[Exception], message: str) -> None:
+    told = as_told(error)
+    assert type(told) is kind and str(told).startswith(message)
+
+
+def test_a_plugin_package_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["plugins", "new", "loss", "own", "--output", str(tmp_path / "file" / "own")])
+    assert isinstance(result.exception, ArtifactError) and "is a file, and no folder" in str(result.exception)
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    result = CliRunner().invoke(app, ["plugins", "new", "loss", "own", "--output", str(tmp_path / "own")])
+    assert isinstance(result.exception, ArtifactError) and "the disk is full" in str(result.exception)

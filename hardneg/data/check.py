@@ -20,6 +20,7 @@ from hardneg.progress import Progress, Silent, Task
 from hardneg.types import Document, Judgement, Query
 
 _BLOCK = 4096
+_HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
 _STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 
 Located = tuple[int, Record]
@@ -57,7 +58,7 @@ class _Checker:
         self._known: dict[str | None, Hashes] = {}
 
     def read(self, part: Part, task: Task) -> Iterator[Problem]:
-        base, count = self._places.begin(part), 0
+        base, count, empty = self._places.begin(part), 0, True
         if part.split is not None and part.split not in self._contents.splits:
             self._contents.splits[part.split] = SplitContents()
             if reason := split_problem(part.split):
@@ -69,7 +70,10 @@ class _Checker:
             located = [(base | line, item) for line, item in block if not isinstance(item, DataError)]
             yield from self._take(located, part)
             count += len(located)
+            empty = False
             task.advance(len(block))
+        if part.split is None and empty:
+            yield Problem("files that hold nothing", part.name, 0, "there is nothing in it", warning=True)
         if part.split is not None and not count:
             yield _nothing_to_judge_by(part, "nothing in it that can be read")
 
@@ -138,6 +142,8 @@ class _Checker:
             yield self._places.problem("ids that are not one word", place, id_problem(name))
         elif not name.isprintable():
             yield self._places.problem("ids with invisible characters", place, f"id {name!r:.80}", warning=True)
+        if name.lower() in _HEADS and self._places.split(place)[1] == 1:
+            yield self._places.problem("heads read as records", place, f"{name!r} is read as an id", warning=True)
         if not contents.strip():
             yield self._places.problem("empty texts", place, f"{name} has no text")
         elif not item.text.strip():

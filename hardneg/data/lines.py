@@ -132,8 +132,10 @@ def find_file(folder: Path, name: str) -> Path | None:
     """The file `name` in a folder, or else `name.gz`; None where there is neither.
 
     Raises:
-        DataError: what has the name is no file.
+        DataError: what has the name is no file, or `folder` is one.
     """
+    if folder.is_file():
+        raise no_folder(folder)
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
@@ -142,13 +144,24 @@ def find_file(folder: Path, name: str) -> Path | None:
     return None
 
 
+def no_folder(path: Path) -> DataError:
+    """The error for a path that is none of a folder."""
+    told = f"{_kind(path)}, where a folder is expected" if os.path.lexists(path) else "no such folder"
+    return DataError(f"{path}: {told}")
+
+
 def _kind(path: Path) -> str:
     """What stands there in place of a file."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
         return f"a link to {os.readlink(path)}, which cannot be followed ({error.strerror})"
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe, which cannot be read twice", stat.S_IFSOCK: "a socket"}
+    kinds = {
+        stat.S_IFREG: "a file",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe, which cannot be read twice",
+        stat.S_IFSOCK: "a socket",
+    }
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
-from hardneg.data.lines import estimate_lines, find_file, read_lines
+from hardneg.data.lines import estimate_lines, find_file, no_folder, read_lines
 from hardneg.data.parts import Part, line_part, qrels_part
 from hardneg.data.qrels import iter_qrels
 from hardneg.data.splits import order_splits
@@ -40,7 +40,7 @@ class Beir:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
-            raise DataError(f"{folder}: no such folder")
+            raise no_folder(folder)
         qrels = _qrels_files(folder)
         if not qrels:
             raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one for each split")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.data.json_rows import id_field, json_row, read_array, text_field
-from hardneg.data.lines import estimate_lines, read_chunks
+from hardneg.data.lines import estimate_lines, no_folder, read_chunks
 from hardneg.data.parts import Part, Record, line_part
 from hardneg.datasets.parted import PartedCollection, find_pairs
 from hardneg.errors import DataError
@@ -45,7 +45,7 @@ class Pyserini:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
-            raise DataError(f"{folder}: no such folder")
+            raise no_folder(folder)
         pairs = find_pairs(folder, self.splits)
         documents = [_documents_part(path, self.title_line) for path in self._corpus_files()]
         return PartedCollection(documents, pairs.queries(self.topic_field), pairs.qrels(), pairs.notes())

@@ -14,6 +14,7 @@ from hardneg.data.contents import Contents, SplitContents
 from hardneg.data.parts import parts_of
 from hardneg.data.problems import Problem
 from hardneg.datasets.beir import Beir
+from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.errors import DataError
 from hardneg.types import Document, Judgement, Query
 
@@ -176,6 +177,22 @@ def test_characters_that_no_text_has(tmp_path: Path) -> None:
 def test_ids_with_invisible_characters(tmp_path: Path) -> None:
     write(tmp_path, GOOD + rows(**{"d\u200b3": "tree"}), ASKED, test="q1 0 d1 1\n")
     assert told(tmp_path) == [("ids with invisible characters", "corpus.jsonl:3: id 'd\\u200b3'", True)]
+
+
+def test_heads_that_are_read_as_records(tmp_path: Path) -> None:
+    (tmp_path / "collection.tsv").write_text("docid\ttext\n1\tone\n2\ttwo\nid\tthree\n")
+    (tmp_path / "queries.test.tsv").write_text("qid\tquery\n7\ta\n")
+    (tmp_path / "qrels.test.tsv").write_text("7 0 1 1\n")
+    found = list(check(parts_of(MsMarcoPassage(str(tmp_path)).load())))
+    assert [(item.kind, Path(item.file).name, item.line, item.reason) for item in found] == [
+        ("heads read as records", "collection.tsv", 1, "'docid' is read as an id"),
+        ("heads read as records", "queries.test.tsv", 1, "'qid' is read as an id"),
+    ]
+
+
+def test_an_empty_file_among_others(tmp_path: Path) -> None:
+    write(tmp_path, "", ASKED, test="q1 0 d1 1\n")
+    assert ("files that hold nothing", "corpus.jsonl: there is nothing in it", True) in told(tmp_path)
 
 
 def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:

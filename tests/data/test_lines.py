@@ -23,6 +23,9 @@ def test_the_file_or_its_gzip(tmp_path: Path) -> None:
 def test_what_has_the_name_but_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="file: a file, where a folder is expected"):
+        find_file(tmp_path / "file", "corpus.jsonl")
     (tmp_path / "lost").symlink_to("elsewhere.txt")
     (tmp_path / "null").symlink_to("/dev/null")
     (tmp_path / "packed.gz").mkdir()

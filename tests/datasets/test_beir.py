@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.datasets.beir import Beir
+from hardneg.datasets.pyserini import Pyserini
 from hardneg.errors import DataError, HardnegError
 from hardneg.progress import Silent
 from hardneg.types import Document, Judgement, Query
@@ -62,6 +63,14 @@ def test_answers_may_begin_with_any_query(folder: Path) -> None:
     (folder / "queries.jsonl").write_text(QUERIES.replace('"text": "b"', '"text": "b", "answers": ["x"]'))
     answers = {name: texts for name, texts in Beir(str(folder)).load().answers("test") if texts}
     assert answers == {"q2": ("x",)} and Beir(str(folder)).fingerprint() != before
+
+
+def test_a_file_is_no_folder(folder: Path) -> None:
+    for loader in (Beir, Pyserini):
+        with pytest.raises(DataError, match=r"corpus\.jsonl: a file, where a folder is expected"):
+            loader(str(folder / "corpus.jsonl")).load()
+        with pytest.raises(DataError, match="nowhere: no such folder"):
+            loader(str(folder / "nowhere")).load()
 
 
 def test_hidden_files_are_no_splits(folder: Path) -> None:

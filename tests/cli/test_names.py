@@ -19,7 +19,7 @@ TYPES = {
     ),
     int: ("--constant --count --depth --limit --num-processes --overlap-depth --relevance-level --seed --single"),
     float: "--parameter",
-    bool: "--delete --forget-trials --hub --json --per-query --scores --whole",
+    bool: "--delete --forget-trials --forget-unfinished --hub --json --overwrite --per-query --scores --whole",
     Path: (
         "--corpus --corpus-output --dropped --embeddings --filter-by --ids --index --negatives --output --plot --qrels "
         "--queries --reranked --run --store --tune-run --vectors --withheld"

@@ -8,6 +8,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.names import renaming
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import DataError
@@ -105,8 +106,13 @@ def check(
 
 @app.command()
 def fetch(
-    name: str = typer.Argument(help="msmarco-passage, msmarco-document or nq."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="The folder; default data/NAME."),
+    name: str = typer.Argument(
+        help="msmarco-passage, msmarco-document or nq.",
+        autocompletion=completion.words("msmarco-passage", "msmarco-document", "nq"),
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The folder; default data/NAME.", rich_help_panel=WRITTEN
+    ),
 ) -> None:
     """Bring a dataset's published files into a folder, going on where it stopped, and check size and digest of each.
 

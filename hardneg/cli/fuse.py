@@ -9,7 +9,7 @@ import typer
 from hardneg.cli import completion, lines
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
-from hardneg.cli.panels import TUNING
+from hardneg.cli.panels import TUNING, WRITTEN
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
@@ -28,7 +28,9 @@ _GRID_HELP = "Values to try: of a run's weight, of `constant` or of `parameter`;
 
 def fuse(
     run: RunFiles,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The run to write, NAME.trec.gz.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN)
+    ],
     method: Annotated[str, typer.Option(help="zip, weighted-sum, reciprocal-rank, or one of ranx's.")] = "zip",
     weight: Annotated[
         list[str] | None, typer.Option(metavar=_NAMED, help="A run's weight, by its file's name; else 1.")

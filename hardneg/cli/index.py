@@ -10,6 +10,7 @@ import typer
 
 from hardneg.cli import completion, lines
 from hardneg.cli.outputs import OVERWRITE, Outputs, Target, store_outputs
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE
 from hardneg.counting import counted
@@ -41,7 +42,7 @@ def build(
         autocompletion=completion.plugins("indexes"),
     ),
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the index, such as k1=1.2."),
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -82,7 +83,7 @@ def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
 
 @app.command("import")
 def import_(
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
     vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.errors import ArtifactError, UsageError
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from hardneg.artifacts import Store
     from hardneg.recipe.load import Recipe
 
-OVERWRITE = typer.Option(False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.")
+OVERWRITE = typer.Option(
+    False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.", rich_help_panel=WRITTEN
+)
 WHOLE = ("",)
 
 

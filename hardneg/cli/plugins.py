@@ -7,6 +7,7 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.names import renaming
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import JSON, say, say_json
 
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
@@ -74,7 +75,9 @@ def show(
 def new(
     kind: str = KIND,
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="The folder to write; default hardneg-NAME."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The folder to write; default hardneg-NAME.", rich_help_panel=WRITTEN
+    ),
 ) -> None:
     """Write a package with a plugin that works and with its tests, to change into your own.
 

@@ -11,6 +11,7 @@ from hardneg.cli.devices import DEVICE
 from hardneg.cli.lines import PROCESSES, line_outputs
 from hardneg.cli.names import renaming
 from hardneg.cli.outputs import OVERWRITE, Target
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.counting import counted
@@ -129,7 +130,9 @@ def run(
     force: list[str] = typer.Option(
         [], help="Make this stage, and all that need it, again.", autocompletion=completion.stages
     ),
-    output: Path | None = typer.Option(None, "--output", "-o", help="The run folder; default runs/NAME-PRESET."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="The run folder; default runs/NAME-PRESET.", rich_help_panel=WRITTEN
+    ),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,

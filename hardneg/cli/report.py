@@ -18,6 +18,7 @@ from hardneg.cli.evaluate import (
     tested,
 )
 from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 
@@ -25,7 +26,12 @@ from hardneg.counting import counted
 def report(
     qrels: QrelsFile,
     run: RunFiles,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; report.* in it is replaced.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="The folder to write; report.* in it is replaced.", rich_help_panel=WRITTEN
+        ),
+    ],
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
     relevance_level: Level = 1,

@@ -10,6 +10,7 @@ import typer
 from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.outputs import OVERWRITE, Target
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.cli.stores import STORE, open_store
 from hardneg.counting import counted
@@ -32,7 +33,7 @@ def rerank(
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the plugin, such as length=256."),
     split: str = typer.Option("test", help="The queries' split."),
     depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),
-    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
+    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,

@@ -8,6 +8,7 @@ import typer
 from hardneg.cli import completion, lines
 from hardneg.cli.devices import DEVICE
 from hardneg.cli.outputs import OVERWRITE
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
@@ -19,7 +20,7 @@ DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
 def encode(
     dataset: str = lines.DATASET,
     model: str = lines.MODEL,
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -46,7 +47,7 @@ def search(
     candidates: str | None = typer.Option(
         None, help="An index over texts, such as bm25: rank only its best documents.", autocompletion=INDEXES
     ),
-    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz."),
+    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,
@@ -90,7 +91,7 @@ def train(
     train_option: list[str] = typer.Option([], metavar="KEY=VALUE", help="One of training, such as max_steps=200."),
     split: str = typer.Option("train", help="The queries' split."),
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write."),
+    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
     settings: list[str] = lines.SET,
     store: Path | None = STORE,

@@ -8,13 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is there, whatever it is, unless it is read.")
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace what is there, whatever it is, unless it is read.", rich_help_panel=WRITTEN
+    ),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN),
+]
 Topics = Annotated[
     Path | None, typer.Option("--queries", help="Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")
 ]

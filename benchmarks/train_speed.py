@@ -1,7 +1,7 @@
 """Training pairs a second against `SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`.
 
     pip install "hardneg[demo]"
-    python benchmarks/train_speed.py [--steps 20] [--batch 32] [--length 128] [--rounds 3]
+    python benchmarks/train_speed.py [--steps 20] [--batch 32] [--length 128] [--rounds 3] [--model NAME]
 
 The same triplets (a docstring's first line, the rest of it, the rest of another one), model, lengths, batch size,
 optimizer and loss (softmax over all positives and negatives of the batch, scale 20). Contestants take turns; each
@@ -34,7 +34,6 @@ from hardneg.training.loop import train
 from hardneg.training.options import TrainOptions
 from hardneg.types import Document
 
-MODEL = "packaged:all-MiniLM-L6-v2"
 Triplets = list[tuple[str, str, str]]
 
 
@@ -77,7 +76,7 @@ def ours(texts: Triplets, options: argparse.Namespace, precision: str) -> None:
         positives = {f"q{row}": [f"d{row}"] for row in range(len(texts))}
         queries = [query for query, _, _ in texts]
         data = TrainingData(Corpus.open(Path(folder)), negatives.query_ids, queries, positives, negatives)
-        spec = ModelSpec(MODEL, query_length=options.length, document_length=options.length)
+        spec = ModelSpec(options.model, query_length=options.length, document_length=options.length)
         settings = TrainOptions(
             batch_size=options.batch, max_steps=options.steps, precision=precision, warmup_ratio=0.0
         )
@@ -91,7 +90,7 @@ def theirs(texts: Triplets, options: argparse.Namespace, half: bool) -> None:
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    model = Encoder.load(ModelSpec(MODEL, document_length=options.length)).module
+    model = Encoder.load(ModelSpec(options.model, document_length=options.length)).module
     model.max_seq_length = options.length
     columns = zip(*texts, strict=True)
     rows = Dataset.from_dict(dict(zip(("anchor", "positive", "negative"), map(list, columns), strict=True)))
@@ -111,6 +110,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2", help="a folder, a hub id, or a packaged model")
     options = parser.parse_args()
     texts = triplets(options.steps * options.batch)
     ways: dict[str, Callable[[], None]] = {

@@ -50,6 +50,7 @@ def _add_models(hub: Hub, place: Path) -> None:
     hub.model("some/shards", {**bare, **split, "pytorch_model.bin.index.json": json.dumps(index).encode()})
 
 
+@pytest.mark.slow
 def test_weights_are_fetched_in_one_form(tmp_path: Path) -> None:
     with hub_server() as hub:
         _add_models(hub, tmp_path)
@@ -68,6 +69,7 @@ def test_weights_are_fetched_in_one_form(tmp_path: Path) -> None:
     assert all("\n" not in told[name] for name in NAMES[4:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["some/safe", "some/old"])
 def test_a_fetched_model_opens_without_the_network(tmp_path: Path, name: str) -> None:
     with hub_server() as hub:

@@ -140,6 +140,7 @@ def test_force_runs_a_step_and_its_dependents(finished):
     assert again(path, store, force=("scores",))[0].ran == ("scores", "report")
 
 
+@pytest.mark.slow
 def test_the_same_recipe_elsewhere_gives_the_same_bytes(finished, tmp_path):
     _, path, _store, _plan, outcome = finished
     other, _ = again(path, Store(tmp_path / "store"), until="star-test")
@@ -206,6 +207,7 @@ def test_an_unknown_split_is_one_line(finished, tmp_path):
         again(path, store, ["stages.start-test.split=tset"])
 
 
+@pytest.mark.slow
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 

@@ -1,0 +1,66 @@
+"""Encoding against sentence-transformers on the same texts, and how far passes grow."""
+
+import copy
+from functools import partial
+
+import numpy as np
+import torch
+from gpu.material import encoder, finish, peak, seconds, texts
+from gpu.setting import Figures, Setting, expect
+from numpy.typing import NDArray
+
+from hardneg.models.encoder import EncodeOptions
+from hardneg.models.token_budget import WORTH_TIMING, token_budget
+
+Vectors = NDArray[np.float32]
+_ENOUGH = {"fp32": 0.99999, "bf16": 0.995}
+
+
+def speed(setting: Setting) -> Figures:
+    """Mean and least cosine with its vectors in float32, texts a second, and as many times its own in either."""
+    model, passages = encoder(setting), texts(setting.size(20_000, 200), 90)
+    exact = _theirs(model.module, passages[:512])
+    found: Figures = {}
+    for precision in ("fp32", "bf16"):
+        options = EncodeOptions(precision=precision)
+        peer = model.module if precision == "fp32" else copy.deepcopy(model.module).to(torch.bfloat16)
+        cosines = _cosines(model.encode(passages[:512], "document", options), exact)
+        expect(float(cosines.mean()) > _ENOUGH[precision], f"{precision}: mean cosine {cosines.mean():.6f}")
+        _theirs(peer, passages[:64])
+        ours = len(passages) / seconds(partial(model.encode, passages, "document", options), setting)
+        theirs = len(passages) / seconds(partial(_theirs, peer, passages), setting)
+        found |= {
+            f"{precision}, cosine": round(float(cosines.mean()), 6),
+            f"{precision}, least cosine": round(float(cosines.min()), 6),
+            f"{precision}, texts/s": round(ours, 1),
+            f"{precision}, times sentence-transformers": round(ours / theirs, 2),
+        }
+    return found
+
+
+def _theirs(module: torch.nn.Module, passages: list[str]) -> Vectors:
+    found = module.encode(passages, batch_size=256, convert_to_tensor=True, show_progress_bar=False)
+    vectors: Vectors = found.float().cpu().numpy()
+    return vectors
+
+
+def _cosines(one: Vectors, other: Vectors) -> Vectors:
+    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    cosines: Vectors = (one * other).sum(axis=1) / norms
+    return cosines
+
+
+def passes(setting: Setting) -> Figures:
+    """How many tokens a pass are found best, and that trying leaves half of the free memory to others."""
+    model = encoder(setting)
+    finish(setting)
+    free = torch.cuda.mem_get_info()[0] if setting.gpu else 0
+    budgets: list[int] = []
+
+    def find() -> None:
+        with torch.inference_mode():
+            budgets.append(token_budget(model.parts("document"), model.device, WORTH_TIMING))
+
+    taken = peak(find, setting)
+    expect(taken <= 0.55 * free, f"timing took {taken / 1e9:.1f} GB of {free / 1e9:.1f} GB that were free")
+    return {"tokens a pass": budgets[0], "GB taken": round(taken / 1e9, 2), "GB free": round(free / 1e9, 2)}

@@ -1,0 +1,121 @@
+"""Made-up texts, a random BERT and something to train on: nothing is fetched, nothing more is installed."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from gpu.setting import Setting
+
+from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.data.negatives import read_negatives, write_negatives
+from hardneg.models.encoder import Encoder
+from hardneg.models.spec import ModelSpec
+from hardneg.progress import Silent
+from hardneg.training.examples import TrainingData
+from hardneg.types import Document, Negatives
+
+LENGTH = 128
+_WORDS = 5_000
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def texts(count: int, words: int, seed: int = 0) -> list[str]:
+    """Texts of about so many words, few of them common and many rare; equal seeds give equal texts."""
+    draws = np.random.default_rng(seed)
+    lengths = np.maximum(3, draws.lognormal(np.log(words), 0.4, count)).astype(int)
+    drawn = (_WORDS * draws.random(int(lengths.sum())) ** 3).astype(int)
+    return [" ".join(f"w{word}" for word in part) for part in np.split(drawn, np.cumsum(lengths)[:-1])]
+
+
+def model(setting: Setting) -> Path:
+    """A BERT of random weights without dropout, of the base size: two layers of 64 numbers where it is small."""
+    from sentence_transformers import SentenceTransformer
+    from transformers import BertConfig, BertModel
+
+    folder, bare = setting.folder / "model", setting.folder / "bert"
+    if not (folder / "modules.json").exists():
+        hidden, layers = setting.size(768, 64), setting.size(12, 2)
+        config = BertConfig(
+            vocab_size=len(_SPECIAL) + _WORDS,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=max(2, hidden // 64),
+            intermediate_size=4 * hidden,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        torch.manual_seed(0)
+        made = BertModel(config)
+        torch.nn.init.normal_(made.embeddings.word_embeddings.weight, std=0.5)
+        _write_tokenizer(bare)
+        made.save_pretrained(bare)
+        SentenceTransformer(str(bare), device="cpu").save(str(folder))  # with mean pooling
+    return folder
+
+
+def _write_tokenizer(folder: Path) -> None:
+    """A token a word."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    names = [*_SPECIAL, *(f"w{word}" for word in range(_WORDS))]
+    vocabulary = {name: row for row, name in enumerate(names)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    marks = [(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=marks
+    )
+    named = {f"{name.strip('[]').lower()}_token": name for name in _SPECIAL}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **named).save_pretrained(folder)
+
+
+def encoder(setting: Setting, device: str | None = None) -> Encoder:
+    """The model on a device; by default that of the setting."""
+    spec = ModelSpec(str(model(setting)), query_length=16, document_length=LENGTH)
+    return Encoder.load(spec, device or setting.device)
+
+
+def training_data(setting: Setting, queries: int) -> TrainingData:
+    """A positive and six negatives for each query, whose words are the positive's first."""
+    folder, passages = setting.folder / f"data-{queries}", texts(7 * queries, 90, seed=1)
+    query_ids = [f"q{row}" for row in range(queries)]
+    if not (folder / "negatives.arrow").exists():
+        write_corpus((Document(f"d{row}", text) for row, text in enumerate(passages)), folder / "corpus", Silent())
+        hard = [[f"d{queries + 6 * row + place}" for place in range(6)] for row in range(queries)]
+        rows = [Negatives(f"q{row}", [f"d{row}"], hard[row], np.zeros(6, np.float32)) for row in range(queries)]
+        write_negatives(folder / "negatives.arrow", rows)
+    asked = [" ".join(text.split()[:6]) for text in passages[:queries]]
+    positives = {f"q{row}": [f"d{row}"] for row in range(queries)}
+    negatives = read_negatives(folder / "negatives.arrow")
+    return TrainingData(Corpus.open(folder / "corpus"), query_ids, asked, positives, negatives)
+
+
+def seconds(work: Callable[[], object], setting: Setting) -> float:
+    """How long it takes, the device's own work included."""
+    finish(setting)
+    begun = time.perf_counter()
+    work()
+    finish(setting)
+    return time.perf_counter() - begun
+
+
+def finish(setting: Setting) -> None:
+    """Waits for the device."""
+    if setting.gpu:
+        torch.cuda.synchronize()
+
+
+def peak(work: Callable[[], object], setting: Setting) -> int:
+    """The most bytes of the GPU's memory that it adds; 0 on a CPU, where it runs all the same."""
+    if not setting.gpu:
+        work()
+        return 0
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    finish(setting)
+    return torch.cuda.max_memory_allocated() - before

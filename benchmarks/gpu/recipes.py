@@ -1,0 +1,142 @@
+"""Recipes on the device: ANCE beside its inferencer, what a plan says of memory, and every demo."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from gpu.material import LENGTH, model, texts
+from gpu.setting import Figures, Piece, Setting, Skipped, expect
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.progress import Silent
+from hardneg.recipe.estimate import estimate
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.reading import shipped_recipes
+
+
+class Notes(Silent):
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Keeps it."""
+        self.lines.append(text)
+
+
+def inferencer(setting: Setting) -> Figures:
+    """The corpus is encoded and searched on the trainer's own device while it trains: neither is ended by the other."""
+    steps = setting.size(300, 12)
+    refresh = {"policy": "continuous", "depth": 20, "negatives": 5}
+    options = {"batch_size": setting.size(32, 8), "max_steps": steps, "checkpoint_every": setting.size(25, 3)}
+    stage = {"stage": "train-refreshed", "loss": "infonce", "refresh": refresh, "options": options}
+    made, _, notes = _made(setting, {"ance": stage}, "ance")
+    ended = [line for line in notes if "it is started again" in line or "it is not started again" in line]
+    expect(not ended, "; ".join(ended))
+    facts = made.facts
+    used = int(facts["refreshes used"])
+    expect(used > 0, "no refresh was used")
+    return {"refreshes used": used, "mean lag": float(facts["mean lag"]), "GB": _gigabytes(made)}
+
+
+def memory(setting: Setting) -> Figures:
+    """Of a training: the plan's estimate against the most that was taken on the card, within a fifth."""
+    options = {"batch_size": setting.size(32, 8), "max_steps": setting.size(20, 2), "precision": "fp32"}
+    stage = {"stage": "train", "negatives": "static", "loss": "star", "options": options}
+    made, told, _ = _made(setting, {"star": stage}, "star")
+    taken = _gigabytes(made)
+    if setting.gpu:
+        expect(0.8 * taken <= told <= 1.2 * taken, f"the plan says {told:.2f} GB, {taken:.2f} were taken")
+    return {"GB by the plan": round(told, 2), "GB taken": taken}
+
+
+def _gigabytes(made: Artifact) -> float:
+    """The most of the card's memory or, on a CPU, of the process's, as the manifest tells."""
+    manifest = json.loads((made.path / "manifest.json").read_text())
+    peaks = [value for name, value in _numbers(manifest) if name in ("peak_gpu_memory", "peak_memory")]
+    return round(peaks[0] / 1e9, 2) if peaks else 0.0
+
+
+def _numbers(tree: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """All numbers, those of a card's memory first."""
+    found = [(name, value) for name, value in tree.items() if isinstance(value, int | float)]
+    for value in tree.values():
+        found += _numbers(value) if isinstance(value, Mapping) else []
+    return sorted(found, key=lambda item: item[0] != "peak_gpu_memory")
+
+
+def _made(setting: Setting, stages: dict[str, Any], name: str) -> tuple[Artifact, float, list[str]]:
+    """What a stage of a recipe over made-up texts makes; gigabytes by the plan; what was told."""
+    start = {
+        "start-index": {"stage": "encode"},
+        "start-train": {"stage": "search", "index": "start-index", "split": "train", "depth": 20},
+        "static": {"stage": "mine", "runs": {"dense": "start-train"}, "miner": {"name": "topk", "depth": 10}},
+    }
+    spec = {"name": str(model(setting)), "query_length": 16, "document_length": LENGTH}
+    tree = {"dataset": f"beir:{_collection(setting)}", "model": spec, "stages": {**start, **stages}}
+    path, notes, store = setting.folder / "recipe.yaml", Notes(), Store(setting.folder / "store")
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    plan = make_plan(load_recipe(path))
+    done = execute(plan, store, Options(device=setting.device, until=name), Watcher(progress=notes))
+    (row,) = [row for row in estimate(plan, store, name) if row.step.name == name]
+    return done.artifacts[name], row.memory / 1e9, notes.lines
+
+
+def _collection(setting: Setting) -> Path:
+    folder, count = setting.folder / "collection", setting.size(50_000, 300)
+    if not (folder / "qrels" / "test.tsv").exists():
+        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+        passages = texts(count, 90)
+        rows = [{"_id": f"d{row}", "title": "", "text": text} for row, text in enumerate(passages)]
+        asked = [
+            {"_id": f"q{row}", "text": " ".join(text.split()[:6])} for row, text in enumerate(passages[: count // 5])
+        ]
+        for name, lines in {"corpus": rows, "queries": asked}.items():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for place, split in enumerate(("train", "dev", "test")):
+            judged = "".join(
+                f"q{row}\td{row}\t1\n" for row in range(len(asked)) if min(row % 10, 2) == (2, 1, 0)[place]
+            )
+            (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    return folder
+
+
+def demos(small: bool) -> dict[str, Piece]:
+    """A piece for each shipped recipe; one alone where it is small."""
+    names = ["star-passage"] if small else list(shipped_recipes())
+    return {f"recipe-{name}": lambda setting, name=name: _demo(setting, name) for name in names}
+
+
+def _demo(setting: Setting, name: str) -> Figures:
+    """The demo from the first step to the report, with a few training steps and a part of the passages unless full."""
+    cuts = {} if setting.full else _cuts(name, setting.size(2000, 300))
+    settings = [word for path, value in cuts.items() for word in ("--set", f"{path}={value}")]
+    shared, own = setting.folder.parent / "store", setting.folder / "out"
+    places = ["--store", str(shared), "--out", str(own), "--device", setting.device]
+    command = [sys.executable, "-m", "hardneg", "recipe", "run", name, *places, *settings]
+    done = subprocess.run(command, capture_output=True, text=True)
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    if done.returncode and ("not installed" in last or "pip install" in last):
+        raise Skipped(last)
+    expect(done.returncode == 0, f"exit code {done.returncode}: {last}")
+    expect((own / "report.html").exists(), "there is no report")
+    return {"cut": len(cuts), "passages": cuts.get("dataset.max_passages", "all")}
+
+
+def _cuts(name: str, passages: int) -> dict[str, int]:
+    """Two steps for each training, and so many passages where the dataset can be cut."""
+    recipe = load_recipe(shipped_recipes()[name])
+    found = {
+        f"stages.{step}.options.max_steps": 2
+        for step, spec in recipe.stages.items()
+        if hasattr(getattr(spec, "options", None), "max_steps")
+    }
+    tree = yaml.safe_load(shipped_recipes()[name].read_text(encoding="utf-8"))
+    return found | ({"dataset.max_passages": passages} if "beir" not in str(tree.get("dataset", "")) else {})

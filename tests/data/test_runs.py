@@ -67,6 +67,20 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         os.close(read)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path: Path, end: str) -> None:
+    text = f"\ufeffq1 Q0 d1 1 2 t{end}q1 Q0 d2 2 1 t{end}"
+    for content in (text.encode(), gzip.compress(text.encode())):
+        assert read_run(_written(tmp_path / "run", content)).query_ids == ["q1"]
+
+
+def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="run: not a text file but UTF-16; save it as UTF-8"):
+        read_run(_written(tmp_path / "run", _GOOD.encode("utf-16")))
+    with pytest.raises(DataError, match="run: not a text file but a zip archive"):
+        read_run(_written(tmp_path / "run", gzip.compress(b"PK\x03\x04")))
+
+
 @pytest.mark.parametrize("name", ["q\0", "q\x1b[1m", "q\x9b1", "q\x7f"])
 def test_ids_with_control_characters_are_refused(tmp_path: Path, name: str) -> None:
     for line in (f"{name} Q0 d 1 1 t", f"q Q0 {name} 1 1 t"):

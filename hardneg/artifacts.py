@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ArtifactError, NewerArtifact
+from hardneg.identity import file_digest
 from hardneg.replacing import flush, replace_text
 
 FORMAT = 1
@@ -35,7 +36,8 @@ class Artifact:
     """A finished artifact.
 
     key: its identity. kind: what it holds (`index`, `run`, ...). facts: counts and measures told by the stage that
-    made it. origin: the identity payload that the key is the digest of, and the stage's name.
+    made it. origin: the identity payload that the key is the digest of, and the stage's name. files: the digest of
+    each file by its place; empty where an earlier hardneg noted none.
     """
 
     key: str
@@ -43,6 +45,7 @@ class Artifact:
     path: Path
     facts: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class Store:
@@ -72,7 +75,9 @@ class Store:
                 raise ArtifactError(f"{folder}: damaged: {name} is missing") from None
             if found != size:
                 raise ArtifactError(f"{folder}: damaged: {name} has {found} bytes, its manifest says {size}")
-        return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"])
+        digests = manifest.get("digests", {})
+        files = {name: digests.get(name, "") for name in manifest["files"]}
+        return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def discard(self, key: str) -> None:
         """Removes the artifact of `key` and what is left of an unfinished one."""
@@ -113,17 +118,18 @@ class Store:
         """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
         partial = self._partial(key)
         with disk_errors(self.root):
-            files = {}
+            files, digests = {}, {}
             for path in sorted(partial.rglob("*")):
                 if path.relative_to(partial).parts[0] == SCRATCH:
                     continue
                 if path.is_file():
-                    files[path.relative_to(partial).as_posix()] = path.stat().st_size
+                    name = path.relative_to(partial).as_posix()
+                    files[name], digests[name] = path.stat().st_size, file_digest(path)
                 flush(path)
-            manifest = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin, "files": files}
-            write_json(partial / MANIFEST, manifest)
+            told = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin}
+            write_json(partial / MANIFEST, {**told, "files": files, "digests": digests})
         self.recover(key)
-        return Artifact(key, kind, self.path(key), facts, origin)
+        return Artifact(key, kind, self.path(key), facts, origin, digests)
 
     def recover(self, key: str) -> None:
         """Gives an artifact its name whose manifest is written: the rename, and all that a dead process left undone.

@@ -135,6 +135,12 @@ def unfinished(store: Store) -> list[Unfinished]:
     return sorted(found, key=lambda run: run.begun)
 
 
+def owners(store: Store, key: str) -> list[Path]:
+    """The results, finished or not, that use a key."""
+    entries = [_read(path) for path in sorted(store.root.glob("roots/*.json"))]
+    return sorted({Path(entry["owner"]) for entry in entries if entry and key in entry["keys"]})
+
+
 def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
     """Folders that no result uses, no unfinished run, and no process; with their sizes in bytes.
 

@@ -10,10 +10,11 @@ from hardneg.cli import completion
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.recipe import PRESET, SET
 from hardneg.cli.stores import STORE, open_store
+from hardneg.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Artifact
-    from hardneg.errors import ArtifactError
+    from hardneg.artifacts import Artifact, Store
+    from hardneg.integrity import Checked
     from hardneg.roots import Unfinished
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
@@ -65,6 +66,51 @@ def why(
     plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
     for line in explain(plan.until(stage)[-1], open_store(store)):
         say(line)
+
+
+@app.command()
+def check(
+    repair: bool = typer.Option(False, "--repair", help="Remove what is damaged; the next run makes it again."),
+    store: Path | None = STORE,
+) -> None:
+    """Read every byte in the store and compare it with what was written; exit code 5 where something is damaged.
+
+    Example: hardneg artifacts check --repair
+    """
+    from hardneg.cli.console import Bars, size, stderr_console
+    from hardneg.counting import counted
+    from hardneg.integrity import check as check_all
+
+    opened = open_store(store)
+    found = list(check_all(opened, Bars(stderr_console())))
+    damaged = [item for item in found if item.problem]
+    for item in damaged:
+        say(f"{item.stage}: {item.problem}")
+        if repair:
+            _discard(opened, item)
+    for words, number in {
+        "of an earlier hardneg: their sizes are right, their bytes are not known": sum(i.size_only for i in found),
+        "of a newer hardneg: not looked at": sum(item.newer for item in found),
+    }.items():
+        if number:
+            say(f"{number} {words}")
+    state = (
+        f"{len(damaged)} damaged, {'removed' if repair else 'to remove with --repair'}" if damaged else "none damaged"
+    )
+    say(f"{counted(len(found), 'artifact')}, {size(sum(item.size for item in found))}: {state}")
+    if damaged and not repair:
+        raise typer.Exit(ArtifactError.exit_code)
+
+
+def _discard(store: "Store", item: "Checked") -> None:
+    """Removes a damaged artifact, and says which results have it."""
+    from hardneg.roots import owners
+
+    with store.lock(item.key):
+        store.discard(item.key)
+    users = ", ".join(str(path) for path in owners(store, item.key) if path.exists())
+    again = f"its files in {users} are damaged too, as far as they are links; run that again" if users else ""
+    say(f"  removed; the next run makes it again{'; ' if again else ''}{again}")
 
 
 @app.command()

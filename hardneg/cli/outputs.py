@@ -100,11 +100,13 @@ class Outputs:
         with ExitStack() as stack:
             stack.enter_context(disk_errors(self.targets[0].path, "--output"))
             for target in self.targets:
+                if self.store.read_only:
+                    _tell_unknown(target.path, f"the store {self.store.root} is read-only")
                 known = laid_out(self.store, self.command, target.path, self.keys, target.tops)
                 try:
                     stack.enter_context(known)
                 except (ArtifactError, OSError) as error:
-                    say(f"note: only --overwrite will replace {target.path}: {error}", err=True)
+                    _tell_unknown(target.path, error)
             yield
 
     def _input_problems(self, target: Target) -> Iterator[str]:
@@ -169,6 +171,11 @@ def inputs_of(recipe: "Recipe") -> list[Path]:
         found += [spec.reader.start.name] if isinstance(spec, TrainReaderSpec) else []
         found += [spec.queries] if isinstance(spec, SearchSpec) and spec.queries else []
     return [Path(name).expanduser() for name in dict.fromkeys(found) if name]
+
+
+def _tell_unknown(path: Path, reason: object) -> None:
+    """Says that an output cannot be noted as a result."""
+    say(f"note: only --overwrite will replace {path}: {reason}", err=True)
 
 
 def _kind_problems(target: Target) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
-from hardneg.errors import ArtifactError, NewerArtifact, RecipeError, UsageError
+from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
+from hardneg.integrity import damage
 from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached, of_a_file
@@ -210,10 +211,24 @@ def _run_stage(step: Step, work: Work) -> dict[str, Any]:
     try:
         with disk_errors(work.folder), plugin_errors(_plugins(work)):
             facts = dict(module.run(work))
-    except OSError as error:
-        raise ArtifactError(f"{step.name}: {error}") from error
+    except Exception as error:
+        _check_inputs(work, error)
+        if isinstance(error, OSError):
+            raise ArtifactError(f"{step.name}: {error}") from error
+        raise
     gc.collect()  # a model is in cycles of references, and would stay while the next stage loads its own
     return facts
+
+
+def _check_inputs(work: Work, error: Exception) -> None:
+    """Raises ArtifactError where a stage has failed on an input that is not, byte for byte, as it was written."""
+    told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
+    if told or getattr(error.__cause__ or error, "errno", None):
+        return
+    for item in work.inputs.values():
+        if item.path is not None and (problem := damage(item.path)):
+            advice = f"hardneg artifacts check --repair --store {item.path.parent}"
+            raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
 
 
 def _plugins(work: Work) -> list[Any]:

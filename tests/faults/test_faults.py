@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
+from typer.testing import CliRunner
 
 from hardneg.artifacts import MANIFEST, Store
+from hardneg.cli.main import app
 from hardneg.errors import ArtifactError, HardnegError, NewerArtifact, PluginError
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -149,6 +151,20 @@ def test_a_read_only_disk(recipe, filled, tmp_path):
         "start-index: in the store" in done.stderr and "read-only; choose another place" in done.stderr.splitlines()[-1]
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_read_only_store_serves_a_finished_recipe(recipe, filled, tmp_path, monkeypatch):
+    def state():
+        return {str(path): path.lstat().st_mtime_ns for path in (filled.root, *filled.root.rglob("*"))}
+
+    monkeypatch.setattr("hardneg.artifacts.may_write", lambda folder: not folder.is_relative_to(filled.root))
+    before = state()
+    command = ["recipe", "run", str(recipe), "--until", "static", "--store", str(filled.root), "--device", "cpu"]
+    for _ in range(2):
+        done = CliRunner().invoke(app, [*command, "--output", str(tmp_path / "out")])
+        assert done.exit_code == 0, done.output
+        assert "0 of 4 steps ran" in done.stderr
+    assert (tmp_path / "out" / "runs" / "start-train.trec.gz").exists() and state() == before
 
 
 @pytest.mark.slow

@@ -85,6 +85,7 @@ def plan(
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
     store: Path | None = STORE,
+    processes: int | None = PROCESSES,
 ) -> None:
     """Show each step, in the store or to run, with an estimate of what it takes.
 
@@ -93,12 +94,14 @@ def plan(
     from hardneg.cli.tables import plan_table
     from hardneg.recipe.estimate import estimate
     from hardneg.recipe.needs import packages
+    from hardneg.recipe.rates import this_machine
 
     problems: list[str] = []
     made, opened = _plan(name, preset, settings, problems), open_store(store)
     _check_stages(made, until)
     say(_headline(made))
-    plan_table(estimate(made, opened, until))
+    machine = this_machine(processes or 1)
+    plan_table(estimate(made, opened, until, machine), machine)
     problems += [need.missing for need in packages(made) if need.missing]
     for problem in problems:
         say(f"before it can run: {problem}")

@@ -1,27 +1,31 @@
 """What `recipe plan` and `recipe run` print."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
 from hardneg.cli.console import Bars, duration, size, stdout_console, table
+from hardneg.counting import counted
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
+from hardneg.recipe.rates import Machine
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
 
 
-def plan_table(rows: Sequence[Estimate]) -> None:
-    """One row a step, and the sum of what is to run."""
-    shown = table()
-    for title in ("step", "stage", "state", "items", "disk", "memory", "time"):
+def plan_table(rows: Sequence[Estimate], machine: Machine) -> None:
+    """One row a step, the sum of what is to run, and what the estimates of a GPU are made from."""
+    shown, columns = table(), ["step", "stage", "state", "items", "disk", "memory", "time"]
+    for title in [*columns[:-1], "GPU memory", columns[-1]] if machine.gpu else columns:
         side: JustifyMethod = "left" if title in {"step", "stage", "state"} else "right"
         shown.add_column(title, justify=side, no_wrap=title != "stage", overflow="ellipsis")
     for row in rows:
+        on_gpu = [size(row.gpu_memory) if row.gpu_memory else ""] if machine.gpu else []
         shown.add_row(
             row.step.name,
             row.step.verb,
@@ -29,16 +33,35 @@ def plan_table(rows: Sequence[Estimate]) -> None:
             f"{row.items:,} {row.unit}",
             size(row.disk),
             size(row.memory),
-            duration(row.seconds),
+            *on_gpu,
+            _time(row.seconds),
         )
     console = stdout_console()
     console.print(shown)
+    console.print(_ahead(rows, machine))
+    if machine.gpu:
+        console.print(_told(machine), soft_wrap=True)
+
+
+def _ahead(rows: Sequence[Estimate], machine: Machine) -> str:
     ahead = [row for row in rows if not row.cached]
     disk, memory = sum(row.disk for row in ahead), max((row.memory for row in ahead), default=0)
-    time = duration(sum(row.seconds for row in ahead)) if ahead else "0 s"
-    console.print(
-        f"to run: {len(ahead)} of {len(rows)} steps, about {size(disk)} of disk, {size(memory)} of memory, {time}"
-    )
+    gpu = f", {size(max((row.gpu_memory for row in ahead), default=0))} on each GPU" if machine.gpu else ""
+    time = _time(sum(row.seconds for row in ahead)) if ahead else "0 s"
+    told = f"to run: {len(ahead)} of {len(rows)} steps, about {size(disk)} of disk"
+    return f"{told}, {size(memory)} of memory{gpu}, {time}"
+
+
+def _time(seconds: float) -> str:
+    return "unknown" if math.isnan(seconds) else duration(seconds)
+
+
+def _told(machine: Machine) -> str:
+    """What the times of a GPU are made from."""
+    if machine.sheet is None:
+        return f"GPU {machine.gpu}: its speed is unknown here, so times of networks and of vector search are too"
+    many = counted(machine.processes, "GPU")
+    return f"times are for {many}, {machine.gpu}, from the data sheet: nothing was measured"
 
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:

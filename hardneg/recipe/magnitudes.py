@@ -18,6 +18,7 @@ from hardneg.stages.spec_parts import DATASET
 from hardneg.stages.specs import DatasetSpec
 
 _TRAIN = "train"
+_VOCABULARY = 30_522
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,18 @@ class Shape:
         """Multiplications and additions of one forward pass, by token."""
         return 2.0 * 12 * self.layers * self.hidden**2
 
-    def kept_a_token(self, length: int) -> int:
-        """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens."""
-        heads = max(12, self.hidden // 64)
-        return self.layers * (60 * self.hidden + 3 * 4 * heads * length)
+    def kept_a_token(self, length: int, checkpointing: bool = False) -> int:
+        """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.
+
+        checkpointing: only what goes into each layer is kept, and one layer at a time as a whole.
+        """
+        layer = 60 * self.hidden + 3 * 4 * max(12, self.hidden // 64) * length
+        return self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer
+
+    @property
+    def embeddings(self) -> int:
+        """Bytes of the word embeddings of a vocabulary of usual size."""
+        return _VOCABULARY * self.hidden * 4
 
 
 LARGE = Shape(1024, 24, 1_340_000_000)

@@ -3,13 +3,17 @@
 import importlib.util
 import shlex
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hardneg.artifacts import Store
+from hardneg.recipe.estimate import estimate
 from hardneg.recipe.extends import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.recipe.rates import SHEETS, Machine
 from hardneg.recipe.reading import find_recipe, head_comment, shipped_recipes
 from hardneg.training.schedules import schedule_factor, warmup_length
 
@@ -131,6 +135,15 @@ def test_trainings_of_the_paper_preset_are_measured_on_the_way(name: str):
         watched = getattr(spec, "watch", None) is not None
         assert watched or (spec.validation_run and spec.options.evaluate_every), stage
         assert watched or (spec.validation.depth, spec.validation.split) == (50, "dev"), stage
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_trainings_of_the_paper_preset_fit_a_gpu_of_40_gigabytes(name: str, tmp_path: Path):
+    if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
+        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install ./plugins/hardneg-electra")
+    plan = make_plan(load_recipe(find_recipe(name), "paper"), [])
+    for row in estimate(plan, Store(tmp_path), None, Machine("NVIDIA A100", SHEETS["A100"])):
+        assert row.gpu_memory < 40e9, row.step.name
 
 
 def test_schedules_go_on_behind_the_step_that_the_authors_stopped_at():

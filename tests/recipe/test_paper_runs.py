@@ -1,0 +1,101 @@
+"""The paper presets, cut to a few steps, from a server that answers as the hub does to their reports."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hub_layouts import MTEB_MSMARCO, beir_folder, dpr_folder, mteb
+from hub_server import Hub, hub_server
+from recipe.recipes import small_collection
+from recipe.test_needs import add_models
+from tiny import tiny_encoder
+
+from hardneg.recipe.extends import read_whole_tree
+from hardneg.recipe.reading import apply_preset, find_recipe
+
+pytestmark = pytest.mark.slow
+FEW = {
+    "max_steps": 2,
+    "epochs": None,
+    "stop_at": None,
+    "keep_every": None,
+    "batch_size": 4,
+    "accumulate": 1,
+    "warmup_steps": 0,
+    "checkpoint_every": 2,
+    "evaluate_every": 2,
+    "gradient_checkpointing": False,
+}
+
+
+def cut(name: str, place: Path) -> Path:
+    """A recipe's preset `paper` as a recipe of its own, with its data, models and stages, but few steps."""
+    tree = apply_preset(read_whole_tree(find_recipe(name)), "paper")[0]
+    for length in ("query_length", "document_length"):
+        tree["model"][length] = min(48, tree["model"].get(length, 48))
+    for stage in tree["stages"].values():
+        if isinstance(stage.get("options"), dict) and stage["stage"].startswith("train"):
+            chunk = {"chunk": 2} if "chunk" in stage["options"] else {}
+            stage["options"] = {**stage["options"], **FEW, **chunk}
+        if "refresh" in stage:
+            stage["refresh"] = {**stage["refresh"], "every": 1}
+            del stage["devices"]
+    path = place / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**tree, "presets": {"paper": {}}}, sort_keys=False))
+    return path
+
+
+def catalogued_documents(place: Path, beir: Path) -> None:
+    """The files that ir_datasets keeps of `msmarco-document` when it has fetched them."""
+    corpus, queries, qrels = beir_folder(beir)
+    page = "<DOC>\n<DOCNO>{}</DOCNO>\n<TEXT>\nhttp://a\na title\n{}\n</TEXT>\n</DOC>\n"
+    files = {"collection.tsv.gz": "".join(page.format(row["_id"], row["text"]) for row in corpus)}
+    texts = {row["_id"]: row["text"] for row in queries}
+    for split in ("train", "dev"):
+        named = [row["query-id"] for row in qrels[split]]
+        files[f"{split}/queries.tsv.gz"] = "".join(f"{name}\t{texts[name]}\n" for name in named)
+        lines = (f"{row['query-id']} 0 {row['corpus-id']} 1\n" for row in qrels[split])
+        files[f"{split}/qrels.gz"] = "".join(lines)
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
+    place = tmp_path_factory.mktemp("paper")
+    beir = small_collection(place / "beir")
+    corpus, queries, qrels = beir_folder(beir)
+    qrels["test"] = [{**row, "score": 3.0} for row in qrels["test"]]
+    with hub_server() as hub:
+        add_models(hub, place)
+        hub.dataset("mteb/msmarco", mteb(corpus, queries, qrels), commits={"main": MTEB_MSMARCO})
+        dpr_folder(place / "data" / "nq", beir)
+        catalogued_documents(place / "ir" / "msmarco-document", beir)
+        (place / "unlabelled-queries.tsv").write_text("u1\tblue river\nu2\told engine\n")
+        tiny_encoder(place / "runs" / "star-passage-paper" / "model")
+        yield hub, place
+
+
+def run(hub: tuple[Hub, Path], *words: str) -> "subprocess.CompletedProcess[str]":
+    environment = hub[0].environment(hub[1] / "cache") | {"IR_DATASETS_HOME": str(hub[1] / "ir")}
+    line = [sys.executable, "-m", "hardneg", "recipe", *words]
+    return subprocess.run(line, cwd=hub[1], env=environment, capture_output=True, text=True, timeout=1800)
+
+
+@pytest.mark.parametrize(
+    "name", ["star-passage", "ance-passage", "rocketqa-passage", "cort-passage", "dpr-nq", "star-document"]
+)
+def test_it_runs_to_its_report(hub: tuple[Hub, Path], name: str) -> None:
+    path = cut(name, hub[1])
+    checked = run(hub, "check", str(path), "--preset", "paper")
+    assert checked.returncode == 0, checked.stdout
+    done = run(hub, "run", str(path), "--preset", "paper", "--device", "cpu", "--output", str(hub[1] / "out" / name))
+    assert done.returncode == 0, done.stderr[-3000:]
+    told: dict[str, Any] = {path.name: path for path in (hub[1] / "out" / name).iterdir()}
+    assert {"report.html", "metrics.json", "model", "index", "recipe.lock.yaml"} <= told.keys()

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hub_layouts import add_mteb_msmarco, dpr_folder
 from hub_server import Hub, hub_server
 from recipe.recipes import small_collection
+from safetensors.torch import load_file
 from tiny import tiny_encoder
 from typer.testing import CliRunner
 
@@ -51,7 +53,8 @@ def add_models(hub: Hub, place: Path) -> None:
     safe = tiny_encoder(place / "safe", kind="transformers")
     files = {path.name: path.read_bytes() for path in safe.iterdir()}
     old = {name: data for name, data in files.items() if name != "model.safetensors"}
-    forms = {"safe": files, "old": {**old, "pytorch_model.bin": files["model.safetensors"]}}
+    torch.save(load_file(safe / "model.safetensors"), place / "pytorch_model.bin")
+    forms = {"safe": files, "old": {**old, "pytorch_model.bin": (place / "pytorch_model.bin").read_bytes()}}
     for name, form in MODELS.items():
         hub.model(name, forms[form])
 

@@ -11,20 +11,34 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 
-TYPES = {
-    str: (
-        "--answer-match --backend --baseline --candidates --dataset --device --force --form --from --grid --loss "
-        "--method --metric --metrics --miner --missing-scores --model --norm --option --preset --query --recipe "
-        "--reranker --set --split --stage --threshold --title --train-option --until --weight"
-    ),
-    int: ("--constant --count --depth --limit --num-processes --overlap-depth --relevance-level --seed --single"),
-    float: "--parameter",
-    bool: "--delete --forget-trials --forget-unfinished --hub --json --overwrite --per-query --scores --whole",
-    Path: (
-        "--corpus --corpus-output --dropped --embeddings --filter-by --ids --index --negatives --output --plot --qrels "
-        "--queries --reranked --run --store --tune-run --vectors --withheld"
-    ),
+SYNONYMS = {
+    "--output": "--out --output-dir --output-folder --dir --folder --to --save",
+    "--backend": "--index-type --engine --plugin",
+    "--baseline": "--against --reference --compare --versus",
+    "--corpus-output": "--write-corpus",
+    "--count": "--number --num-negatives --negatives-per-query",
+    "--dataset": "--data --collection --source",
+    "--depth": "--cut --cutoff --top --topk --k --top-k --hits",
+    "--device": "--gpu --cuda",
+    "--filter-by": "--filter-scores",
+    "--json": "--as-json --format",
+    "--limit": "--rows --examples --head --first --show",
+    "--model": "--encoder --checkpoint",
+    "--num-processes": "--processes --workers --jobs --nproc",
+    "--option": "--options --plugin-option",
+    "--overwrite": "--replace --clobber",
+    "--plot": "--figure --draw",
+    "--qrels": "--judgements --judgments",
+    "--queries": "--topics",
+    "--relevance-level": "--level --relevance --grade",
+    "--run": "--runs --run-file",
+    "--set": "--setting --settings --override",
+    "--split": "--subset",
+    "--stage": "--step --steps --stages",
+    "--store": "--cache --artifacts",
 }
+"""What must not come in beside the one name of each meaning."""
+
 OTHERWISE = {
     ("analyze wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
     ("analyze dimensions", "--run"): str,  # SIZE=PATH
@@ -47,14 +61,21 @@ def inner_type(hint):
     return hint
 
 
-def test_every_option_has_the_one_name_and_type_of_its_meaning():
-    known = {name: kind for kind, names in TYPES.items() for name in names.split()}
-    found = list(options())
-    assert {opts[0] for _, opts, _ in found} == set(known)
-    assert [
-        (command, opts[0], kind) for command, opts, kind in found
-        if kind is not OTHERWISE.get((command, opts[0]), known[opts[0]])
-    ] == []  # fmt: skip
+def test_no_option_is_a_second_name_of_what_has_one():
+    second = {name: first for first, names in SYNONYMS.items() for name in names.split()}
+    found = {name for _, opts, _ in options() for name in opts}
+    assert found >= set(SYNONYMS)
+    assert {name: second[name] for name in found if name in second} == {}
+
+
+def test_an_option_takes_the_same_in_all_commands():
+    kinds = {}
+    for command, opts, kind in options():
+        if (command, opts[0]) not in OTHERWISE:
+            kinds.setdefault(opts[0], {}).setdefault(kind, []).append(command)
+    assert len(kinds) > 60
+    assert {name: taken for name, taken in kinds.items() if len(taken) > 1} == {}
+    assert {(c, o[0]): kind for c, o, kind in options() if (c, o[0]) in OTHERWISE} == OTHERWISE
 
 
 def test_a_short_name_belongs_to_one_option():

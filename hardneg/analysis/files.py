@@ -13,7 +13,6 @@ from hardneg.analysis.projection import Neighbourhood
 from hardneg.errors import UsageError
 from hardneg.indexes.dense import DenseIndex
 from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.save import SPEC_FILE
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress
 
@@ -23,9 +22,8 @@ Rows = Callable[[Sequence[str]], NDArray[np.int64]]
 
 
 def open_model(name: str, device: str | None) -> Encoder:
-    """A folder that hardneg saved with its prompts and lengths, or any other model as it is."""
-    folder = Path(name)
-    return Encoder.open(folder, device) if (folder / SPEC_FILE).is_file() else Encoder.load(ModelSpec(name), device)
+    """A model with the prompts and lengths that its folder tells."""
+    return Encoder.load(ModelSpec(name), device)
 
 
 def row_finder(ids: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> Rows:

@@ -13,13 +13,19 @@ from torch import Tensor
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, tokenise
-from hardneg.models.forward import forward
+from hardneg.models.chats import has_chat_template, tokenise_chats
+from hardneg.models.contract import resolve
+from hardneg.models.files import check_files
+from hardneg.models.forward import Cut, forward
 from hardneg.models.inference import EncodeOptions, encode_windows, prepare
-from hardneg.models.load import load_module, positions
+from hardneg.models.load import load_module
+from hardneg.models.precision import Precision, weights_dtype
 from hardneg.models.save import read_spec, save_module
 from hardneg.models.segmenting import SegmentTokens, tokenise_segments
 from hardneg.models.sides import has_twins, side
-from hardneg.models.spec import Kind, ModelSpec
+from hardneg.models.soundness import positions
+from hardneg.models.source import fetch
+from hardneg.models.spec import FullSpec, Kind, ModelSpec
 from hardneg.models.token_types import typed
 from hardneg.progress import Progress, Silent
 
@@ -35,27 +41,36 @@ _SILENT = Silent()
 class Encoder:
     """A SentenceTransformer with the prompts, lengths and token types of its spec."""
 
-    def __init__(self, module: "SentenceTransformer", spec: ModelSpec) -> None:
+    def __init__(self, module: "SentenceTransformer", spec: FullSpec) -> None:
         self.module = module
         self.spec = spec
 
     @classmethod
-    def load(cls, spec: ModelSpec, device: str | None = None) -> "Encoder":
+    def load(cls, spec: ModelSpec, device: str | None = None, precision: Precision | None = None) -> "Encoder":
         """The model that `spec` describes, on `device` (None: the best there is), in evaluation mode.
+
+        What the spec leaves open is as the model's own folder says.
+
+        precision: what texts will be encoded in, which decides how the weights are loaded; None is float32, to train.
 
         Raises:
             ModelError: the model is not there, or it cannot do what the spec says.
         """
-        return cls(load_module(spec, device), spec)
+        if problems := spec.problems():
+            raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+        folder = fetch(spec)
+        check_files(folder)
+        full = resolve(spec, folder)
+        return cls(load_module(full, folder, device, weights_dtype(spec, precision)), full)
 
     @classmethod
-    def open(cls, folder: Path, device: str | None = None) -> "Encoder":
+    def open(cls, folder: Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
         """The model in a folder that `save` wrote, with the prompts and lengths it was saved with.
 
         Raises:
             ModelError: the folder is not there or was not written by `save`.
         """
-        return cls.load(read_spec(folder), device)
+        return cls.load(read_spec(folder), device, precision)
 
     @property
     def dimension(self) -> int:
@@ -73,14 +88,16 @@ class Encoder:
         return has_twins(self.module)
 
     def parts(self, kind: Kind) -> list[Any]:
-        """The modules that texts of a kind pass through, the transformer first."""
-        return side(self.module, kind)
+        """The modules that texts of a kind pass through, the transformer first, and what cuts their vectors last."""
+        parts, kept = side(self.module, kind), self.spec.truncate_dim
+        return parts if kept is None else [*parts, Cut(kept, self.spec.similarity == "cosine")]
 
     def tokenise(self, texts: Sequence[str], kind: Kind) -> Tokens:
         """The texts behind their kind's prompt, cut to that kind's length."""
-        prompt = self.spec.prompt(kind)
+        prompt, parts = self.spec.prompt(kind), self.parts(kind)
+        if has_chat_template(parts[0]):
+            return tokenise_chats(parts[0], texts, prompt, kind, self.spec.length(kind))
         prompted = [prompt + text for text in texts] if prompt else texts
-        parts = self.parts(kind)
         tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
         return typed(tokens, self.spec.token_type(kind)) if self.spec.typed else tokens
 
@@ -96,6 +113,8 @@ class Encoder:
             ModelError: a segment is longer than what the model reads, or too short for any text.
         """
         parts, prompt = self.parts("document"), self.spec.prompt("document")
+        if has_chat_template(parts[0]):
+            raise ModelError(f"model {self.spec.name!r} has a chat template, which cannot be cut: leave segments out")
         most = positions(parts[0].model)
         if most is not None and cut.length > most:
             raise ModelError(

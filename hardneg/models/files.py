@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ModelError
+from hardneg.models.spec import KINDS, Kind
 from hardneg.models.weights import PICKLED, weight_files
 
 ROUTER = "router_config.json"
@@ -28,6 +29,15 @@ def routes(folder: Path) -> list[Any]:
     return [read_json(path).get("structure")] if path.exists() else []
 
 
+def sides(folder: Path) -> dict[Kind, list[Path]]:
+    """The folders of the modules that queries and documents pass through, in order."""
+    places = list(module_folders(folder))
+    structure = next(iter(routes(folder)), None) or {}
+    by_name = {place.name: place for place in places}
+    own = {kind: [by_name[name] for name in structure.get(kind, ()) if name in by_name] for kind in KINDS}
+    return {kind: own[kind] or places for kind in KINDS}
+
+
 def _routed(folder: Path) -> dict[Path, str]:
     """The folders of the modules on both routes; they must lie in the model's own."""
     path = folder / ROUTER
@@ -44,7 +54,7 @@ def check_files(folder: Path) -> None:
     """Refuses a folder that cannot be opened safely and whole.
 
     Raises:
-        ModelError: no configuration, no weights or not all of them, or only an adapter.
+        ModelError: no configuration or tokenizer, no weights or not all of them, or only an adapter.
     """
     places = module_folders(folder)
     encoders = [place for place, kind in places.items() if kind == "Transformer"] or [folder]
@@ -53,9 +63,28 @@ def check_files(folder: Path) -> None:
             raise ModelError(f"model {encoder}: only an adapter: merge it into its base model and save that")
         if not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
+        check_tokenizer_files(encoder)
     for place in places:
         if not weight_files(place) and place in encoders:
             raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
+
+
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
+_OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
+
+
+def check_tokenizer_files(folder: Path) -> None:
+    """Refuses a transformer's folder without a tokenizer: an empty one would be made, which reads all texts as equal.
+
+    Raises:
+        ModelError: no file of a tokenizer is there.
+    """
+    config = folder / "tokenizer_config.json"
+    made = read_json(config) if config.is_file() else {}
+    if isinstance(made, dict) and made.get("tokenizer_class") in _OF_BYTES:
+        return
+    if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
+        raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
 
 
 def read_json(path: Path) -> Any:

@@ -21,6 +21,20 @@ def forward(parts: Sequence[nn.Module], features: dict[str, Tensor], device: tor
     return vectors
 
 
+class Cut(nn.Module):
+    """Keeps the first dimensions of vectors, with norm 1 again where they are compared by their angle."""
+
+    def __init__(self, dimension: int, normalised: bool) -> None:
+        super().__init__()
+        self.dimension, self.normalised = dimension, normalised
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The features with shorter vectors, float32 [n, dimension]."""
+        vectors = features["sentence_embedding"][:, : self.dimension]
+        features["sentence_embedding"] = nn.functional.normalize(vectors, dim=-1) if self.normalised else vectors
+        return features
+
+
 def in_bfloat16(transformer: nn.Module) -> nn.Module:
     """A copy with bfloat16 weights; buffers, such as the frequencies of positions, stay as they are."""
     copied = deepcopy(transformer)

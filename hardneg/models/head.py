@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from hardneg.errors import ModelError
-from hardneg.models.spec import Activation, ModelSpec
+from hardneg.models.spec import Activation, FullSpec
 from hardneg.seeding import derive_seed
 
 _PROJECTION_STD = 0.02
 
 
-def arrange(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
+def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     """The modules with the pooling, head and normalisation that the spec asks for.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
@@ -33,13 +33,13 @@ def arrange(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
     return [*modules, Normalize()] if spec.similarity == "cosine" else modules
 
 
-def _pooled(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
+def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     encoder: Any = modules[0]
     if spec.pooling == "own":
         if len(modules) == 1:
-            raise ModelError(f"model {spec.name!r} has no pooling of its own: set pooling to cls or mean")
+            raise ModelError(f"model {spec.name!r} has no pooling of its own: set pooling to cls, mean or lasttoken")
         return modules
     pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode=spec.pooling)
     if len(modules) == 1:
@@ -64,4 +64,4 @@ def _dimension(modules: list[nn.Module]) -> int:
     for module in reversed(modules):
         if callable(size := getattr(module, "get_embedding_dimension", None)):
             return int(size())
-    raise ModelError("the model does not tell the dimension of its vectors: set pooling to cls or mean")
+    raise ModelError("the model does not tell the dimension of its vectors: set pooling to cls, mean or lasttoken")

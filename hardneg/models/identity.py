@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.identity import digest, file_digest
+from hardneg.models.contract import resolve
 from hardneg.models.files import check_files, module_folders, read_json, routes
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
@@ -22,7 +23,7 @@ _CONFIGS = (
     "added_tokens.json",
 )
 # Options that models were made without: they count where they have another value than their default.
-_LATER = ("twins", "activation", "query_token_type", "document_token_type")
+_LATER = ("twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype")
 # Library versions, places, and what a spec overrides (a tokenizer's file notes its last call's truncation).
 _IGNORED = {
     "_name_or_path",
@@ -43,17 +44,26 @@ _IGNORED = {
 def model_digest(spec: ModelSpec) -> str:
     """32 hexadecimal digits that name the model `spec` makes: its weights, tokenizer, modules and options.
 
-    The files' bytes count, not their place, dates, README or library versions; a hub id counts by its commit.
+    The files' bytes count, not their place, dates, README or library versions. Of a folder, what the spec leaves to the
+    model counts by the model's own value. A hub id counts by its commit, and by what the spec says, for the commit says
+    the rest: so its digest is the same before and after it is downloaded.
 
     Raises:
         ModelError: there is no such model, or it is only on the hub, which cannot be reached.
     """
+    found = locate(spec)
+    if isinstance(found, HubCommit):
+        return digest([[found.repository, found.commit], _options(spec)])
+    content = _contents(found)
+    return digest([content, _options(resolve(spec, found))])
+
+
+def _options(spec: ModelSpec) -> dict[str, Any]:
     options = asdict(spec)
     del options["name"], options["revision"]
-    for name in _LATER:
-        if getattr(spec, name) == getattr(ModelSpec, name):
-            del options[name]
-    return digest([model_content(spec), options])
+    if spec.dtype == "fp32":  # float32 weights are what `auto` comes from
+        options["dtype"] = "auto"
+    return {name: value for name, value in options.items() if name not in _LATER or value != getattr(ModelSpec, name)}
 
 
 def model_content(spec: ModelSpec) -> list[Any]:

@@ -68,7 +68,8 @@ def prepare(
     """The model made ready for about `count` rows of a kind."""
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
-    half = takes_bf16(options.precision, transformer, "inference")
+    whole = next(transformer.parameters()).dtype == torch.float32
+    half = whole and takes_bf16(options.precision, transformer, "inference")
     parts = [in_bfloat16(transformer) if half else transformer, *rest]
     with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
         budget = options.tokens_per_batch or token_budget(parts, device, count)

@@ -1,110 +1,59 @@
 """Turns a spec into a SentenceTransformer whose modules are as the spec says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from hardneg.errors import ModelError
-from hardneg.models.files import check_files, module_folders
+from hardneg.models.contract import read_contract
+from hardneg.models.files import sides
 from hardneg.models.head import arrange
+from hardneg.models.modules import quiet, read_modules
 from hardneg.models.sides import check_sides, has_twins, side, transformers, twins, with_own_queries
-from hardneg.models.source import fetch
-from hardneg.models.spec import ModelSpec
+from hardneg.models.soundness import check_activations, check_encoder, check_tokenizer, check_weights
+from hardneg.models.spec import KINDS, FullSpec
 from hardneg.models.token_types import check_token_types, joined
-from hardneg.models.weights import load_options
-from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def load_module(spec: ModelSpec, device: str | None = None) -> "SentenceTransformer":
-    """The spec's model with float32 weights, prompts and lengths set, in evaluation mode.
+def load_module(
+    spec: FullSpec, folder: Path, device: str | None = None, dtype: torch.dtype = torch.float32
+) -> "SentenceTransformer":
+    """The model in a folder as the spec says, with prompts and lengths set, in evaluation mode.
+
+    dtype: of the transformer's weights; all that comes behind it is float32.
 
     Raises:
-        ModelError: the spec has mistakes, the model is not there, or it cannot do what the spec says.
+        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
     """
-    if problems := spec.problems():
-        raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-    folder = fetch(spec)
-    check_files(folder)
-    modules = _modules(folder, spec)
+    check_activations(folder)
+    modules = read_modules(folder, spec, dtype)
     check_sides(modules, spec.name)
+    _check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
-    return assembled(_arranged(modules, spec), spec, device)
+    contract = read_contract(folder)
+    module = assembled(_arranged(modules, spec), spec, device)
+    return with_prompts(module, contract.prompts, contract.default_prompt_name)
 
 
-@contextmanager
-def without_bars() -> Iterator[None]:
-    """Keeps transformers from drawing progress bars."""
-    from transformers.utils import logging as bars
-
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
+def _check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
+    whole, places = nn.Sequential(*modules), sides(folder)
+    for kind in KINDS:
+        transformer = side(whole, kind)[0]
+        check_encoder(transformer, spec)
+        check_tokenizer(transformer, spec.name)
+        with quiet():
+            check_weights(transformer.model, places[kind][0], spec.name)
 
 
-def _modules(folder: Path, spec: ModelSpec) -> list[nn.Module]:
-    """The modules that the folder holds; weights that it lacks are drawn from a fixed seed."""
-    from safetensors import SafetensorError
-
-    with without_bars(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(0, "weights that the files lack") >> 1)
-        try:
-            if (folder / "modules.json").exists():
-                return _own_modules(folder)
-            return [_plain_transformer(folder)]
-        except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ModelError(f"model {spec.name!r} cannot be opened ({reason}): check {folder}") from error
-
-
-def _own_modules(folder: Path) -> list[nn.Module]:
-    from sentence_transformers import SentenceTransformer
-
-    whole = SentenceTransformer(
-        str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=_weights(folder)
-    )
-    if whole.truncate_dim is not None:
-        raise ModelError(
-            f"model {folder}: cuts its vectors to {whole.truncate_dim} dimensions: "
-            "remove truncate_dim from config_sentence_transformers.json"
-        )
-    return list(whole.children())
-
-
-def _plain_transformer(folder: Path) -> nn.Module:
-    from sentence_transformers.sentence_transformer.modules import Transformer
-
-    local = {"local_files_only": True, "trust_remote_code": False}
-    transformer: nn.Module = Transformer(
-        str(folder),
-        model_kwargs=_weights(folder) | local,
-        processor_kwargs=dict(local),
-        config_kwargs=dict(local),
-        modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
-        module_output_name="token_embeddings",
-    )
-    return transformer
-
-
-def _weights(folder: Path) -> dict[str, Any]:
-    options = {kind: load_options(place) for place, kind in module_folders(folder).items()}
-    return {"dtype": torch.float32, **options.get("Transformer", {})}
-
-
-def _arranged(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
+def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     whole = nn.Sequential(*modules)
     for transformer in transformers(whole):
-        _check_encoder(transformer, spec)
         check_token_types(transformer, spec)
     if has_twins(whole):
         return [twins(arrange(side(whole, "query"), spec), arrange(side(whole, "document"), spec))]
@@ -112,40 +61,39 @@ def _arranged(modules: list[nn.Module], spec: ModelSpec) -> list[nn.Module]:
     return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
 
 
-def _check_encoder(encoder: nn.Module, spec: ModelSpec) -> None:
-    if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
-        raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
-    kinds = getattr(encoder, "modality_config", {"text": {}})
-    if "text" not in kinds or "message" in kinds:
-        raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
-    most = positions(encoder.model)
-    for field in ("query_length", "document_length"):
-        if most is not None and (asked := getattr(spec, field)) > most:
-            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {field} is {asked}, lower it")
-
-
-def positions(model: Any) -> int | None:
-    """How many tokens a transformer has positions for; None where there is no such bound."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    if most is None or most < 1:
-        return None
-    for part in model.modules():  # RoBERTa and its kin count positions from the padding index on
-        first = getattr(part, "padding_idx", None)
-        if isinstance(first, int) and isinstance(getattr(part, "position_embeddings", None), nn.Embedding):
-            return int(most) - first - 1
-    return int(most)
-
-
-def assembled(modules: list[nn.Module], spec: ModelSpec, device: str | None) -> "SentenceTransformer":
+def assembled(modules: list[nn.Module], spec: FullSpec, device: str | None) -> "SentenceTransformer":
     """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode."""
     from sentence_transformers import SentenceTransformer
 
-    module = SentenceTransformer(
-        modules=modules,
-        device=device,
-        prompts={"query": spec.query_prompt, "document": spec.document_prompt},
-        similarity_fn_name=spec.similarity,
-    )
-    side(module, "query")[0].max_seq_length = spec.query_length
-    side(module, "document")[0].max_seq_length = spec.document_length  # both, where they share one
+    with _unrounded(modules[1:]):
+        module = SentenceTransformer(
+            modules=modules,
+            device=device,
+            prompts={"query": spec.query_prompt, "document": spec.document_prompt},
+            similarity_fn_name=spec.similarity,
+            truncate_dim=spec.truncate_dim,
+        )
+    for kind in KINDS:
+        side(module, kind)[0].max_seq_length = spec.length(kind)  # of documents, where they share one
+    for first in transformers(module):
+        shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
+        first.query_length, first.document_length = shorter, None
     return module.eval()
+
+
+@contextmanager
+def _unrounded(parts: list[nn.Module]) -> Iterator[None]:
+    """Puts back, in float32, the weights that SentenceTransformer rounds to the dtype of the transformer's."""
+    weights = [part.state_dict() for part in parts]
+    yield
+    for part, kept in zip(parts, weights, strict=True):
+        part.float().load_state_dict(kept)
+
+
+def with_prompts(
+    module: "SentenceTransformer", others: Mapping[str, str], default: str | None
+) -> "SentenceTransformer":
+    """The model with prompts of other names beside those that it has."""
+    module.prompts = {**others, **module.prompts}
+    module.default_prompt_name = default
+    return module

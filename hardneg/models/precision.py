@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from hardneg.models.spec import ModelSpec
+
 Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]
 
@@ -34,6 +36,17 @@ def takes_bf16(precision: Precision, network: "nn.Module", use: Use) -> bool:
         return False
     ways = _training_ways(transformer) if use == "training" else _inference_ways(transformer)
     return choose(f"{use} on {device.type}, {weights:,} weights", machine_of(device), ways) == "bf16"
+
+
+def weights_dtype(spec: "ModelSpec", precision: Precision | None) -> "torch.dtype":
+    """What a transformer's weights are loaded as: float32 to train (no precision) and for trials, else as asked for."""
+    import torch
+
+    if precision is None or spec.dtype == "fp32":
+        return torch.float32
+    if spec.dtype == "auto":
+        return torch.bfloat16 if precision == "bf16" else torch.float32
+    return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
 
 
 def _transformer(network: "nn.Module") -> Any:
@@ -98,7 +111,7 @@ def _features(transformer: Any) -> "dict[str, torch.Tensor]":
     """Made-up texts of many different tokens, as long as the transformer reads, but no longer than 128."""
     import torch
 
-    from hardneg.models.load import positions
+    from hardneg.models.soundness import positions
 
     length = min(_LENGTH, positions(transformer) or _LENGTH)
     vocabulary = transformer.get_input_embeddings().num_embeddings

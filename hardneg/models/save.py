@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.errors import ModelError
+from hardneg.models.contract import OWN, SPEC_FILE
 from hardneg.models.files import read_json
 from hardneg.models.inference import evaluating
-from hardneg.models.load import assembled, without_bars
+from hardneg.models.load import assembled, with_prompts
+from hardneg.models.modules import quiet
 from hardneg.models.sides import side, transformers, twins
-from hardneg.models.spec import Kind, ModelSpec
+from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 from hardneg.models.token_types import with_token_type
 from hardneg.replacing import system_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-SPEC_FILE = "hardneg.json"
-_FIELDS = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
 _TYPES = ("query_token_type", "document_token_type")
 _READABLE = 0o444
 
 
-def save_module(module: "SentenceTransformer", spec: ModelSpec, folder: Path, card: str | None) -> None:
+def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
     """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`.
 
     Raises:
@@ -38,7 +38,7 @@ def save_module(module: "SentenceTransformer", spec: ModelSpec, folder: Path, ca
         for transformer in transformers(whole):
             forget_last_call(transformer.tokenizer)
         whole.save(str(place), create_model_card=False, safe_serialization=True)
-        options = {name: getattr(spec, name) for name in (*_FIELDS, *(_TYPES if spec.typed else ()))}
+        options = {name: getattr(spec, name) for name in (*OWN, *(_TYPES if spec.typed else ()))}
         (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if card is not None:
             (place / "README.md").write_text(card, encoding="utf-8")
@@ -52,7 +52,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
         ModelError: the folder cannot be written.
     """
     try:
-        with _aside(folder) as place, without_bars(), system_errors():
+        with _aside(folder) as place, quiet(), system_errors():
             yield place
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
@@ -68,16 +68,16 @@ def read_spec(folder: Path) -> ModelSpec:
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
     content = read_json(path)
-    if lacking := set(_FIELDS).difference(content if isinstance(content, dict) else ()):
+    if lacking := set(OWN).difference(content if isinstance(content, dict) else ()):
         raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
-    return ModelSpec(str(folder), **{name: content[name] for name in (*_FIELDS, *_TYPES) if name in content})
+    return ModelSpec(str(folder), **{name: content[name] for name in (*OWN, *_TYPES) if name in content})
 
 
-def _typed(module: "SentenceTransformer", spec: ModelSpec) -> "SentenceTransformer":
+def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
     """The same weights behind a tokenizer a side, which gives that side's token types wherever the model is opened."""
-    kinds: tuple[Kind, ...] = ("query", "document")
-    query, document = (with_token_type(side(module, kind), spec.token_type(kind)) for kind in kinds)
-    return assembled([twins(query, document)], spec, str(module.device))
+    query, document = (with_token_type(side(module, kind), spec.token_type(kind)) for kind in KINDS)
+    typed = assembled([twins(query, document)], spec, str(module.device))
+    return with_prompts(typed, module.prompts, module.default_prompt_name)
 
 
 def forget_last_call(tokenizer: Any) -> None:

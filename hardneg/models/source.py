@@ -43,6 +43,25 @@ def locate(spec: ModelSpec) -> Path | HubCommit:
     return HubCommit(spec.name, _commit(spec.name, spec.revision))
 
 
+def at_hand(spec: ModelSpec) -> Path | None:
+    """The folder that holds the model's files, if they are on this machine; never asks the hub."""
+    folder = Path(spec.name).expanduser()
+    if spec.name.startswith(_PREFIX):
+        try:
+            return _packaged_folder(spec.name)
+        except ModelError:
+            return None
+    if folder.is_dir():
+        return folder
+    if not HUB_ID.fullmatch(spec.name):
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(spec.name, "config.json", revision=spec.revision)
+    found = Path(cached).parent if isinstance(cached, str) else None
+    return found if found and any(has_weights(place) for place in module_folders(found)) else None
+
+
 def fetch(spec: ModelSpec) -> Path:
     """A folder that holds the model's files, downloaded into the hub's cache if need be.
 

@@ -1,13 +1,16 @@
-"""What a recipe says of a dense encoder."""
+"""What a recipe says of a dense encoder, and the same with all that the model says of itself filled in."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-Pooling = Literal["own", "cls", "mean"]
+Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine"]
 Activation = Literal["identity", "tanh"]
 Kind = Literal["query", "document"]
+Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
+KINDS: tuple[Kind, ...] = ("query", "document")
+POOLINGS = ("own", "cls", "mean", "lasttoken")
 _SHORTEST = 3
 
 
@@ -15,16 +18,21 @@ _SHORTEST = 3
 class ModelSpec:
     """A dense encoder, shared by queries and documents, or two of them.
 
+    Where a field can be None, None is what the model's own folder says; any other value is used in its place.
+
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
     pooling: `own` keeps what a SentenceTransformer has; the others replace it.
     projection: size of a linear layer after the pooling; none if None. activation: what its output goes through.
     layer_norm: a LayerNorm after that.
     similarity: `cosine` ends in a normalisation, `dot` does not.
-    query_prompt, document_prompt: put before each text.
+    query_prompt, document_prompt: put before each text; "" is none.
     twins: queries and documents begin with the same weights and are trained apart.
     query_length, document_length: how many tokens are read, special ones included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
+    truncate_dim: how many dimensions of a vector are kept.
+    dtype: what the transformer's weights are held and computed in where texts are encoded; `auto` and `fp32` follow the
+        stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
     """
 
     name: str
@@ -32,28 +40,22 @@ class ModelSpec:
     pooling: Pooling = "own"
     projection: int | None = None
     layer_norm: bool = False
-    similarity: Similarity = "cosine"
-    query_prompt: str = ""
-    document_prompt: str = ""
-    query_length: int = 64
-    document_length: int = 256
+    similarity: Similarity | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    query_length: int | None = None
+    document_length: int | None = None
     twins: bool = False
     activation: Activation = "identity"
     query_token_type: int = 0
     document_token_type: int = 0
+    truncate_dim: int | None = None
+    dtype: Weights = "auto"
 
     @property
     def typed(self) -> bool:
         """Whether it says token types."""
         return bool(self.query_token_type or self.document_token_type)
-
-    def prompt(self, kind: Kind) -> str:
-        """What is put before each text of this kind."""
-        return self.query_prompt if kind == "query" else self.document_prompt
-
-    def length(self, kind: Kind) -> int:
-        """How many tokens of a text of this kind are read, special ones included."""
-        return self.query_length if kind == "query" else self.document_length
 
     def token_type(self, kind: Kind) -> int:
         """The token type of every token of a text of this kind."""
@@ -64,9 +66,9 @@ class ModelSpec:
         found = []
         if not self.name.strip():
             found.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
-        if self.pooling not in ("own", "cls", "mean"):
-            found.append(f"pooling is {self.pooling!r}: it can be own, cls or mean")
-        if self.similarity not in ("dot", "cosine"):
+        if self.pooling not in POOLINGS:
+            found.append(f"pooling is {self.pooling!r}: it can be own, cls, mean or lasttoken")
+        if self.similarity not in (None, "dot", "cosine"):
             found.append(f"similarity is {self.similarity!r}: it can be dot or cosine")
         if self.projection is not None and self.projection < 1:
             found.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
@@ -77,7 +79,30 @@ class ModelSpec:
         for field in ("query_token_type", "document_token_type"):
             if (value := getattr(self, field)) < 0:
                 found.append(f"{field} is {value}: types are counted from 0")
+        if self.truncate_dim is not None and self.truncate_dim < 1:
+            found.append(f"truncate_dim is {self.truncate_dim}: give a number of dimensions, or leave it out")
+        if self.dtype not in ("auto", "fp32", "bf16", "fp16"):
+            found.append(f"dtype is {self.dtype!r}: it can be auto, fp32, bf16 or fp16")
         for field in ("query_length", "document_length"):
-            if (value := getattr(self, field)) < _SHORTEST:
+            if (value := getattr(self, field)) is not None and value < _SHORTEST:
                 found.append(f"{field} is {value}: at least {_SHORTEST} tokens are needed")
         return found
+
+
+@dataclass(frozen=True)
+class FullSpec(ModelSpec):
+    """A spec whose fields all have their values: the recipe's, or else the model's own."""
+
+    similarity: Similarity = "cosine"
+    query_prompt: str = ""
+    document_prompt: str = ""
+    query_length: int = 64
+    document_length: int = 256
+
+    def prompt(self, kind: Kind) -> str:
+        """What is put before each text of this kind."""
+        return self.query_prompt if kind == "query" else self.document_prompt
+
+    def length(self, kind: Kind) -> int:
+        """How many tokens of a text of this kind are read, special ones included."""
+        return self.query_length if kind == "query" else self.document_length

@@ -13,7 +13,7 @@ from torch import nn
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens
 from hardneg.models.sides import has_twins, side
-from hardneg.models.spec import ModelSpec
+from hardneg.models.spec import FullSpec
 
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 _COPIED = ("padding_side", "truncation_side", "model_max_length")
@@ -25,7 +25,7 @@ def typed(tokens: Tokens, token_type: int) -> Tokens:
     return replace(tokens, columns={**tokens.columns, "token_type_ids": types})
 
 
-def check_token_types(transformer: Any, spec: ModelSpec) -> None:
+def check_token_types(transformer: Any, spec: FullSpec) -> None:
     """Refuses token types that a transformer has no embeddings for.
 
     Raises:

@@ -1,7 +1,7 @@
 """From one encoder for queries and documents to two that start with the same weights."""
 
 from hardneg.models.encoder import Encoder
-from hardneg.models.load import assembled
+from hardneg.models.load import assembled, with_prompts
 from hardneg.models.sides import side, twins, with_own_queries
 
 
@@ -12,4 +12,5 @@ def split(encoder: Encoder) -> Encoder:
     """
     queries = with_own_queries(side(encoder.module, "query"))
     modules = [twins(queries, side(encoder.module, "document"))]
-    return Encoder(assembled(modules, encoder.spec, str(encoder.device)), encoder.spec)
+    whole = assembled(modules, encoder.spec, str(encoder.device))
+    return Encoder(with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name), encoder.spec)

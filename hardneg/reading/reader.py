@@ -10,8 +10,9 @@ import torch
 
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, read_json
-from hardneg.models.load import positions, without_bars
+from hardneg.models.modules import without_bars
 from hardneg.models.save import forget_last_call, written_whole
+from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
 from hardneg.models.weights import load_options
 from hardneg.reading.network import ReaderNetwork

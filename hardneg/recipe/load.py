@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hardneg.complaints import complaint
 from hardneg.errors import PluginError, RecipeError
+from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
 from hardneg.recipe.extends import read_whole_tree
@@ -97,7 +98,7 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     written = tree.get("stages")
     problems += reference_problems(stages, set(written) if isinstance(written, Mapping) else set())
     plugins = _configure_all(stages, problems)
-    problems += _similarity_problems(stages, plugins, top.model.similarity) if top else ()
+    problems += _similarity_problems(stages, plugins, known(top.model) or top.model) if top else ()
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", problems)
@@ -230,9 +231,12 @@ def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any)
 
 
 def _similarity_problems(
-    stages: Mapping[str, StageSpec], plugins: Mapping[tuple[str, str], Any], similarity: str
+    stages: Mapping[str, StageSpec], plugins: Mapping[tuple[str, str], Any], model: ModelSpec
 ) -> Iterator[str]:
     """What needs scores of another kind than those of the recipe's model, which all that is trained from it has too."""
+    similarity = model.similarity
+    if similarity is None:  # of a model that is not here yet: training looks again
+        return
     for name, spec in stages.items():
         wanted = getattr(type(plugins.get((name, "loss"))), "similarity", similarity)
         if isinstance(spec, LearningSpec) and wanted != similarity:

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hardneg.artifacts import Store
 from hardneg.datasets.withheld import UNLABELLED
 from hardneg.errors import HardnegError
+from hardneg.models.contract import known
+from hardneg.models.lengths import USUAL
 from hardneg.models.source import locate
-from hardneg.models.spec import ModelSpec
+from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 from hardneg.models.weights import weight_files
 from hardneg.protocols import HintsQueries
 from hardneg.recipe.plan import Plan, Step, cached
@@ -57,7 +59,7 @@ class Magnitudes:
 
     documents: int
     splits: Mapping[str, int]
-    model: ModelSpec
+    model: FullSpec
     shape: Shape
     networks: Mapping[str, Shape]
 
@@ -68,7 +70,7 @@ class Magnitudes:
     @property
     def dimension(self) -> int:
         """That of the vectors."""
-        return self.model.projection or self.shape.hidden
+        return min(self.model.projection or self.shape.hidden, self.model.truncate_dim or self.shape.hidden)
 
     def network(self, step: Step) -> Shape:
         """The shape of the reranker or reader that a step trains or uses."""
@@ -78,9 +80,9 @@ class Magnitudes:
 
 def magnitudes(plan: Plan, store: Store) -> Magnitudes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
-    step, model = plan.steps[DATASET], plan.recipe.model
+    step, model = plan.steps[DATASET], _usual(plan.recipe.model)
     shapes = {name: model_shape(spec) for name, spec in networks(plan)}
-    shape = model_shape(model)
+    shape = model_shape(plan.recipe.model)
     if artifact := cached(step, store):
         facts = artifact.facts
         splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
@@ -90,6 +92,16 @@ def magnitudes(plan: Plan, store: Store) -> Magnitudes:
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
     said = Magnitudes(documents, {**hinted, **sizes.queries}, model, shape, shapes)
     return replace(said, splits=_shared(said, step))
+
+
+def _usual(spec: ModelSpec) -> FullSpec:
+    """The spec in full for estimates: texts are seldom longer than what models usually read, whatever they could."""
+    full = known(spec)
+    stated = {name: value for name, value in asdict(spec).items() if value is not None}
+    if full is None:
+        return FullSpec(**stated)
+    own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in KINDS}
+    return replace(full, **own | {name: value for name, value in stated.items() if name in own})
 
 
 def _shared(said: Magnitudes, step: Step) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, read_json
-from hardneg.models.load import without_bars
+from hardneg.models.modules import without_bars
 from hardneg.models.weights import load_options
 from hardneg.seeding import derive_seed
 

@@ -53,7 +53,7 @@ def dense(work: Work, label: str, collection: StoredCollection) -> DenseSearcher
 
 def query_vectors(work: Work, label: str, texts: list[str]) -> NDArray[np.float32]:
     """float32 [n, d] by the model of a label."""
-    encoder = open_encoder(work.inputs_of("models")[label], work.device)
+    encoder = open_encoder(work.inputs_of("models")[label], work.device, "fp32")
     return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), work.progress)
 
 

@@ -17,7 +17,7 @@ EVERY_PROCESS = True
 def run(work: Work) -> dict[str, Any]:
     """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
     corpus = open_corpus(work)
-    encoder = open_encoder(work.inputs["model"], work.device)
+    encoder = open_encoder(work.inputs["model"], work.device, work.spec.precision)
     options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
     here = world()
     rows = _rows(work, corpus, encoder, here)

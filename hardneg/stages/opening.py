@@ -9,12 +9,13 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors
 from hardneg.data.queries import Queries
-from hardneg.errors import DataError
+from hardneg.errors import DataError, UsageError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.pooled import pooled
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
+from hardneg.models.precision import Precision
 from hardneg.progress import Progress
 from hardneg.protocols import Searcher
 from hardneg.stages.specs import EncodeSpec, TrainQueriesSpec
@@ -25,11 +26,24 @@ INDEX_FOLDER = "index"
 _RESIDENT = 512 << 20  # bytes
 
 
-def open_encoder(source: Input, device: str | None) -> Encoder:
-    """The recipe's own model, or the one a training stage made."""
+def open_encoder(source: Input, device: str | None, precision: Precision | None = None) -> Encoder:
+    """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
     if source.model is not None:
-        return Encoder.load(source.model, device)
-    return Encoder.open(source.folder / MODEL_FOLDER, device)
+        return Encoder.load(source.model, device, precision)
+    return Encoder.open(source.folder / MODEL_FOLDER, device, precision)
+
+
+def open_learner(work: Work, device: str | None) -> Encoder:
+    """The model that a stage trains further.
+
+    Raises:
+        UsageError: the stage's loss is made for scores of another similarity.
+    """
+    encoder, loss = open_encoder(work.inputs["model"], device), type(work.plugins["loss"])
+    if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
+        told = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
+        raise UsageError(f"{work.name}: {told}: say model.similarity: {wanted}, or take another loss")
+    return encoder
 
 
 def open_collection(source: Input) -> StoredCollection:

@@ -75,10 +75,11 @@ def _entries(
     if not part:
         return
     searcher = open_searcher(work.inputs["index"], collection, work.device, work.progress)
-    encoder = open_encoder(work.inputs["model"], work.device) if "model" in work.inputs else None
+    model, precision = work.inputs.get("model"), work.spec.precision
+    encoder = open_encoder(model, work.device, precision) if model else None
     if work.spec.scores == "angular":
         _check_cosines(encoder)
-    options, depth = EncodeOptions(precision=work.spec.precision), work.spec.depth
+    options, depth = EncodeOptions(precision=precision), work.spec.depth
     lists = _candidates(work, queries, part, facts) if "candidates" in work.inputs else None
     known = positives(collection.all_qrels()) if work.spec.positives else None
     step = options.window if lists else QUERIES_AT_ONCE

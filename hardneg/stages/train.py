@@ -7,7 +7,7 @@ from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.stages.learning import examples_of, save, validation
-from hardneg.stages.opening import open_collection, open_encoder
+from hardneg.stages.opening import open_collection, open_learner
 from hardneg.stages.teaching import taught
 from hardneg.stages.work import Work
 from hardneg.training.examples import TrainingData
@@ -20,7 +20,7 @@ EVERY_PROCESS = True
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves the model with its card, and leaves the learning curve beside it."""
     collection = open_collection(work.inputs["dataset"])
-    encoder = open_encoder(work.inputs["model"], work.device)
+    encoder = open_learner(work, work.device)
     data, told = _data(work, collection)
     result = train(
         encoder,

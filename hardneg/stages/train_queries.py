@@ -20,7 +20,7 @@ from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.learning import save, training_data, validation
 from hardneg.stages.mine import NEGATIVES
-from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_encoder, open_searcher
+from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_learner, open_searcher
 from hardneg.stages.work import Input, Work
 from hardneg.training.examples import Asked, Examples, TrainingData
 from hardneg.training.loop import learn
@@ -36,7 +36,7 @@ EVERY_PROCESS = True
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
     collection = open_collection(work.inputs["dataset"])
-    encoder = split(open_encoder(work.inputs["model"], work.device))
+    encoder = split(open_learner(work, work.device))
     data = training_data(collection, collection.queries(work.spec.split), work.inputs.get("negatives"))
     way = _approach(work, collection, data, encoder)
     result = learn(

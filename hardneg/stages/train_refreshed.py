@@ -14,7 +14,7 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
 from hardneg.stages.learning import pseudo_positives, save, training_data, validation
-from hardneg.stages.opening import open_collection, open_encoder
+from hardneg.stages.opening import open_collection, open_learner
 from hardneg.stages.work import Work
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
@@ -35,7 +35,7 @@ def run(work: Work) -> dict[str, Any]:
     """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
     spec, place = work.spec, Refreshes(work.folder / SCRATCH / "refreshes")
     collection = open_collection(work.inputs["dataset"])
-    encoder = open_encoder(work.inputs["model"], trainer_device(spec.devices, work.device, world()))
+    encoder = open_learner(work, trainer_device(spec.devices, work.device, world()))
     data = training_data(collection, collection.queries(spec.split), work.inputs.get("negatives"))
     data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
     with _supply(work, encoder, data, place) as supply:

@@ -16,7 +16,8 @@ from hardneg.models.spec import ModelSpec
 from hardneg.models.twins import split
 
 FP32 = EncodeOptions(precision="fp32")
-ANCE = {"pooling": "cls", "projection": 768, "layer_norm": True, "similarity": "dot", "document_length": 64}
+ANCE = {"pooling": "cls", "projection": 768, "layer_norm": True, "similarity": "dot"}
+ANCE |= {"query_length": 64, "document_length": 64}
 TEXTS = ["old river", "", "The quiet garden, seen again! " * 30]
 
 

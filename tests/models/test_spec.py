@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from hardneg.models.spec import ModelSpec
+from hardneg.models.spec import FullSpec, ModelSpec
 
 
 def test_a_good_spec_has_no_problems():
@@ -21,7 +21,7 @@ def test_every_mistake_is_told():
 
 
 def test_prompt_and_length_by_kind():
-    spec = ModelSpec("x", query_prompt="q: ", document_prompt="d: ", query_length=8, document_length=9)
+    spec = FullSpec("x", query_prompt="q: ", document_prompt="d: ", query_length=8, document_length=9)
     assert (spec.prompt("query"), spec.length("query")) == ("q: ", 8)
     assert (spec.prompt("document"), spec.length("document")) == ("d: ", 9)
 

@@ -217,9 +217,9 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
     alive, opened = [], []
     load = search.open_encoder
 
-    def remembering(source, device):
+    def remembering(source, device, precision):
         alive.append([module() is not None for module in opened])
-        encoder = load(source, device)
+        encoder = load(source, device, precision)
         opened.append(weakref.ref(encoder.module))
         return encoder
 

@@ -86,7 +86,7 @@ def _made(setting: Setting, stages: dict[str, Any], name: str) -> tuple[Artifact
     plan = make_plan(load_recipe(path))
     done = execute(plan, store, Options(device=setting.device, until=name), Watcher(progress=notes))
     (row,) = [row for row in estimate(plan, store, name) if row.step.name == name]
-    return done.artifacts[name], row.memory / 1e9, notes.lines
+    return done.artifacts[name], (row.gpu_memory if setting.gpu else row.memory) / 1e9, notes.lines
 
 
 def _collection(setting: Setting) -> Path:

@@ -3,10 +3,12 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,13 +79,17 @@ def start(name: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     command += [f"--{name}" for name in ("small", "full") if getattr(options, name)]
     failed = {"piece": name, "state": "failed", "figures": {}, "seconds": options.limit}
     with (out / f"{name}.log").open("w") as log:
-        try:
-            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, timeout=options.limit)
-        except subprocess.TimeoutExpired:
-            return {**failed, "why": f"not done in {options.limit:g} s"}
-    lines = ended.stdout.strip().splitlines()
-    if ended.returncode or not lines:
-        return {**failed, "seconds": 0, "why": f"ended with code {ended.returncode}: see {name}.log"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    try:
+        lines = process.communicate(timeout=options.limit)[0].strip().splitlines()
+    except subprocess.TimeoutExpired:
+        return {**failed, "why": f"not done in {options.limit:g} s"}
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+        process.wait()
+    if process.returncode or not lines:
+        return {**failed, "seconds": 0, "why": f"ended with code {process.returncode}: see {name}.log"}
     result: dict[str, Any] = json.loads(lines[-1])
     return result
 

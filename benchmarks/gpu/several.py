@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,18 @@ def _launch(setting: Setting, devices: list[str]) -> None:
     running = []
     for rank in map(str, range(len(devices))):
         place = {**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}
-        command = [sys.executable, "-m", "gpu.several", *arguments]
-        running.append(subprocess.Popen(command, env=place, stderr=subprocess.PIPE, text=True))
+        with (setting.folder / f"process-{rank}.log").open("w") as log:
+            command = [sys.executable, "-m", "gpu.several", *arguments]
+            running.append(subprocess.Popen(command, env=place, stdout=log, stderr=log))
     try:
-        told = [process.communicate()[1] for process in running]
+        while any(process.poll() is None for process in running) and not any(process.returncode for process in running):
+            time.sleep(0.1)
     finally:
         for process in running:
             process.kill()
-    for process, errors in zip(running, told, strict=True):
-        last = errors.strip().splitlines()[-1:] or ["nothing"]
-        expect(process.returncode == 0, f"a process ended with code {process.returncode}: {last[0]}")
+    codes = [process.wait() for process in running]
+    logs = [(setting.folder / f"process-{rank}.log").read_text().strip() for rank in range(len(devices))]
+    expect(not any(codes), f"processes ended with codes {codes}: {[log[-200:] for log in logs]}")
 
 
 def _work(folder: str, small: str, *devices: str) -> None:

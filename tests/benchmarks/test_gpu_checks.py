@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,6 +65,24 @@ def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(
         "breaks": ("failed", "ZeroDivisionError: integer division or modulo by zero"),
         "wrong": ("failed", "1 is less"),
     }
+
+
+def test_one_that_takes_too_long_or_dies_has_failed(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options = SimpleNamespace(device="cpu", small=True, full=False, limit=0.2)
+    program = tmp_path / "program"
+    monkeypatch.setattr(run.sys, "executable", str(program))
+    results = []
+    for body, limit in (("sleep 3600", 0.2), ("kill -9 $$", 600), ('echo noise; echo \'{"state": "done"}\'', 600)):
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        options.limit = limit
+        found = run.start("encode", tmp_path, options)
+        results.append((found["state"], found.get("why")))
+    assert results == [
+        ("failed", "not done in 0.2 s"),
+        ("failed", "ended with code -9: see encode.log"),
+        ("done", None),
+    ]
 
 
 def test_an_unknown_piece_is_refused(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

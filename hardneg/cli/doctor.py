@@ -12,6 +12,7 @@ from typing import Literal
 
 import typer
 
+from hardneg.cli.contracts import contract_lines, read
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.stores import STORE, open_store
 from hardneg.trials import forget, remembered
@@ -36,11 +37,14 @@ def doctor(
     as_json: bool = JSON,
     hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
     forget_trials: bool = typer.Option(False, "--forget-trials", help="Forget which ways were timed as the fastest."),
+    model: str | None = typer.Option(None, "--model", help="Tell how this model wants to be used, and nothing else."),
 ) -> None:
     """Tell what this machine has and what that means for a recipe; fails only where the core cannot work.
 
     Example: hardneg doctor --no-hub
     """
+    if model is not None:
+        return _tell_model(model, as_json)
     if forget_trials:
         forget()
     findings = list(examine(open_store(store).root, hub))
@@ -53,6 +57,17 @@ def doctor(
             say(f"{'':<9}{'':<{width}}  {item.meaning}")
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
+
+
+def _tell_model(name: str, as_json: bool) -> None:
+    """How a model wants to be used, by its own files."""
+    folder, contract = read(name)
+    if as_json:
+        return say_json(asdict(contract), indent=1)
+    lines = [("files", str(folder)), *contract_lines(contract)]
+    width = max(len(word) for word, _ in lines)
+    for word, value in lines:
+        say(f"{word:<{width}}  {value}")
 
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:

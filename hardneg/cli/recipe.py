@@ -91,10 +91,12 @@ def plan(
 
     Example: hardneg recipe plan star-passage --preset paper
     """
+    from hardneg.cli.contracts import override_lines
     from hardneg.cli.tables import plan_table
     from hardneg.recipe.estimate import estimate
     from hardneg.recipe.needs import packages
     from hardneg.recipe.rates import this_machine
+    from hardneg.stages.spec_parts import START
 
     problems: list[str] = []
     made, opened = _plan(name, preset, settings, problems), open_store(store)
@@ -103,6 +105,9 @@ def plan(
     machine = this_machine(processes or 1)
     plan_table(estimate(made, opened, until, machine), machine)
     problems += [need.missing for need in packages(made) if need.missing]
+    if any(START in step.inputs.values() for step in made.until(until)):
+        for line in override_lines(made.recipe.model):
+            say(line)
     for problem in problems:
         say(f"before it can run: {problem}")
 

@@ -1,0 +1,77 @@
+"""What a model says of itself, and what a recipe says otherwise, in lines."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hardneg.errors import ModelError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hardneg.models.contract import Contract
+    from hardneg.models.spec import ModelSpec
+
+
+def read(name: str) -> "tuple[Path, Contract]":
+    """Where a model's files are, and what they say; downloads nothing.
+
+    Raises:
+        ModelError: they are not on this machine, or not readable.
+    """
+    from hardneg.models.contract import read_contract
+    from hardneg.models.files import check_files
+    from hardneg.models.source import HubCommit, at_hand, locate
+    from hardneg.models.spec import ModelSpec
+
+    spec = ModelSpec(name)
+    folder = at_hand(spec)
+    if folder is None:
+        found = locate(spec)  # says what is wrong with a name that no model has
+        there = f" (commit {found.commit[:12]})" if isinstance(found, HubCommit) else ""
+        raise ModelError(f"model {name!r}: on the hub{there}, not on this machine: fetch it with `hf download {name}`")
+    check_files(folder)
+    return folder, read_contract(folder)
+
+
+def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
+    """What a model says of itself: a word and its value, then all that is odd."""
+    yield "query prompt", _prompt(contract.query_prompt)
+    yield "document prompt", _prompt(contract.document_prompt)
+    others = {name: text for name, text in contract.prompts.items() if name not in ("query", "document")}
+    for name, text in others.items():
+        yield f"prompt {name}", f"{_prompt(text)}, kept and not used"
+    yield "similarity", contract.similarity
+    yield "normalised", "yes" if contract.normalised else "no"
+    yield "pooling", contract.pooling or "none of its own"
+    yield "lengths", f"{contract.query_length} tokens of a query, {contract.document_length} of a document"
+    cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
+    yield "dimensions", f"{contract.dimension or 'not told'}{cut}"
+    yield "dtype", contract.dtype
+    yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
+    for line in contract.odd:
+        yield "odd", line
+
+
+def override_lines(spec: "ModelSpec") -> list[str]:
+    """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet."""
+    from hardneg.models.contract import OWN, overrides, read_contract
+    from hardneg.models.source import at_hand
+
+    folder = at_hand(spec)
+    if folder is None:
+        left = [name for name in OWN if getattr(spec, name) is None]
+        told = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
+        return [told] if left else []
+    try:
+        found = overrides(spec, read_contract(folder)).items()
+    except ModelError:
+        return []  # told as what is in the way of a run
+    return [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in found]
+
+
+def _prompt(text: str) -> str:
+    return repr(text) if text else "none"
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) and (not value or " " in value) else str(value)

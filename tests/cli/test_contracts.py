@@ -1,0 +1,92 @@
+"""`doctor --model` and `recipe plan` tell how a model wants to be used, and what a recipe says otherwise."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny import tiny_encoder
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.errors import ModelError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tiny_encoder(tmp_path / "model")
+    config = {"prompts": {"query": "find: ", "sts": "same: "}, "default_prompt_name": "sts", "truncate_dim": 8}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
+    return folder
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def recipe(tmp_path: Path, model: str) -> Path:
+    (tmp_path / "data" / "qrels").mkdir(parents=True)
+    (tmp_path / "data" / "corpus.jsonl").write_text('{"_id": "d", "text": "a list"}\n')
+    (tmp_path / "data" / "queries.jsonl").write_text('{"_id": "q", "text": "list"}\n')
+    (tmp_path / "data" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    path = tmp_path / "small.yaml"
+    path.write_text(f"dataset: beir:{tmp_path / 'data'}\nmodel: {model}\nstages: {{index: {{stage: encode}}}}\n")
+    return path
+
+
+def test_the_whole_contract_in_lines(folder: Path):
+    lines = dict(line.split("  ", 1) for line in said("doctor", "--model", str(folder)).splitlines())
+    found = {word: value.strip() for word, value in lines.items()}
+    assert found == {
+        "files": str(folder),
+        "query prompt": "'find: '",
+        "document prompt": "none",
+        "prompt sts": "'same: ', kept and not used",
+        "similarity": "cosine",
+        "normalised": "yes",
+        "pooling": "mean",
+        "lengths": "256 tokens of a query, 256 of a document",
+        "dimensions": "32, cut to 8",
+        "dtype": "float32",
+        "chat template": "no",
+        "odd": "default_prompt_name 'sts' is used neither for queries nor for documents",
+    }
+    assert json.loads(said("doctor", "--model", str(folder), "--json"))["prompts"]["sts"] == "same: "
+
+
+def test_a_model_that_is_not_here(tmp_path: Path):
+    done = CliRunner().invoke(app, ["doctor", "--model", str(tmp_path / "none")])
+    assert isinstance(done.exception, ModelError) and "no such folder" in str(done.exception)
+
+
+def test_a_plan_tells_what_the_recipe_says_otherwise(tmp_path: Path, folder: Path):
+    model = f'{{name: {folder}, query_prompt: "", query_length: 256, document_length: 64, pooling: cls}}'
+    plan = said("recipe", "plan", str(recipe(tmp_path, model)), "--store", str(tmp_path / "store"))
+    told = [line for line in plan.splitlines() if line.startswith("model ")]
+    assert told == [
+        f"model {folder}: query_prompt '', its own is 'find: '",
+        f"model {folder}: document_length 64, its own is 256",
+        f"model {folder}: pooling cls, its own is mean",
+    ]
+
+
+def test_a_plan_with_a_model_of_the_hub_tells_what_will_be_read(tmp_path: Path):
+    model = "{name: some/model, revision: 0123456789abcdef0123456789abcdef01234567, similarity: dot, query_prompt: ''}"
+    plan = said("recipe", "plan", str(recipe(tmp_path, model)), "--store", str(tmp_path / "store"))
+    left = "document_prompt, query_length, document_length"
+    assert f"model some/model: not on this machine; {left} are read from its files when it is" in plan
+
+
+def test_neither_imports_torch(tmp_path: Path, folder: Path):
+    plan = ["recipe", "plan", str(recipe(tmp_path, str(folder))), "--store", str(tmp_path / "store")]
+    for words in (["doctor", "--model", str(folder)], plan):
+        code = (
+            "import sys\nfrom typer.testing import CliRunner\nfrom hardneg.cli.main import app\n"
+            f"assert CliRunner().invoke(app, {words!r}).exit_code == 0\n"
+            "print(sorted({'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == "[]\n", done.stderr

@@ -152,7 +152,7 @@ def test_the_model_of_the_queries_is_part_of_the_identity(made):
         ({"runs": {"a": "start-index"}}, "makes index, but run is needed"),
         ({"costs": {"a": ["star", "scores"]}}, "makes metrics, but model or index or run or negatives is needed"),
         ({"matrix": {"evaluation": "star", "rows": {"a": {"b": "STAR"}}}}, "makes model, but metrics is needed"),
-        ({"matrix": {"evaluation": "scores", "rows": {}}}, "at least 1 item"),
+        ({"matrix": {"evaluation": "scores", "rows": {}}}, "must have at least 1"),
         ({"sizes": {"a": "star"}}, "makes model, but index is needed"),
     ],
 )

@@ -109,9 +109,9 @@ def test_the_runs_own_scores_decide_where_no_others_are_named(stored, tmp_path):
     ("spec", "told"),
     [
         ({"denoising": {"negatives": {"a": "start-test"}}}, "makes run, but negatives is needed"),
-        ({"denoising": {"negatives": {}}}, "at least 1 item"),
+        ({"denoising": {"negatives": {}}}, "must have at least 1"),
         ({"planted": {"run": "start-train", "thresholds": {"denoise": [0.1]}}}, "no filter denoise; did you mean"),
-        ({"planted": {"run": "start-train", "thresholds": {"denoised": []}}}, "at least 1 item"),
+        ({"planted": {"run": "start-train", "thresholds": {"denoised": []}}}, "must have at least 1"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):

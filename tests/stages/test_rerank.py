@@ -129,6 +129,7 @@ def killed(recipe, store, blocks):
     execute(plan, Store(Path(store)), Options(device="cpu"), Watcher(progress=Killing(int(blocks))))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_model, tmp_path, monkeypatch):
     plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=False)})
     command = [sys.executable, __file__, tmp_path / "r.yaml", tmp_path / "store", "3"]

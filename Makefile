@@ -24,11 +24,12 @@ lint: $(VENV)/.dev
 
 $(VENV)/.torch:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt torch
+	.ci/install-torch $(BIN)/python $(PIP_ARGS)
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[demo]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-deps pyserini
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt

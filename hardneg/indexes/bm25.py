@@ -1,13 +1,13 @@
-"""BM25 through Pyserini: a Lucene index with the collection's own document ids, which `LuceneSearcher` opens.
+"""BM25 by Anserini, the Java library in Pyserini: a Lucene index that Pyserini's `LuceneSearcher` opens.
 
-Scores are those of `LuceneSearcher`: rounded to four decimals, equal ones set apart in the order of ids.
+The index has the collection's own document ids. Scores are those of `LuceneSearcher`: rounded to four decimals, equal
+ones set apart in the order of ids. Of Pyserini the library alone is used: none of its many requirements is imported.
 """
 
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.counting import counted
-from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.java import start_java
 from hardneg.progress import Progress
 from hardneg.types import Hits
@@ -81,7 +81,7 @@ class Bm25:
             progress.note(
                 f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
             )
-        found = _open(path).num_docs
+        found = _open(path).get_total_num_docs()
         if found != indexed:
             raise ArtifactError(
                 f"{path}: Lucene holds {found} of {indexed} documents: is the disk full? Build it again"
@@ -89,15 +89,16 @@ class Bm25:
         return indexed
 
     def _writer(self, path: Path, append: bool) -> Any:
-        indexer = _imported("pyserini.index.lucene").LuceneIndexer
+        start_java()
         from jnius import autoclass
 
         known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
         if self.language != "en" and not known.containsKey(self.language):
             names = ", ".join(sorted(["en", *known.keySet().toArray()]))
             raise UsageError(f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}")
-        arguments = ["-index", str(path), "-storeRaw", "-language", self.language]
-        return indexer(args=arguments, append=append, threads=_threads()).object
+        arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
+        arguments += ["-language", self.language, "-threads", str(_threads())] + ["-append"] * append
+        return autoclass("io.anserini.index.SimpleIndexer")(arguments)
 
     def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
         """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
@@ -107,7 +108,7 @@ class Bm25:
             ArtifactError: where `path` holds no Lucene index.
         """
         searcher = _open(path)
-        searcher.set_bm25(self.k1, self.b)
+        searcher.set_bm25(float(self.k1), float(self.b))
         if self.language != "en":
             searcher.set_language(self.language)
         return Bm25Searcher(path, searcher, rows)
@@ -115,7 +116,7 @@ class Bm25:
 
 @dataclass(frozen=True)
 class Bm25Searcher:
-    """An opened Lucene index; `lucene` is the `pyserini.search.lucene.LuceneSearcher`."""
+    """An opened Lucene index; `lucene` is Anserini's `SimpleSearcher`."""
 
     path: Path
     lucene: Any
@@ -171,22 +172,13 @@ def _add(writer: Any, records: list[str], path: Path) -> None:
         raise ArtifactError(f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?")
 
 
-def _imported(module: str) -> Any:
-    start_java()
-    try:
-        return import_module(module)
-    except Exception as error:
-        advice = 'pip install "hardneg[lucene]" brings versions that fit each other'
-        raise MissingDependency(f"Pyserini cannot be imported ({error}): {advice}") from error
-
-
 def _open(path: Path) -> Any:
-    searcher = _imported("pyserini.search.lucene").LuceneSearcher
+    start_java()
     from jnius import JavaException, autoclass
 
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_WORDS)
     try:
-        return searcher(str(path))
+        return autoclass("io.anserini.search.SimpleSearcher")(str(path))
     except JavaException as error:
         reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
         raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): build it again") from error
@@ -201,7 +193,7 @@ def _ranked(lucene: Any, texts: Sequence[str], k: int) -> list[list[dict[str, An
     for i, text in enumerate(texts):
         queries.add(text.replace("\0", " "))
         names.add(str(i))
-    found = lucene.object.batch_search(queries, names, k, _threads())
+    found = lucene.batch_search(queries, names, k, _threads())
     mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
     true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
     stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))

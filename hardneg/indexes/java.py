@@ -86,7 +86,7 @@ def start_java() -> None:
         MissingDependency: without Pyserini or a fitting Java, or where the machine does not start.
     """
     if not find_spec("jnius_config") or not find_spec("pyserini"):
-        raise MissingDependency('BM25 needs Pyserini: pip install "hardneg[lucene]"')
+        raise MissingDependency('BM25 needs Pyserini and pyjnius: pip install "hardneg[lucene]"')
     import jnius_config
 
     if jnius_config.vm_running:

@@ -200,3 +200,19 @@ def test_pyserinis_dense_searcher_reads_a_flat_folder(tmp_path: Path) -> None:
         expected = searcher.search(query[None], 50)
         assert [hit.docid for hit in expected] == [flat.doc_ids[int(row)] for row in found]
         assert np.allclose([hit.score for hit in expected], scores, atol=1e-5)
+
+
+def test_nothing_of_pyserini_but_its_library_is_used(tmp_path: Path) -> None:
+    program = f"""
+import sys
+import numpy as np
+from pathlib import Path
+from hardneg.indexes.bm25 import Bm25
+from hardneg.progress import Silent
+rows = lambda names: np.array([int(name) for name in names])
+Bm25().build([("0", "a cat"), ("1", "a dog")], Path({str(tmp_path)!r}), Silent())
+print(Bm25().open(Path({str(tmp_path)!r}), rows).search(["dogs"], 2).rows.tolist())
+print(sorted(name for name in sys.modules if name.startswith("pyserini")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.splitlines() == ["[[1, -1]]", "[]"]

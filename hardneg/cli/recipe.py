@@ -176,6 +176,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> Non
     """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.launch import meet
+    from hardneg.cli.purposes import next_commands
     from hardneg.cli.tables import result_table, step_watcher
     from hardneg.distributed import world
     from hardneg.recipe.execute import Watcher, execute
@@ -194,6 +195,8 @@ def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> Non
     publish(made, outcome.artifacts, opened, folder)
     console.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
+    for what, command in next_commands(made.recipe, folder):
+        console.print(f"next, {what}: {command}")
 
 
 def _plan(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":

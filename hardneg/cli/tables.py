@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
 from hardneg.cli.console import Bars, duration, size, stdout_console, table
+from hardneg.cli.purposes import purpose
 from hardneg.counting import counted
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
@@ -65,11 +66,12 @@ def _told(machine: Machine) -> str:
 
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:
-    """Prints one line a step."""
+    """Prints one line a step, with what it is for, and one with what came of it."""
     count = 0
 
     def begins(step: Step) -> None:
-        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}")
+        told = f": {why}" if (why := purpose(step)) else ""
+        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{told}")
 
     def ends(step: Step, artifact: Artifact, seconds: float | None) -> None:
         nonlocal count

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.errors import RecipeError
 from hardneg.recipe.extends import read_whole_tree
-from hardneg.recipe.reading import apply_preset
+from hardneg.recipe.reading import apply_preset, find_recipe
 
 
 def write(folder: Path, name: str, **tree: object) -> Path:
@@ -28,6 +28,16 @@ def test_presets_are_merged_with_the_nulls_that_they_hold(tmp_path: Path):
     path = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"stages": {"x": {"k": None, "l": 2}}}})
     tree, _, problems = apply_preset(read_whole_tree(path), "paper")
     assert (tree, problems) == ({"stages": {"x": {"l": 2}}}, [])
+
+
+def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path: Path):
+    star = read_whole_tree(write(tmp_path, "mine", extends="star-passage:small", stages={"star": {"seed": 7}}))
+    small, _, _ = apply_preset(read_whole_tree(find_recipe("star-passage")), "small")
+    small["stages"]["star"]["seed"] = 7
+    assert {**star, "presets": None} == {**small, "presets": None}
+    assert set(star["presets"]) == {"demo", "paper"}
+    with pytest.raises(RecipeError, match="no preset 'smal'; did you mean 'small'"):
+        read_whole_tree(write(tmp_path, "mine", extends="star-passage:smal"))
 
 
 def test_a_shipped_recipe_may_be_extended(tmp_path: Path):

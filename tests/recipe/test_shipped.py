@@ -55,7 +55,8 @@ def test_the_table_shares_each_methods_steps(name: str, preset: str, keys: dict[
     """Whoever has run one method has its rows of the table in the store."""
     whole = keys["star-adore-table2", preset]
     own = keys[f"adore-{name}-passage", preset]
-    assert own[name] == whole[name] == keys[f"{name}-passage", preset][name]
+    same = "small" if (name, preset) == ("star", "demo") else preset
+    assert own[name] == whole[name] == keys[f"{name}-passage", same][name]
     assert own[f"adore-{name}-test"] == whole[f"adore-{name}-test"]
 
 

@@ -18,6 +18,7 @@ OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "documen
 _CONFIG = "config_sentence_transformers.json"
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 _MADE = "SentenceTransformer"
+_CUT = "similarity dot of vectors that are normalised first and cut then cannot be had"
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,10 @@ def read_contract(folder: Path) -> Contract:
     kinds, places = list(module_folders(folder).values()), sides(folder)
     lengths = {kind: own_length(places[kind][0], kind, trained) for kind in KINDS}
     prompts, head = _prompts(config, folder), _Head.of(places["document"], folder)
-    said = _similarity(config)
+    said, kept = _similarity(config), _count(config.get("truncate_dim"), folder)
+    cut = kept is not None and kept < (head.dimension or kept + 1)
     values: dict[str, Any] = {
-        "similarity": "cosine" if said == "dot" and head.normalised else said,
+        "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
         **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
         **{f"{kind}_length": lengths[kind][0] for kind in KINDS},
         **_saved(folder),
@@ -76,10 +78,10 @@ def read_contract(folder: Path) -> Contract:
         pooling=head.pooling,
         normalised=head.normalised,
         dimension=head.dimension,
-        truncate_dim=_count(config.get("truncate_dim"), folder),
+        truncate_dim=kept,
         dtype=_dtype(places["document"][0]),
         chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head), *_unless_saved(folder, remarks)),
+        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *_unless_saved(folder, remarks)),
     )
 
 
@@ -87,12 +89,14 @@ def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
     """The spec with the folder's own values wherever it has none.
 
     Raises:
-        ModelError: the folder is not readable, or its similarity cannot be had from inner products.
+        ModelError: the folder is not readable, or its similarity cannot be had here.
     """
     contract, values = read_contract(folder), asdict(spec)
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
+    if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
+        raise ModelError(f"model {spec.name!r}: {_CUT}: say similarity: cosine, or use another model")
     if values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
             f"model {spec.name!r} is compared by {values['similarity']} distance, which an index of inner products "
@@ -213,9 +217,11 @@ def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], kinds: list
     return found
 
 
-def _odd_similarity(said: str, head: _Head) -> list[str]:
+def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:
     if said not in ("cosine", "dot"):
         return [f"similarity {said} cannot be had from an index of inner products: set similarity"]
+    if said == "dot" and head.normalised and cut:
+        return [f"{_CUT}: set similarity"]
     if said == "dot" and head.normalised:
         return ["similarity dot of normalised vectors is told as cosine: the scores are the same"]
     return []

@@ -8,11 +8,12 @@ from typing import Any
 from hardneg.identity import digest, file_digest
 from hardneg.models.contract import resolve
 from hardneg.models.files import check_files, module_folders, read_json, routes
+from hardneg.models.lengths import mapping
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
 from hardneg.models.weights import weight_files
 
-_PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja")
+_PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 _CONFIGS = (
     "config.json",
     "sentence_*_config.json",
@@ -24,7 +25,7 @@ _CONFIGS = (
 )
 # Options that models were made without: they count where they have another value than their default.
 _LATER = ("twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype")
-# Library versions, places, and what a spec overrides (a tokenizer's file notes its last call's truncation).
+# Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
 _IGNORED = {
     "_name_or_path",
     "__version__",
@@ -96,5 +97,13 @@ def _identity(path: Path) -> Any:
         return file_digest(path)
     content = read_json(path)
     if isinstance(content, dict):
-        return digest({key: value for key, value in content.items() if key not in _IGNORED})
+        kept = {key: value for key, value in content.items() if key not in _IGNORED}
+        return digest(kept | (_sides(content, path) if path.name == "tokenizer.json" else {}))
     return digest(content)
+
+
+def _sides(content: dict[str, Any], path: Path) -> dict[str, str]:
+    """What of a last call is in force: the left side, where the tokenizer's configuration does not say which."""
+    said = mapping(path.with_name("tokenizer_config.json"))
+    last = {name: content.get(name) for name in ("truncation", "padding") if f"{name}_side" not in said}
+    return {name: "Left" for name, call in last.items() if isinstance(call, dict) and call.get("direction") == "Left"}

@@ -67,8 +67,8 @@ def _said(place: Path, kind: str) -> int | None:
     options = transformer_options(place)
     texts = _part(options, "processing_kwargs").get("text") or {}
     tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
-    names = ((texts, "max_length"), (options, f"{kind}_length"), (options, "max_seq_length"))
-    for content, name in (*names, (tokenizer, "model_max_length")):
+    names = ((texts, "max_length"), (options, f"{kind}_length"), (tokenizer, "model_max_length"))
+    for content, name in (*names, (options, "max_seq_length")):
         if (value := content.get(name)) is not None:
             return _number(value, place, name)
     return None

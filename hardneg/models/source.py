@@ -16,7 +16,7 @@ _PREFIX = "packaged:"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BARE = {"Pooling", "Normalize"}
-HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja"]
+HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
 
 
 @dataclass(frozen=True, slots=True)

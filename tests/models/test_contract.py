@@ -59,6 +59,10 @@ def with_few_tokens(folder: Path) -> None:
     write(folder, "sentence_bert_config.json", max_seq_length=17)
 
 
+def with_two_lengths(folder: Path) -> None:
+    write(folder, "sentence_bert_config.json", max_seq_length=17, tokenizer_args={"model_max_length": 33})
+
+
 def with_a_length_of_queries(folder: Path) -> None:
     write(folder, "sentence_bert_config.json", query_length=9, document_length=21)
 
@@ -121,6 +125,7 @@ FOLDERS = [
     with_dot_of_norm_one,
     without_normalize,
     with_few_tokens,
+    with_two_lengths,
     with_a_length_of_queries,
     with_last_tokens,
     padded_left,
@@ -223,6 +228,17 @@ def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, na
     with pytest.raises(ModelError, match=f"compared by {name} distance.*say similarity: cosine or dot"):
         Encoder.load(ModelSpec(str(folder)), "cpu")
     assert Encoder.load(ModelSpec(str(folder), similarity="dot"), "cpu").spec.similarity == "dot"
+
+
+def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    write(folder, "config_sentence_transformers.json", similarity_fn_name="dot", truncate_dim=12)
+    assert any("cannot be had: set similarity" in line for line in read_contract(folder).odd)
+    with pytest.raises(ModelError, match="normalised first and cut then cannot be had: say similarity: cosine"):
+        model_digest(ModelSpec(str(folder)))
+    assert Encoder.load(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
+    write(folder, "config_sentence_transformers.json", truncate_dim=HIDDEN)
+    agrees(Encoder.load(ModelSpec(str(folder)), "cpu"), folder)
 
 
 def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_more_than_usual(tmp_path: Path):

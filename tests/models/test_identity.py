@@ -68,6 +68,24 @@ def test_tokenizer_counts_but_its_last_call_does_not(tiny_model: Path, folder: P
     assert digest(folder) != digest(tiny_model)
 
 
+@pytest.mark.parametrize("part", ["truncation", "padding"])
+def test_the_side_that_a_tokenizer_has_from_its_last_call_counts(tiny_model: Path, folder: Path, part: str):
+    path = folder / "tokenizer.json"
+    call = {"direction": "Left", "strategy": "LongestFirst", "max_length": 9, "stride": 0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {part: call}))
+    assert digest(folder) != digest(tiny_model)
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {f"{part}_side": "right"}))
+    said = digest(folder)
+    path.write_bytes((tiny_model / "tokenizer.json").read_bytes())
+    assert digest(folder) == said
+
+
+def test_all_files_of_a_tokenizer_count(tiny_model: Path, folder: Path):
+    (folder / "bpe.codes").write_text("a b 3")
+    assert digest(folder) != digest(tiny_model)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -82,9 +82,11 @@ def begun(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Itera
 def laid_out(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
     """Notes that `owner` is being written, and at the end what stands at `tops`, its files and folders, by then.
 
+    What an earlier run of the command wrote elsewhere in `owner` stays known as its own, until it is changed.
     Where the block fails before it has changed anything, what was known before is known again.
     """
-    root = _root(store, owner.resolve())
+    root, earlier = _root(store, owner.resolve()), record(store, owner)
+    own = earlier.files or {} if earlier and earlier.command == command else {}
     known, before = root.read_bytes() if root.exists() else None, files_of(owner, tops)
     keep(store, owner, keys, command)
     try:
@@ -92,13 +94,13 @@ def laid_out(store: Store, command: str, owner: Path, keys: Sequence[str], tops:
     except BaseException:
         with contextlib.suppress(ArtifactError, OSError):
             if (now := files_of(owner, tops)) != before:
-                keep(store, owner, keys, command, now)
+                keep(store, owner, keys, command, {**_unchanged(owner, own), **now})
             elif known is None:
                 root.unlink(missing_ok=True)
             elif not store.read_only:
                 replace_text(root, known.decode())
         raise
-    keep(store, owner, keys, command, files_of(owner, tops))
+    keep(store, owner, keys, command, {**_unchanged(owner, own), **files_of(owner, tops)})
 
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
@@ -113,9 +115,8 @@ def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
 
 def strangers(owner: Path, top: Path, known: Files) -> Iterator[Path]:
     """The files at or below `top` that are not as a result's record has them, or not in it."""
-    for name, (size, changed, inode) in files_of(owner, [top]).items():
-        noted = known.get(name)
-        if not noted or ([size, changed] != list(noted[:2]) and (not noted[2] or noted[2] != inode)):
+    for name, state in files_of(owner, [top]).items():
+        if not _is(state, known.get(name)):
             yield owner / name
 
 
@@ -197,6 +198,16 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
         raise ArtifactError(f"{path}: damaged: it names no keys; remove it if nothing that it kept is needed")
     return entry
+
+
+def _unchanged(owner: Path, known: Files) -> Files:
+    """Those files of a record that are there still, as it has them."""
+    return {name: noted for name, noted in known.items() if _is(files_of(owner, [owner / name]).get(name), noted)}
+
+
+def _is(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
+    """Whether a file's state is the noted one: the same size and time, or the same link into the store."""
+    return bool(state and noted and (state[:2] == noted[:2] or (noted[2] and noted[2] == state[2])))
 
 
 def _state(path: Path) -> list[int]:

@@ -89,6 +89,20 @@ def test_a_result_is_known_by_its_files_as_they_were(store: Store, tmp_path: Pat
     assert list(strangers(out, out, known.files)) == [out / "new", out / "own"]
 
 
+def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("first", "second", "third"):
+        with laid_out(store, "recipe run", out, [KEY], [out / name]):
+            (out / name).write_text(name)
+        if name == "second":
+            (out / name).write_text("of the user's")
+    assert set(record(store, out).files) == {"first", "third"}
+    with laid_out(store, "report", out, [KEY], [out / "fourth"]):
+        (out / "fourth").write_text("x")
+    assert set(record(store, out).files) == {"fourth"}
+
+
 def test_a_failed_write_is_known_as_far_as_it_went(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for text in (None, "x"):

@@ -27,7 +27,7 @@ WHOLE = ("",)
 class Target:
     """A file or a folder to write; of a run folder, the `names` in it that may be, and the file by which it is known.
 
-    A folder is replaced whole, a run folder's names one by one.
+    A folder is replaced whole, a run folder's names one by one; those of folders end in "/".
     """
 
     path: Path
@@ -180,8 +180,10 @@ def _tell_unknown(path: Path, reason: object) -> None:
 
 def _kind_problems(target: Target) -> list[str]:
     path = target.path
+    if missing := _missing_before_parent(path):
+        return [f"{path}: {missing} is not there; give a path without it"]
     if target.names != WHOLE:
-        return [f"{path}: is a file; give the folder to write"] if path.exists() and not path.is_dir() else []
+        return _run_folder_problems(target)
     if path.is_symlink():
         return [f"{path}: is a symbolic link; give the place that it leads to"]
     if target.folder and path.exists() and not path.is_dir():
@@ -194,6 +196,26 @@ def _kind_problems(target: Target) -> list[str]:
     if target.folder and any(kept.is_relative_to(place) for kept in (Path.cwd(), _home())):
         return [f"{path}: is the folder you work in or your home, or holds it; give one of its own"]
     return []
+
+
+def _missing_before_parent(path: Path) -> Path | None:
+    """The first folder before a `..` that is not there: once it is made, the path leads to something else."""
+    ups = [number for number, part in enumerate(path.parts) if part == ".."]
+    return next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None)
+
+
+def _run_folder_problems(target: Target) -> list[str]:
+    path = target.path
+    if os.path.lexists(path) and not path.is_dir():
+        reason = "is a file" if path.exists() else "is a symbolic link that leads nowhere"
+        return [f"{path}: {reason}; give the folder to write"]
+    problems = []
+    for name, top in zip(target.names, target.tops, strict=True):
+        wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
+        if top.is_symlink() or (top.exists() and not is_wanted()):
+            found = "a symbolic link" if top.is_symlink() else f"no {wanted}"
+            problems.append(f"{top}: is {found}, where a {wanted} is to be; move it away, or give another --output")
+    return problems
 
 
 def _home() -> Path:

@@ -54,11 +54,11 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 
 def names(plan: Plan) -> list[str]:
-    """What `publish` may write into a run folder, by name; of an analysis, its folder."""
-    found = {"metrics.json", "report.html", "report.md", LOCK, *plan.recipe.outputs}
+    """What `publish` may write into a run folder, by name; of an analysis, its folder. Folders end in "/"."""
+    found = {"metrics.json", "report.html", "report.md", LOCK, *(f"{kind}/" for kind in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         kind = step.spec.kind
-        found |= {f"{folder}/{name}" for folder in _PLACES.get(kind, ())}
+        found |= {f"{folder}/{name}/" for folder in _PLACES.get(kind, ())}
         found |= {f"runs/{name}.trec.gz"} if kind == "run" else set()
         found |= {f"answers/{name}{end}" for end in _ANSWERS} if kind == "answers" else set()
         found |= {f"metrics-{name}.json"} if kind == "metrics" else set()

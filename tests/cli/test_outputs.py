@@ -160,6 +160,30 @@ def test_what_stood_there_before_is_not_replaced(
     assert f"{name}: there already" in message and OVER in message
 
 
+@pytest.mark.parametrize(
+    ("make", "output", "told"),
+    [
+        (lambda place: (place / "out" / "model").symlink_to(place / "model"), "out", "model: is a symbolic link"),
+        (lambda place: (place / "out" / "model").touch(), "out", "model: is no folder"),
+        (lambda place: (place / "out" / "metrics.json").mkdir(), "out", "metrics.json: is no file"),
+        (lambda place: (place / "away").symlink_to("nowhere"), "away", "away: is a symbolic link that leads nowhere"),
+        (lambda place: None, "new/../out", "new is not there"),
+    ],
+)
+def test_a_run_folder_with_things_of_another_kind(
+    hardneg: Hardneg, place: Path, make: Callable[[Path], None], output: str, told: str
+) -> None:
+    (place / "out").mkdir()
+    make(place)
+    assert told in refused(hardneg, place, "recipe", "run", "small.yaml", "--output", output, OVER)
+
+
+def test_no_way_leads_around_what_stood_there_before(hardneg: Hardneg, place: Path) -> None:
+    (place / "trained").mkdir()
+    (place / "trained" / "weights").write_text("of the user's")
+    assert "new is not there" in refused(hardneg, place, *ENCODE, "--output", "new/../trained")
+
+
 def test_overwrite_replaces_it(hardneg: Hardneg, place: Path) -> None:
     (place / "best.trec.gz").write_text("of the user's")
     hardneg(*FUSE, "--output", "best.trec.gz", OVER)

@@ -232,4 +232,5 @@ def disk_errors(where: Path, option: str = "--store") -> Iterator[None]:
     except OSError as error:
         if error.errno not in advice:
             raise
-        raise ArtifactError(f"{error.filename or where}: {advice[error.errno]}") from error
+        place = error.filename2 or error.filename or where  # of two, the second is the one that is written
+        raise ArtifactError(f"{place}: {advice[error.errno]}") from error

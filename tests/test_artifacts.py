@@ -105,6 +105,8 @@ def test_what_a_run_folder_uses_is_no_garbage(tmp_path):
 def test_the_disk_is_named_in_one_line(tmp_path, number, words):
     with pytest.raises(ArtifactError, match=words), disk_errors(tmp_path):
         raise OSError(number, os.strerror(number), "somewhere")
+    with pytest.raises(ArtifactError, match=r"^written"), disk_errors(tmp_path):  # as of a copy that fails
+        raise OSError(number, os.strerror(number), "read", None, "written")
 
 
 def test_listing_tells_of_the_damaged_ones(tmp_path):

@@ -28,13 +28,20 @@ def end(error: HardnegError | OSError) -> None:
 
 def as_told(error: OSError) -> HardnegError:
     """The error of hardneg's that says what the system's one does: of writing (5), or of reading (4)."""
-    number, name = error.errno or 0, error.filename
+    number, name = error.errno or 0, error.filename2 or error.filename
     where = str(name) if name is not None else "standard output or a file"
     if number in _ROOM:
         return ArtifactError(f"{where}: {_ROOM[number]}")
-    if number in _CLOSED and name is not None and not (os.path.isfile(name) and not os.access(name, os.R_OK)):
+    if number in _CLOSED and name is not None and not _closed_to_read(name):
         return ArtifactError(f"{where}: {error.strerror}: write to another place, or look to its rights")
     return DataError(f"{where}: cannot be read ({error.strerror or error})")
+
+
+def _closed_to_read(name: str | bytes) -> bool:
+    """Whether something that is there may not be read, or it may not even be seen what is."""
+    return not os.access(os.path.dirname(os.path.abspath(name)), os.X_OK) or (
+        os.path.exists(name) and not os.access(name, os.R_OK)
+    )
 
 
 def drop_stdout() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.spare_home import spare_home
 
 if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels
@@ -191,7 +192,8 @@ def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> 
 
 def _ranx_metrics() -> Any:
     try:
-        from ranx import metrics
+        with spare_home():
+            from ranx import metrics
     except ImportError as error:
         raise MissingDependency(f'evaluation needs ranx ({error}); pip install "hardneg"') from error
     return metrics

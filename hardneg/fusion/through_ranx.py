@@ -12,6 +12,7 @@ import numpy as np
 
 from hardneg.data.runs import strictly_decreasing
 from hardneg.errors import MissingDependency
+from hardneg.spare_home import spare_home
 from hardneg.types import RankedList
 
 Method = Literal[
@@ -38,7 +39,8 @@ def fused_by_ranx(
         MissingDependency: ranx cannot be imported.
     """
     try:
-        from ranx import fuse
+        with spare_home():
+            from ranx import fuse
     except ImportError as error:
         raise MissingDependency(f'method {method} needs ranx ({error}); pip install "hardneg"') from error
     doc_ids = [sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids}) for lists in by_query]

@@ -75,7 +75,8 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
     [
         (OSError(errno.ENOSPC, "No space left on device"), ArtifactError, "standard output or a file: the"),
         (OSError(errno.EROFS, "Read-only file system", "/a/b"), ArtifactError, "/a/b: the disk is read-only"),
-        (PermissionError(errno.EACCES, "Permission denied", "/nowhere/x"), ArtifactError, "/nowhere/x: Permission"),
+        (PermissionError(errno.EACCES, "Permission denied", "/new"), ArtifactError, "/new: Permission"),
+        (OSError(errno.ENOSPC, "No space left on device", "read", None, "written"), ArtifactError, "written: the disk"),
         (OSError(errno.EIO, "Input/output error", "corpus.jsonl"), DataError, "corpus.jsonl: cannot be read (Input"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), DataError, "x: cannot be read (No such"),
         (OSError("odd"), DataError, "standard output or a file: cannot be read (odd)"),
@@ -84,6 +85,15 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
 def test_errors_of_the_system_in_words(error: OSError, kind: type[Exception], message: str) -> None:
     told = as_told(error)
     assert type(told) is kind and str(told).startswith(message)
+
+
+def test_what_may_not_be_read_or_seen_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "qrels").mkdir()
+    denied = {tmp_path: os.X_OK, tmp_path / "qrels": os.R_OK}
+    for place, way in denied.items():
+        monkeypatch.setattr(os, "access", lambda path, mode, at=place, no=way: (Path(path), mode) != (at, no))
+        told = as_told(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "qrels")))
+        assert isinstance(told, DataError) and str(told) == f"{tmp_path}/qrels: cannot be read (Permission denied)"
 
 
 def test_a_plugin_package_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import os
 import tarfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
@@ -41,7 +42,8 @@ def _is_there(download: Download, folder: Path) -> bool:
     if not download.members:
         return (folder / download.name).is_file() and not _fault(download, folder / download.name)
     note = folder / f".{download.name}{_DONE}"
-    told = dict(line.split("\t") for line in note.read_text(encoding="utf-8").splitlines()) if note.is_file() else {}
+    lines = note.read_text(encoding="utf-8", errors="replace").splitlines() if note.is_file() else []
+    told = {name: value for name, _, value in (line.partition("\t") for line in lines)}
     sizes = {name: (folder / name).stat().st_size for name in download.members if (folder / name).is_file()}
     return bool(told) and told == {"md5": download.md5, **{name: str(size) for name, size in sizes.items()}}
 
@@ -75,10 +77,11 @@ def _append(download: Download, partial: Path, have: int, progress: Progress) ->
     with answer, partial.open("ab" if have and answer.status == 206 else "wb") as file:
         length = int(answer.headers.get("Content-Length") or 0)
         total = file.tell() + length if length else download.bytes or None
+        least = total if length else download.size
         with progress.task(download.name, total, "bytes", file.tell()) as task:
             _copy(answer, file, task.advance)
-        if length and file.tell() < (total or 0):
-            raise OSError(f"stopped after {file.tell():,} of {total:,} bytes")
+        if file.tell() < (least or 0):
+            raise OSError(f"stopped after {file.tell():,} of {least:,} bytes")
 
 
 def _copy(source: IO[bytes], target: IO[bytes], advance: Callable[[int], None]) -> None:
@@ -122,7 +125,7 @@ def _unpack(download: Download, archive: Path) -> None:
                 tar.extract(found[name].replace(name=place.name, deep=False), archive.parent, filter="data")
                 place.rename(archive.with_name(name))
                 note.append(f"{name}\t{archive.with_name(name).stat().st_size}")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(f"{archive}: cannot be unpacked: {error}") from error
     archive.with_name(f".{archive.name}{_DONE}").write_text("\n".join(note) + "\n", encoding="utf-8")
     archive.unlink()
@@ -130,5 +133,5 @@ def _unpack(download: Download, archive: Path) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
-        return f"the server answers {error.code} {error.reason}"
+        return f"the server answers {error.code} {error.reason}".splitlines()[0]
     return str(getattr(error, "reason", "") or error or type(error).__name__).splitlines()[0]

@@ -25,12 +25,14 @@ from hardneg.registry import list_plugins
 
 
 class Server:
-    """Files by path; `cut` is after how many bytes an answer stops, `ranges` whether parts are given."""
+    """Files by path; `cut` is after how many bytes an answer stops, `ranges` whether parts are given,
+    `measured` whether their length is.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.cut: int | None = None
-        self.ranges = True
+        self.ranges = self.measured = True
         self.asked: list[str] = []
         self.address = ""
 
@@ -46,6 +48,11 @@ def server() -> Iterator[Server]:
         def do_GET(self) -> None:
             served.asked.append(self.headers.get("Range", "all"))
             data = served.files.get(self.path)
+            if self.path == "/round":
+                self.send_response(302)
+                self.send_header("Location", "/round")
+                self.end_headers()
+                return
             if data is None:
                 self.send_error(404)
                 return
@@ -54,7 +61,8 @@ def server() -> Iterator[Server]:
                 self.send_error(416)
                 return
             self.send_response(206 if first else 200)
-            self.send_header("Content-Length", str(len(data) - first))
+            if served.measured:
+                self.send_header("Content-Length", str(len(data) - first))
             self.end_headers()
             self.wfile.write(data[first : served.cut])
 
@@ -82,10 +90,10 @@ def test_a_file_is_brought_once(server: Server, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-def test_it_goes_on_where_it_stopped(server: Server, tmp_path: Path, ranges: bool) -> None:
+@pytest.mark.parametrize(("ranges", "measured"), [(True, True), (False, True), (True, False)])
+def test_it_goes_on_where_it_stopped(server: Server, tmp_path: Path, ranges: bool, measured: bool) -> None:
     file = told(server, "a.tsv", bytes(range(256)) * 40)
-    server.cut = 5_000
+    server.cut, server.measured = 5_000, measured
     with pytest.raises(DataError, match="stopped after 5,000 of 10,240 bytes; the same command goes on"):
         fetch(file, tmp_path, Silent())
     assert not (tmp_path / "a.tsv").exists()
@@ -124,7 +132,12 @@ def test_a_file_that_was_changed_is_brought_again(server: Server, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("url", "reason"),
-    [("{}/none", "404"), ("http://127.0.0.1:9/a", "refused"), ("file:///etc/hosts", "no address of the web")],
+    [
+        ("{}/none", "404"),
+        ("{}/round", "302"),
+        ("http://127.0.0.1:9/a", "refused"),
+        ("file:///etc/hosts", "no address of the web"),
+    ],
 )
 def test_what_cannot_be_reached_is_told_in_a_line(server: Server, tmp_path: Path, url: str, reason: str) -> None:
     with pytest.raises(DataError, match=reason) as error:
@@ -166,6 +179,17 @@ def test_nothing_of_an_archive_leaves_the_folder(server: Server, tmp_path: Path)
     broken = told(server, "c.tar.gz", b"no archive", members=("x",))
     with pytest.raises(DataError, match="cannot be unpacked"):
         fetch(broken, inside, Silent())
+    half = archive({"x": bytes(hashlib.shake_256(b"").digest(50_000))})[:25_000]
+    with pytest.raises(DataError, match="cannot be unpacked: Compressed file ended"):
+        fetch(told(server, "d.tar.gz", half, members=("x",)), inside, Silent())
+
+
+def test_a_damaged_note_of_what_was_unpacked_is_written_anew(server: Server, tmp_path: Path) -> None:
+    file = told(server, "a.tar.gz", archive({"x": b"1"}), members=("x",))
+    note = tmp_path / ".a.tar.gz.fetched"
+    note.write_bytes(b"junk\xff\n\n")
+    assert fetch(file, tmp_path, Silent()) and b"junk" not in note.read_bytes()
+    assert not fetch(file, tmp_path, Silent())
 
 
 def test_the_command_ends_in_a_dataset_that_opens(

@@ -64,11 +64,12 @@ def check_files(folder: Path) -> None:
         if not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
         check_tokenizer_files(encoder)
-    for place in places:
-        if not weight_files(place) and place in encoders:
+    for place, kind in places.items():
+        if not weight_files(place) and (place in encoders or kind in _WEIGHED):
             raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
 
 
+_WEIGHED = {"Dense", "LayerNorm"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
 _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
 
@@ -85,6 +86,20 @@ def check_tokenizer_files(folder: Path) -> None:
         return
     if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
         raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
+
+
+def check_activations(folder: Path) -> None:
+    """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh.
+
+    Raises:
+        ModelError: a dense layer has one.
+    """
+    for place, kind in module_folders(folder).items():
+        path = place / "config.json"
+        content = read_json(path) if kind != "Transformer" and path.is_file() else {}
+        name = content.get("activation_function") if isinstance(content, dict) else None
+        if name is not None and not str(name).startswith("torch.nn."):
+            raise ModelError(f"model {place}: activation {name} is code of its own, which is not run: use another one")
 
 
 def read_json(path: Path) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hardneg.identity import digest, file_digest
 from hardneg.models.contract import resolve
-from hardneg.models.files import check_files, module_folders, read_json, routes
+from hardneg.models.files import check_activations, check_files, module_folders, read_json, routes
 from hardneg.models.lengths import mapping
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
@@ -79,6 +79,7 @@ def model_content(spec: ModelSpec) -> list[Any]:
 
 def _contents(folder: Path) -> list[Any]:
     check_files(folder)
+    check_activations(folder)
     modules = module_folders(folder)
     found: list[Any] = [list(modules.values()), *routes(folder)]
     for place in modules:

@@ -74,7 +74,8 @@ def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module
                 return _own_modules(folder, dtype)
             return [_plain_transformer(folder, dtype)]
         except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
+            reason = " ".join(" ".join(lines).split())
             raise ModelError(f"model {spec.name!r} cannot be opened ({reason}): check {folder}") from error
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from torch import nn
 
 from hardneg.errors import ModelError
-from hardneg.models.files import module_folders
-from hardneg.models.lengths import mapping
 from hardneg.models.spec import KINDS, FullSpec
 from hardneg.models.weights import load_options
 
@@ -17,18 +15,6 @@ _NUMBER = re.compile(r"\.\d+\.")
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
 _TOLD = 3
 _OUTPUT = ("method", "method_output_name")
-
-
-def check_activations(folder: Path) -> None:
-    """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh.
-
-    Raises:
-        ModelError: a dense layer has one.
-    """
-    for place, kind in module_folders(folder).items():
-        name = None if kind == "Transformer" else mapping(place / "config.json").get("activation_function")
-        if name is not None and not str(name).startswith("torch.nn."):
-            raise ModelError(f"model {place}: activation {name} is code of its own, which is not run: use another one")
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:

@@ -1,4 +1,4 @@
-"""What is no whole model is refused before any work."""
+"""What is no whole model is refused."""
 
 import json
 from pathlib import Path
@@ -82,6 +82,21 @@ def test_an_activation_that_is_code_of_its_own(folder: Path):
     options["activation_function"] = "torch.nn.modules.activation.Tanh"
     (folder / "2_Dense" / "config.json").write_text(json.dumps(options))
     assert Encoder.load(ModelSpec(str(folder)), "cpu").dimension == 8
+
+
+def test_a_head_is_looked_at_before_anything_is_opened(folder: Path):
+    test_an_activation_that_is_code_of_its_own(folder)
+    spec, config = ModelSpec(str(folder)), folder / "2_Dense" / "config.json"
+    assert model_digest(spec)
+    config.write_text(config.read_text().replace("torch.nn", "evil"))
+    with pytest.raises(ModelError, match="is code of its own"):
+        model_digest(spec)
+    save_file({"linear.weight": torch.ones(8, HIDDEN)}, folder / "2_Dense" / "model.safetensors")
+    config.write_text(config.read_text().replace("evil", "torch.nn"))
+    refused(folder, r"Missing key\(s\) in state_dict: \"linear.bias\"")
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="2_Dense: no weights there"):
+        model_digest(spec)
 
 
 def test_ids_that_have_no_embedding(folder: Path):

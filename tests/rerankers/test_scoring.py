@@ -1,5 +1,7 @@
 """Scores of pairs: those of sentence-transformers, whatever the batches."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +110,9 @@ def test_what_cannot_be_loaded_is_told(tiny_model, tmp_path):
     with pytest.raises(ModelError, match="3 outputs"):
         PairNetwork(three)
     (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="no tokenizer there"):
+        CrossEncoder(str(tmp_path)).load()
+    shutil.copy(tiny_model / "tokenizer.json", tmp_path)
     with pytest.raises(ModelError, match="no weights there: neither"):
         CrossEncoder(str(tmp_path)).load()
 

@@ -3,7 +3,8 @@
 import gc
 import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -209,15 +210,27 @@ def _work(
 def _run_stage(step: Step, work: Work) -> dict[str, Any]:
     module = _stage(step)
     try:
-        with disk_errors(work.folder), plugin_errors(_plugins(work)):
-            facts = dict(module.run(work))
+        with _freed(), disk_errors(work.folder), plugin_errors(_plugins(work)):
+            return dict(module.run(work))
     except Exception as error:
         _check_inputs(work, error)
         if isinstance(error, OSError):
             raise ArtifactError(f"{step.name}: {error}") from error
         raise
-    gc.collect()  # a model is in cycles of references, and would stay while the next stage loads its own
-    return facts
+
+
+@contextmanager
+def _freed() -> Iterator[None]:
+    """Frees what a stage leaves: a model is in cycles of references, and would stay while the next loads its own.
+
+    What was there before the stage, a few hundred thousand objects of libraries, is not looked through.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
 
 
 def _check_inputs(work: Work, error: Exception) -> None:

@@ -13,6 +13,8 @@ from hardneg.stages import analyze
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.work import Input, Work
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, tiny_model):

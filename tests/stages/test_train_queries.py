@@ -64,6 +64,7 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
 
 
 pytest.importorskip("faiss", reason="compressed indexes need faiss")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

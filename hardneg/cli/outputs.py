@@ -65,7 +65,7 @@ class Outputs:
         tops = [top for target in self.targets for top in target.tops]
         for top in tops:
             _check_name(top)
-        paths = [target.path.absolute() for target in self.targets]
+        paths = [target.path.resolve() for target in self.targets]
         problems = [f"{path}: is given for two outputs" for path in set(paths) if paths.count(path) > 1]
         for target in self.targets:
             problems += _kind_problems(target) or [*self._input_problems(target), *self._own_problems(target)]

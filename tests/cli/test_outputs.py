@@ -178,6 +178,11 @@ def test_a_run_folder_with_things_of_another_kind(
     assert told in refused(hardneg, place, "recipe", "run", "small.yaml", "--output", output, OVER)
 
 
+def test_one_file_is_not_two_outputs(hardneg: Hardneg, place: Path) -> None:
+    words = ["mine", "--dataset", "beir:data", "--run", "a.run", "--form", "tevatron-v2", "--output", "x.jsonl"]
+    assert "is given for two outputs" in refused(hardneg, place, *words, "--corpus-output", "data/../x.jsonl")
+
+
 def test_no_way_leads_around_what_stood_there_before(hardneg: Hardneg, place: Path) -> None:
     (place / "trained").mkdir()
     (place / "trained" / "weights").write_text("of the user's")

@@ -1,6 +1,6 @@
 """Kills a recipe's run again and again with SIGKILL, and compares what it comes to with a run that was left alone.
 
-    python benchmarks/kill_campaign.py [--kills 100] [--seed 0] [--recipe star-passage] [--set PATH=VALUE ...]
+    python benchmarks/kill_campaign.py [--kills 100] [--seed 0] [--recipe star-passage] [--preset small] [--set ...]
 
 By default the recipe is cut down to seconds or a few minutes: few passages, tiny random networks, short trainings, and
 what CUT says of it (a recipe's own settings there; --set goes before all of them). Rounds follow one another, each with
@@ -208,14 +208,14 @@ def table(campaign: Campaign, hits: Counter[str], ends: list[list[str]]) -> int:
     return int(bool(other))
 
 
-def cut_down(name: str, folder: Path) -> list[str]:
+def cut_down(name: str, preset: str | None, folder: Path) -> list[str]:
     """Settings with which a recipe takes little time, a tiny random encoder in the place of each network among them."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from tiny import tiny_encoder
 
     tiny = tiny_encoder(folder / "encoder")
     settings = ["dataset.max_passages=800", f"model={{name: {tiny}, query_length: 32, document_length: 64}}"]
-    for stage, spec in load_recipe(find_recipe(name)).stages.items():
+    for stage, spec in load_recipe(find_recipe(name), preset).stages.items():
         if hasattr(getattr(spec, "options", None), "max_steps"):
             settings += [f"stages.{stage}.options.{option}={value}" for option, value in TRAINED.items()]
         if isinstance(spec, TrainRerankerSpec):
@@ -232,14 +232,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--recipe", default="star-passage")
+    parser.add_argument("--preset", help="the recipe's preset; `demo` where none is given")
     parser.add_argument("--whole", action="store_true", help="the recipe as it is, not cut down")
     parser.add_argument("--set", action="append", default=[], dest="settings", metavar="PATH=VALUE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        settings = [*([] if options.whole else cut_down(options.recipe, folder)), *options.settings]
-        plan = make_plan(load_recipe(find_recipe(options.recipe), None, settings))
-        arguments = [options.recipe, *(word for setting in settings for word in ("--set", setting))]
+        settings = [*([] if options.whole else cut_down(options.recipe, options.preset, folder)), *options.settings]
+        plan = make_plan(load_recipe(find_recipe(options.recipe), options.preset, settings))
+        preset = ["--preset", options.preset] if options.preset else []
+        arguments = [options.recipe, *preset, *(word for setting in settings for word in ("--set", setting))]
         campaign = undisturbed(plan, arguments, folder)
         print(f"undisturbed: {sum(campaign.seconds.values()):.1f} s", file=sys.stderr)
         code = table(campaign, *rounds(campaign, options.kills, random.Random(options.seed)))

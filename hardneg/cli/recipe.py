@@ -30,7 +30,7 @@ PRESET = typer.Option(
     None,
     "--preset",
     "-p",
-    help="`demo` (the default: minutes, no network) or `paper`.",
+    help="`demo` (the default: minutes, no network), `paper`, or another that the recipe has.",
     autocompletion=completion.presets,
 )
 SET = typer.Option(

@@ -14,8 +14,6 @@ from hardneg.identity import digest, file_digest, tree_digest
 from hardneg.seeding import derive_seed
 from hardneg.types import Document, Judgement, Query
 
-_TEST, _DEV = 0.12, 0.055
-_SHARES = {"train": 1 - _TEST - _DEV, "dev": _DEV, "test": _TEST}
 _UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
 _SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
 
@@ -34,6 +32,8 @@ class PyDocs:
         min_passage_words: shorter passages are left out.
         query_words: shortest and longest query.
         seed: changes the sample and the splits.
+        dev_share: the part of the queries that is for development.
+        test_share: the part of the queries that is for tests; the others are for training.
     """
 
     packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")
@@ -41,27 +41,37 @@ class PyDocs:
     min_passage_words: int = 20
     query_words: tuple[int, int] = (3, 40)
     seed: int = 0
+    dev_share: float = 0.055
+    test_share: float = 0.12
     version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"dev_share", "test_share"})
 
     def load(self) -> "PyDocsCollection":
         """Reads the sources (a few seconds) and holds what was found.
 
         Raises:
             MissingDependency: a package is not installed.
-            UsageError: no package, a dotted name, or a cap under 1.
+            UsageError: no package, a dotted name, a cap under 1, or shares that leave a split nothing.
         """
         if not self.packages or self.max_passages < 1:
             raise UsageError("pydocs: give at least one package, and a max_passages of 1 or more")
+        if min(self._shares.values()) <= 0:
+            raise UsageError("pydocs: give a dev_share and a test_share above 0, and below 1 together")
         left_out: Counter[str] = Counter()
         entries = list(self._entries(left_out))
         entries.sort(key=lambda entry: derive_seed(self.seed, "sample", entry.doc_id))
         left_out[f"passages above the cap of {self.max_passages}"] = max(0, len(entries) - self.max_passages)
-        return _collect(entries[: self.max_passages], self.seed, left_out)
+        return self._collect(entries[: self.max_passages], left_out)
 
     def fingerprint(self) -> str:
         """A digest of the packages' versions (or their sources), the options and Python's version."""
         versions = [[package, _version(package)] for package in sorted(set(self.packages))]
-        return digest(["pydocs", self.version, asdict(self), versions, list(sys.version_info[:2])])
+        options = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in self.later or value != getattr(PyDocs, name)
+        }
+        return digest(["pydocs", self.version, options, versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
         """The cap; the default packages reach it."""
@@ -69,7 +79,11 @@ class PyDocs:
 
     def query_hint(self) -> Mapping[str, int]:
         """Each split's share of the cap; some summaries are those of several passages."""
-        return {split: round(share * self.max_passages) for split, share in _SHARES.items()}
+        return {split: round(share * self.max_passages) for split, share in self._shares.items()}
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        return {"train": 1 - self.dev_share - self.test_share, "dev": self.dev_share, "test": self.test_share}
 
     def _entries(self, left_out: Counter[str]) -> Iterator["_Entry"]:
         files: set[bytes] = set()
@@ -97,6 +111,24 @@ class PyDocs:
         if _key(entry.query) in entry.passage.casefold():
             return "docstrings that repeat their first paragraph"
         return None
+
+    def _collect(self, entries: list["_Entry"], left_out: dict[str, int]) -> "PyDocsCollection":
+        groups: dict[str, list[_Entry]] = {}
+        for entry in entries:
+            groups.setdefault(_key(entry.query), []).append(entry)
+        by_split: dict[str, list[tuple[Query, list[str]]]] = {"train": [], "dev": [], "test": []}
+        for group in sorted(groups.values(), key=lambda group: group[0].doc_id):
+            first = group[0]
+            query = Query(first.doc_id, first.query)
+            by_split[self._split(first.doc_id)].append((query, sorted(entry.doc_id for entry in group)))
+        passages = sorted(Document(entry.doc_id, entry.passage) for entry in entries)
+        return PyDocsCollection(passages, by_split, dict(left_out))
+
+    def _split(self, doc_id: str) -> str:
+        share = derive_seed(self.seed, "split", doc_id) / 2**64
+        if share < self.test_share:
+            return "test"
+        return "dev" if share < self.test_share + self.dev_share else "train"
 
 
 @dataclass(frozen=True)
@@ -141,26 +173,6 @@ def _split_off_first(text: str) -> tuple[str, str]:
 
 def _key(query: str) -> str:
     return query.casefold().rstrip(" .:")
-
-
-def _collect(entries: list[_Entry], seed: int, left_out: Counter[str]) -> PyDocsCollection:
-    groups: dict[str, list[_Entry]] = {}
-    for entry in entries:
-        groups.setdefault(_key(entry.query), []).append(entry)
-    by_split: dict[str, list[tuple[Query, list[str]]]] = {"train": [], "dev": [], "test": []}
-    for group in sorted(groups.values(), key=lambda group: group[0].doc_id):
-        first = group[0]
-        query = Query(first.doc_id, first.query)
-        by_split[_split(first.doc_id, seed)].append((query, sorted(entry.doc_id for entry in group)))
-    passages = sorted(Document(entry.doc_id, entry.passage) for entry in entries)
-    return PyDocsCollection(passages, by_split, dict(left_out))
-
-
-def _split(doc_id: str, seed: int) -> str:
-    share = derive_seed(seed, "split", doc_id) / 2**64
-    if share < _TEST:
-        return "test"
-    return "dev" if share < _TEST + _DEV else "train"
 
 
 def _version(package: str) -> str:

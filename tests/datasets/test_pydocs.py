@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from hardneg.data.collection import write_collection
+from hardneg.datasets import pydocs
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.identity import digest
 from hardneg.progress import Silent
+from hardneg.registry import plugin_identity
 
 WORDS = " ".join(f"word{i}" for i in range(25))
 TOOLS = f'''"""Tools of the trade.
@@ -160,11 +164,34 @@ def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -
         (PyDocs(("sys",)), MissingDependency, "'sys' is not installed"),
         (PyDocs(()), UsageError, "at least one package"),
         (PyDocs(max_passages=0), UsageError, "max_passages of 1 or more"),
+        (PyDocs(test_share=0.0), UsageError, "a test_share above 0"),
+        (PyDocs(dev_share=0.5, test_share=0.5), UsageError, "below 1 together"),
     ],
 )
 def test_refused(loader: PyDocs, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         loader.load()
+
+
+def test_shares_of_the_splits(made: str) -> None:
+    def tests(share: float) -> set[str]:
+        return {query.query_id for query in PyDocs((made,), test_share=share).load().queries("test")}
+
+    few, half, most = tests(0.01), tests(0.5), tests(0.94)
+    assert few <= half <= most and few < most
+    assert PyDocs((made,), 1000, test_share=0.5).query_hint() == {"train": 445, "dev": 55, "test": 500}
+
+
+def test_shares_count_in_the_identity_where_they_are_not_the_usual(made: str) -> None:
+    """Keys of collections that were made before there were shares stay as they are."""
+    usual, other = PyDocs((made,)), PyDocs((made,), test_share=0.5)
+    options = {"packages", "max_passages", "min_passage_words", "query_words", "seed"}
+    assert set(plugin_identity("pydocs", usual)["options"]) == options
+    assert set(plugin_identity("pydocs", other)["options"]) == options | {"test_share"}
+    assert usual.fingerprint() != other.fingerprint()
+    without = {name: value for name, value in asdict(usual).items() if name in options}
+    told = ["pydocs", 1, without, [[made, pydocs._version(made)]], list(sys.version_info[:2])]
+    assert usual.fingerprint() == digest(told)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 from hardneg.identity import digest, file_digest
 from hardneg.models.contract import resolve
 from hardneg.models.files import check_activations, check_files, module_folders, read_json, routes
+from hardneg.models.headers import check_headers
 from hardneg.models.lengths import mapping
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
@@ -81,6 +82,9 @@ def _contents(folder: Path) -> list[Any]:
     check_files(folder)
     check_activations(folder)
     modules = module_folders(folder)
+    for place, kind in modules.items():
+        if kind == "Transformer":
+            check_headers(place)
     found: list[Any] = [list(modules.values()), *routes(folder)]
     for place in modules:
         found.append([[path.name, _identity(path)] for path in sorted(_files(place))])

@@ -105,3 +105,45 @@ def test_ids_that_have_no_embedding(folder: Path):
     content["model"]["vocab"]["beyond"] = 9000
     path.write_text(json.dumps(content))
     refused(folder, "ids up to 9000, the transformer embeddings for")
+
+
+def refused_by_its_key(folder: Path, said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        model_digest(ModelSpec(str(folder)))
+
+
+def test_layers_are_counted_before_anything_is_opened(folder: Path):
+    assert model_digest(ModelSpec(str(folder)))
+    weights(folder, encoder__layer__2__output__dense__bias=torch.zeros(HIDDEN))
+    refused_by_its_key(folder, r"its weights have encoder.layer.2, which its config.json knows nothing of")
+    weights(folder, without="encoder.layer.2")
+    assert model_digest(ModelSpec(str(folder)))
+    weights(folder, without="encoder.layer.1")
+    refused_by_its_key(folder, r"its weights lack encoder.layer.1: copy the model again")
+
+
+def test_ids_are_compared_before_anything_is_opened(folder: Path):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    rows = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"].shape[0]
+    content["model"]["vocab"]["last"] = rows - 1
+    path.write_text(json.dumps(content))
+    assert model_digest(ModelSpec(str(folder)))
+    content["model"]["vocab"]["beyond"] = rows
+    path.write_text(json.dumps(content))
+    refused_by_its_key(folder, f"its tokenizer has ids up to {rows}, the transformer embeddings for {rows}:")
+
+
+def test_layers_of_several_towers_and_of_uncounted_models_are_left_to_the_opening(folder: Path):
+    config = json.loads((folder / "config.json").read_text())
+    weights(folder, without="encoder.layer.1", vision__layers__0__bias=torch.zeros(2))
+    assert model_digest(ModelSpec(str(folder)))
+    weights(folder, without="vision")
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": None, "n_layer": 2}))
+    assert model_digest(ModelSpec(str(folder)))
+
+
+def test_a_damaged_header(folder: Path):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:40])
+    refused_by_its_key(folder, "not a whole safetensors file")

@@ -150,7 +150,7 @@ def _disk(store: Path) -> Finding:
     free = shutil.disk_usage(place).free
     if not os.access(place, os.W_OK):
         return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
-    meaning = "the demo takes 0.4 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
+    meaning = "the demo takes 0.2 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
     return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)
 
 

@@ -39,7 +39,7 @@ def plan_table(rows: Sequence[Estimate], machine: Machine) -> None:
         )
     console = stdout_console()
     console.print(shown)
-    console.print(_ahead(rows, machine))
+    console.print(_ahead(rows, machine), soft_wrap=True)
     if machine.gpu:
         console.print(_told(machine), soft_wrap=True)
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ Way = Callable[[], Callable[[], object]]
 """Makes something ready, and gives what is timed."""
 
 _CLEARLY = 0.95  # of the first way's time: what another one must stay below to be taken
-_SECONDS, _FEWEST, _MOST = 1.0, 3, 15  # of timing, and rounds
+_SECONDS, _FEWEST, _MOST = 1.0, 5, 15  # of timing, and rounds
 _FOLDER = "trials"
 
 _known: dict[Path, str] = {}
@@ -38,7 +37,7 @@ _listening: list[dict[str, str]] = []
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was chosen for `subject` on `machine`, and the median milliseconds of each way."""
+    """What was chosen for `subject` on `machine`, and the milliseconds of each way."""
 
     subject: str
     machine: str
@@ -137,7 +136,7 @@ def _found(place: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> 
         return old.chosen
     with suppress(OSError):  # it is damaged, or tells of other ways
         place.unlink()
-    seconds = _medians({name: way() for name, way in ways.items()})
+    seconds = _fastest({name: way() for name, way in ways.items()})
     first, best = next(iter(ways)), min(seconds, key=lambda name: seconds[name])
     chosen = best if seconds[best] < _CLEARLY * seconds[first] else first
     if math.inf in seconds.values():
@@ -146,8 +145,11 @@ def _found(place: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> 
     return _remember(place, trial).chosen
 
 
-def _medians(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Seconds of each way over a few rounds, one after the other in each; infinite for one that fails."""
+def _fastest(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Seconds of each way's fastest round, one after the other in each; infinite for one that fails.
+
+    Other work on the machine only adds to a round, so the fastest is what repeats; medians of a busy minute do not.
+    """
     end = time.monotonic() + _SECONDS
     taken: dict[str, list[float]] = {name: [_seconds(run)] for name, run in ways.items()}  # the first is to warm up
     rounds = 0
@@ -155,7 +157,7 @@ def _medians(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         for name, run in ways.items():
             taken[name].append(_seconds(run) if math.isfinite(taken[name][0]) else math.inf)
         rounds += 1
-    return {name: statistics.median(values[1:]) for name, values in taken.items()}
+    return {name: min(values[1:]) for name, values in taken.items()}
 
 
 def _seconds(run: Callable[[], object]) -> float:

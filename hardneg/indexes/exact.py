@@ -20,7 +20,7 @@ from hardneg.trials import Way, choose, machine_of
 from hardneg.types import Hits
 
 _WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
-_TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 6 << 20, 16_384, 1024, 100
+_TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 6 << 20, 16_384, 512, 100
 _SPAN_BYTES = 48 << 20  # of vectors, held at a time for faiss
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 

@@ -17,7 +17,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]
 
 WORTH_A_TRIAL = 1_000_000  # weights from which on a transformer's precision makes a difference
-_ROWS, _LENGTH = 4, 128
+_ROWS, _LENGTH = 2, 128
 
 
 def takes_bf16(precision: Precision, network: "nn.Module", use: Use) -> bool:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from hardneg.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
+_BUILDS = re.compile(r"faiss[-_](cpu|gpu)")
 _HUB_SECONDS = 3.0
 
 
@@ -155,10 +157,17 @@ def _disk(store: Path) -> Finding:
 
 
 def _faiss() -> Finding:
-    if importlib.util.find_spec("faiss"):
-        return Finding("faiss", "ok", "installed", "indexes made here can be opened with faiss and Pyserini")
-    meaning = 'nothing of a dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
-    return Finding("faiss", "missing", "not installed", meaning)
+    if not importlib.util.find_spec("faiss"):
+        meaning = (
+            'nothing of a dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]", or "[gpu]"'
+        )
+        return Finding("faiss", "missing", "not installed", meaning)
+    builds = sorted({str(item.name) for item in importlib.metadata.distributions() if _BUILDS.match(str(item.name))})
+    if len(builds) > 1:
+        meaning = f"they overwrite each other's files: uninstall both, then install one, such as {builds[0]}"
+        return Finding("faiss", "note", " and ".join(builds), meaning)
+    meaning = "indexes made here can be opened with faiss and Pyserini; it searches on the CPU here, with either build"
+    return Finding("faiss", "ok", builds[0] if builds else "installed", meaning)
 
 
 def _java() -> Finding:

@@ -35,7 +35,7 @@ def load_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise MissingDependency('compressed indexes need faiss: pip install "hardneg[cpu]"') from error
+        raise MissingDependency('compressed indexes need faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
     return faiss
 
 

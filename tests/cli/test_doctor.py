@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -107,3 +108,16 @@ def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch
     assert found.startswith("a thing: plain (") and ", clever " in found and found.endswith(" ms) on this machine")
     assert CliRunner().invoke(app, ["doctor", "--forget-trials", "--store", str(tmp_path)]).exit_code == 0
     assert trials.remembered() == []
+
+
+def test_two_builds_of_faiss_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["faiss-gpu-cu12", "torch", "faiss-cpu"]
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name == "faiss")
+    monkeypatch.setattr(
+        doctor.importlib.metadata, "distributions", lambda: [SimpleNamespace(name=name) for name in names]
+    )
+    found = doctor._faiss()
+    assert (found.state, found.found) == ("note", "faiss-cpu and faiss-gpu-cu12")
+    assert "uninstall both" in found.meaning
+    names.remove("faiss-cpu")
+    assert (doctor._faiss().state, doctor._faiss().found) == ("ok", "faiss-gpu-cu12")

@@ -31,9 +31,19 @@ def check_headers(folder: Path) -> None:
     _check_layers(folder, shapes, mapping(folder / "config.json").get("num_hidden_layers"))
     rows = {shape[0] for name, shape in shapes.items() if _EMBEDDINGS.search(name) and len(shape) == 2}
     highest = _highest_id(mapping(folder / "tokenizer.json"))
-    if len(rows) == 1 and highest is not None and highest >= min(rows):
+    if len(rows) == 1 and highest is not None:
+        check_ids(highest, min(rows), f"{folder}")
+
+
+def check_ids(highest: int, rows: int, name: str) -> None:
+    """Refuses a tokenizer whose highest id has no row among a transformer's embeddings.
+
+    Raises:
+        ModelError: they do not belong together.
+    """
+    if highest >= rows:
         raise ModelError(
-            f"model {folder}: its tokenizer has ids up to {highest}, the transformer embeddings for {min(rows)}: "
+            f"model {name}: its tokenizer has ids up to {highest}, the transformer embeddings for {rows}: "
             "they do not belong together, copy the model again"
         )
 

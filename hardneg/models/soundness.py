@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from hardneg.errors import ModelError
+from hardneg.models.headers import check_ids
 from hardneg.models.spec import KINDS, FullSpec
 from hardneg.models.weights import load_options
 
@@ -66,11 +67,7 @@ def check_tokenizer(transformer: Any, name: str) -> None:
     if not set(ids) - special:
         raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
     rows = transformer.model.get_input_embeddings().num_embeddings
-    if (highest := max(ids)) >= rows:
-        raise ModelError(
-            f"model {name!r}: its tokenizer has ids up to {highest}, the transformer embeddings for {rows}: "
-            "they do not belong together, copy the model again"
-        )
+    check_ids(max(ids), rows, repr(name))
 
 
 def check_weights(model: Any, place: Path, name: str) -> None:

@@ -1,7 +1,5 @@
 """A folder of a transformer opened as a network that scores pairs, with a fresh head where it has none."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +8,7 @@ from torch import nn
 
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, read_json
-from hardneg.models.modules import without_bars
+from hardneg.models.modules import quiet
 from hardneg.models.weights import load_options
 from hardneg.seeding import derive_seed
 
@@ -37,7 +35,7 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     labels = outputs or own_outputs(folder)
     local = {"local_files_only": True, "trust_remote_code": False}
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
-    with _quiet(), torch.random.fork_rng(devices=[]):
+    with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
         try:
             transformer = Transformer(
@@ -68,17 +66,3 @@ def _set_length(network: "CrossEncoder", length: int, folder: Path) -> None:
     if most is not None and most < length:
         raise ModelError(f"reranker {folder}: reads at most {most} tokens: length is {length}, lower it")
     network.max_seq_length = length
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps transformers from drawing bars and from reporting that a head is new."""
-    from transformers.utils import logging as reports
-
-    level = reports.get_verbosity()
-    reports.set_verbosity_error()
-    try:
-        with without_bars():
-            yield
-    finally:
-        reports.set_verbosity(level)

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.atomic_write import flush, replace_text
+from hardneg.digest import file_digest
 from hardneg.errors import ArtifactError, NewerArtifact
-from hardneg.identity import file_digest
-from hardneg.replacing import flush, replace_text
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hardneg.artifacts import Store
+from hardneg.digest import digest, file_digest
 from hardneg.errors import ArtifactError, NewerArtifact
-from hardneg.identity import digest, file_digest
 from hardneg.progress import Progress
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import Store, disk_errors, write_json
+from hardneg.atomic_write import replace_text
+from hardneg.digest import digest
 from hardneg.errors import ArtifactError
-from hardneg.identity import digest
-from hardneg.replacing import replace_text
 
 Files = Mapping[str, Sequence[int]]
 """Size, time and, of a link into the store, inode of each file of a result, by its place in the result."""

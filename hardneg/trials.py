@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.atomic_write import replace_text
+from hardneg.digest import digest
 from hardneg.distributed import from_whoever_asks_first
-from hardneg.identity import digest
-from hardneg.replacing import replace_text
 
 if TYPE_CHECKING:
     import torch

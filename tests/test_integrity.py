@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from hardneg.artifacts import MANIFEST, Artifact, Store
 from hardneg.cli.main import app
+from hardneg.digest import digest
 from hardneg.errors import ArtifactError
-from hardneg.identity import digest
 from hardneg.integrity import check, damage
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.data.drops import drop_batches, drops_at
 from hardneg.data.negatives import read_negatives
+from hardneg.data.rejected import drop_batches, drops_at
 from hardneg.errors import ArtifactError
 
 SCORE = "score"

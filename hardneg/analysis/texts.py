@@ -4,8 +4,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hardneg.data.json_rows import id_field, json_row, text_field
-from hardneg.data.lines import read_lines
-from hardneg.data.parts import records
+from hardneg.data.source_files import records
+from hardneg.data.text_lines import read_lines
 from hardneg.data.topics import topics_part
 from hardneg.errors import DataError
 from hardneg.types import Document, Query

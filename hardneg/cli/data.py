@@ -87,7 +87,7 @@ def check(
     from hardneg.cli.findings import Findings
     from hardneg.data.check import check as problems_of
     from hardneg.data.contents import Contents
-    from hardneg.data.parts import parts_of
+    from hardneg.data.source_files import parts_of
     from hardneg.stages.spec_parts import DATASET as STAGE
 
     recipe = lines.check_line("hardneg data check", lines.dataset_line(dataset), settings)

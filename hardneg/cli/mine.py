@@ -51,7 +51,7 @@ class _Target:
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def check(self) -> None:
-        from hardneg.data.forms.catalogue import check_form
+        from hardneg.data.export.catalogue import check_form
 
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
@@ -187,8 +187,8 @@ def export(
     if model is not None or dataset is None or negatives is None:
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     from hardneg.data.collection import StoredCollection
-    from hardneg.data.forms.catalogue import check_form, read_form
-    from hardneg.data.forms.rows import Lookup
+    from hardneg.data.export.catalogue import check_form, read_form
+    from hardneg.data.export.rows import Lookup
     from hardneg.data.negatives import write_negatives
     from hardneg.stages.mine import NEGATIVES
     from hardneg.stages.spec_parts import DATASET
@@ -263,7 +263,7 @@ def _mine_run(plan: "Plan", dataset: "Artifact", runs: tuple[Path, Path | None],
 
 
 def _write_dropped(folder: Path, path: Path) -> None:
-    from hardneg.replacing import link_file
+    from hardneg.atomic_write import link_file
     from hardneg.stages.mine import DROPPED
 
     if not (folder / DROPPED).is_file():
@@ -307,9 +307,9 @@ def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollectio
 
 
 def _write(made: _Mined, split: str, target: _Target) -> None:
-    from hardneg.data.forms.catalogue import Source, write_form
-    from hardneg.data.forms.passages import write_tevatron_corpus
-    from hardneg.data.forms.rows import WriteOptions
+    from hardneg.data.export.catalogue import Source, write_form
+    from hardneg.data.export.passages import write_tevatron_corpus
+    from hardneg.data.export.rows import WriteOptions
     from hardneg.data.negatives import read_negatives
     from hardneg.stages.mine import NEGATIVES
 

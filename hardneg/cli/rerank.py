@@ -45,7 +45,7 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
-    from hardneg.replacing import link_file
+    from hardneg.atomic_write import link_file
     from hardneg.stages.search import RUN
     from hardneg.stages.spec_parts import DATASET
 

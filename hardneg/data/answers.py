@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hardneg.atomic_write import replacing
 from hardneg.data.json_rows import id_field, json_row, texts_field
-from hardneg.data.lines import read_lines
-from hardneg.replacing import replacing
+from hardneg.data.text_lines import read_lines
 from hardneg.types import Answers
 
 

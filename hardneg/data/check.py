@@ -10,11 +10,11 @@ import numpy as np
 from hardneg.data.contents import Contents, SplitContents
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.leakage import across_splits, leaked
-from hardneg.data.lines import id_problem, one_word
-from hardneg.data.parts import Part, Record
 from hardneg.data.problems import Problem, unreadable
 from hardneg.data.seen import Hashes, Judged, Members, Places, Seen, among, as_array, joined, members, repeats
+from hardneg.data.source_files import Part, Record
 from hardneg.data.splits import split_problem
+from hardneg.data.text_lines import id_problem, one_word
 from hardneg.errors import DataError
 from hardneg.progress import Progress, Silent, Task
 from hardneg.types import Document, Judgement, Query

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hardneg.atomic_write import replace_text
 from hardneg.counting import counted
 from hardneg.data.answers import read_answers, write_answers
 from hardneg.data.corpus import Corpus, write_corpus
@@ -19,7 +20,6 @@ from hardneg.data.queries import Queries, write_queries
 from hardneg.data.splits import split_problem
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
-from hardneg.replacing import replace_text
 from hardneg.types import Answers, Collection, HasAnswers, HasWithheld, Judgement
 
 _FORMAT = 1

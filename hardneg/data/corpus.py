@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.corpus_writer import write_corpus as write_corpus
 from hardneg.data.hash_index import find_equal, hash_texts, normalise, spread
-from hardneg.data.mapped import map_array, map_batches, read_batches
+from hardneg.data.mmap import map_array, map_batches, read_batches
 from hardneg.types import Document
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hardneg.data.hash_index import hash_texts, normalise
-from hardneg.data.lines import id_problem, one_word
-from hardneg.data.mapped import map_batches, save_array
+from hardneg.data.mmap import map_batches, save_array
 from hardneg.data.problems import Unplaced
+from hardneg.data.text_lines import id_problem, one_word
 from hardneg.errors import DataError
 from hardneg.progress import Progress
 from hardneg.types import Document

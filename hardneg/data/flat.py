@@ -18,8 +18,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import replacing
 from hardneg.errors import ArtifactError, DataError, UsageError
-from hardneg.replacing import replacing
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")

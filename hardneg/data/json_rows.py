@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardneg.data.lines import checked_id, read_chunks
+from hardneg.data.text_lines import checked_id, read_chunks
 from hardneg.errors import DataError
 
 _LONGEST = 1 << 26

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.data.mapped import map_batches
+from hardneg.atomic_write import replacing
+from hardneg.data.mmap import map_batches
 from hardneg.errors import DataError
-from hardneg.replacing import replacing
 from hardneg.types import Negatives
 
 _SCHEMA = pa.schema(

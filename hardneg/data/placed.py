@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hardneg.data.check import check
-from hardneg.data.parts import parts_of
 from hardneg.data.problems import Unplaced
+from hardneg.data.source_files import parts_of
 from hardneg.errors import DataError
 from hardneg.types import Collection
 

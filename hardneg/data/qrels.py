@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from hardneg.atomic_write import replacing
 from hardneg.counting import counted
-from hardneg.data.lines import checked_id, one_word, read_lines
+from hardneg.data.text_lines import checked_id, one_word, read_lines
 from hardneg.errors import DataError
-from hardneg.replacing import replacing
 from hardneg.types import Judgement
 
 Qrels = dict[str, dict[str, int]]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hardneg.data.lines import id_problem, one_word
+from hardneg.atomic_write import replacing
 from hardneg.data.problems import Unplaced
+from hardneg.data.text_lines import id_problem, one_word
 from hardneg.errors import ArtifactError, DataError
-from hardneg.replacing import replacing
 from hardneg.types import Query
 
 _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])

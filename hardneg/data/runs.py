@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from hardneg.atomic_write import replacing
 from hardneg.counting import counted
-from hardneg.data.lines import checked_id, other_kind
+from hardneg.data.text_lines import checked_id, other_kind
 from hardneg.errors import DataError
-from hardneg.replacing import replacing
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}

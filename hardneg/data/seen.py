@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.hash_index import find_equal, hash_texts, normalise
-from hardneg.data.parts import Part
 from hardneg.data.problems import Problem
+from hardneg.data.source_files import Part
 from hardneg.types import Judgement, Query
 
 _LINE_BITS = 48

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hardneg.counting import counted
 from hardneg.data.json_rows import id_field, json_row, text_field
-from hardneg.data.lines import checked_id, lines_or_errors
-from hardneg.data.parts import Part, Record
+from hardneg.data.source_files import Part, Record
+from hardneg.data.text_lines import checked_id, lines_or_errors
 from hardneg.errors import DataError
 from hardneg.types import Query
 

@@ -11,8 +11,8 @@ from hardneg.counting import counted
 from hardneg.data.flat import FlatWriter
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.json_rows import json_row
-from hardneg.data.lines import checked_id, read_lines
 from hardneg.data.npy import open_npy
+from hardneg.data.text_lines import checked_id, read_lines
 from hardneg.errors import DataError
 from hardneg.progress import Progress
 

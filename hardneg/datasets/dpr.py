@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.lines import estimate_lines, find_file
-from hardneg.data.parts import Part, Record, line_part, records
+from hardneg.data.source_files import Part, Record, line_part, records
 from hardneg.data.splits import order_splits
+from hardneg.data.text_lines import estimate_lines, find_file
 from hardneg.datasets.dpr_files import Question, passage, read_questions
+from hardneg.digest import digest, tree_digest
 from hardneg.errors import DataError
-from hardneg.identity import digest, tree_digest
 from hardneg.types import Answers, Document, Judgement, Query
 
 _FILES = (

@@ -11,7 +11,7 @@ from typing import Any
 
 from hardneg.counting import counted
 from hardneg.data.json_rows import id_field, json_row, read_array, text_field, texts_field
-from hardneg.data.lines import checked_id, lines_or_errors
+from hardneg.data.text_lines import checked_id, lines_or_errors
 from hardneg.errors import DataError
 from hardneg.types import Document
 

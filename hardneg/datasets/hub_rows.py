@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hardneg.data.lines import one_word
+from hardneg.data.text_lines import one_word
 from hardneg.errors import DataError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.datasets.hub_refusals import CONVERTED, first_line, refusal, whole_splits
+from hardneg.digest import file_digest, tree_digest
 from hardneg.errors import DataError, MissingDependency
-from hardneg.identity import file_digest, tree_digest
 
 SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
 _COMMIT_DIGITS = 40

@@ -8,9 +8,9 @@ from hardneg.data.splits import order_splits
 from hardneg.datasets.hub_lookup import look_up
 from hardneg.datasets.hub_rows import id_cell, text_cell, whole_cell
 from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
-from hardneg.datasets.judged import JudgedQueries
+from hardneg.datasets.query_selection import JudgedQueries
+from hardneg.digest import digest
 from hardneg.errors import DataError
-from hardneg.identity import digest
 from hardneg.types import Document, Judgement, Lookup, Query
 
 _CORPUS, _QUERIES, _QRELS = Table(config="corpus"), Table(config="queries"), Table()

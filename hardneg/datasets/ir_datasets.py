@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from hardneg.data.splits import order_splits
 from hardneg.datasets.hub_tables import numbered_rows
-from hardneg.datasets.judged import JudgedQueries
+from hardneg.datasets.query_selection import JudgedQueries
+from hardneg.digest import digest, file_digest
 from hardneg.errors import DataError, MissingDependency
-from hardneg.identity import digest, file_digest
 from hardneg.types import Document, Judgement, Lookup, Query
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}

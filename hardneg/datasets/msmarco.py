@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.lines import estimate_lines, find_file
-from hardneg.data.parts import line_part
+from hardneg.data.source_files import line_part
 from hardneg.data.splits import order_splits
+from hardneg.data.text_lines import estimate_lines, find_file
 from hardneg.data.topics import query_line
-from hardneg.datasets.parted import Pairs, PartedCollection
+from hardneg.datasets.topic_files import Pairs, PartedCollection
+from hardneg.digest import digest
 from hardneg.errors import DataError
-from hardneg.identity import digest
 from hardneg.types import Document
 
 _SMALL = ".small"

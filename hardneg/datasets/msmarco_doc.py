@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.counting import counted
-from hardneg.data.lines import checked_id, estimate_lines, find_file
-from hardneg.data.parts import line_part
-from hardneg.datasets.parted import PartedCollection, find_pairs
+from hardneg.data.source_files import line_part
+from hardneg.data.text_lines import checked_id, estimate_lines, find_file
+from hardneg.datasets.topic_files import PartedCollection, find_pairs
+from hardneg.digest import digest
 from hardneg.errors import DataError
-from hardneg.identity import digest
 from hardneg.types import Document
 
 _CORPUS = "msmarco-docs.tsv"

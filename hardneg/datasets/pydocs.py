@@ -9,8 +9,8 @@ from importlib import metadata
 from typing import ClassVar, NamedTuple
 
 from hardneg.datasets.docstrings import distribution_of, find_package, read_docstrings, source_files
+from hardneg.digest import digest, file_digest, tree_digest
 from hardneg.errors import UsageError
-from hardneg.identity import digest, file_digest, tree_digest
 from hardneg.seeding import derive_seed
 from hardneg.types import Document, Judgement, Query
 

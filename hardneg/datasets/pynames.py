@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hardneg.data.answer_matching import has_answer
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
-from hardneg.identity import digest
+from hardneg.digest import digest
 from hardneg.types import Answers, Document, Judgement, Query
 
 

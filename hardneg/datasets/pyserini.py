@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.data.json_rows import id_field, json_row, read_array, text_field
-from hardneg.data.lines import estimate_lines, no_folder, read_chunks
-from hardneg.data.parts import Part, Record, line_part
-from hardneg.datasets.parted import PartedCollection, find_pairs
+from hardneg.data.source_files import Part, Record, line_part
+from hardneg.data.text_lines import estimate_lines, no_folder, read_chunks
+from hardneg.datasets.topic_files import PartedCollection, find_pairs
+from hardneg.digest import digest
 from hardneg.errors import DataError
-from hardneg.identity import digest
 from hardneg.types import Document
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")

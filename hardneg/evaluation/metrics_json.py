@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.atomic_write import replace_text
 from hardneg.errors import ArtifactError
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
-from hardneg.replacing import replace_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from hardneg.atomic_write import replace_text
 from hardneg.evaluation.report_content import Estimate, Report, Section, estimates
 from hardneg.evaluation.report_html import html
 from hardneg.evaluation.report_markdown import markdown
-from hardneg.replacing import replace_text
 
 NAMES = ("report.md", "report.html")
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import ArtifactError
-from hardneg.indexes.asked import check_queries, check_rows, check_vectors
 from hardneg.indexes.compression import innermost, load_faiss, read_index
+from hardneg.indexes.validation import check_queries, check_rows, check_vectors
 from hardneg.types import Hits
 
 _QUERIES = 256  # at a time: faiss keeps a table of M * C products for each

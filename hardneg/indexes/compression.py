@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import link_file, replacing
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.indexes.vector_blocks import check_finite, vector_blocks
 from hardneg.progress import Progress
-from hardneg.replacing import link_file, replacing
 from hardneg.seeding import generator
 
 _BLOCK_BYTES = 32 << 20

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
+from hardneg.indexes.device_vectors import Resident
 from hardneg.indexes.exact_torch import Blocks, search_blocks
-from hardneg.indexes.resident import Resident
 from hardneg.indexes.vector_blocks import vector_blocks
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits

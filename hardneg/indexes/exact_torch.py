@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.resident import Resident
+from hardneg.indexes.device_vectors import Resident
 from hardneg.indexes.vector_blocks import vector_blocks
 from hardneg.progress import Task
 from hardneg.types import Hits

@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
-from hardneg.indexes.asked import check_rows, check_vectors
+from hardneg.indexes.device_vectors import Resident
 from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.resident import Resident
+from hardneg.indexes.validation import check_rows, check_vectors
 from hardneg.progress import Progress
-from hardneg.replacing import link_file
 from hardneg.types import Hits
 
 

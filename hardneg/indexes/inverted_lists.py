@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import replacing
 from hardneg.indexes.compression import load_faiss
-from hardneg.replacing import replacing
 
 _BYTES = 64 << 20  # of codes that are spread at a time
 _COUNT = 8  # where the header has the number of vectors

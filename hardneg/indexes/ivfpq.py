@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
 from hardneg.indexes.codebook import Codebook
@@ -18,7 +19,6 @@ from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import check_written, encode_blocks, load_faiss, train
 from hardneg.indexes.inverted_lists import write_lists
 from hardneg.progress import Progress
-from hardneg.replacing import link_file
 
 RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes.asked import check_rows
 from hardneg.indexes.codebook import Codebook
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import encode_blocks, innermost, load_faiss, train, write_folder
+from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 
 RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]

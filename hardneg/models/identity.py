@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hardneg.identity import digest, file_digest
+from hardneg.digest import digest, file_digest
 from hardneg.models.contract import resolve
 from hardneg.models.files import check_activations, check_files, module_folders, read_json, routes
 from hardneg.models.headers import check_headers

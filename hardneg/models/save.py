@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.atomic_write import system_errors
 from hardneg.errors import ModelError
 from hardneg.models.contract import OWN, SPEC_FILE
 from hardneg.models.files import read_json
@@ -18,7 +19,6 @@ from hardneg.models.modules import quiet
 from hardneg.models.sides import side, transformers, twins
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 from hardneg.models.token_types import with_token_type
-from hardneg.replacing import system_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import replacing
 from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments, segment_ids
 from hardneg.distributed import World, barrier
 from hardneg.models.encoder import Encoder
 from hardneg.progress import Progress
-from hardneg.replacing import replacing
 
 _DOCUMENTS = 1024  # counted at a time
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hardneg.artifacts import Store
-from hardneg.datasets.withheld import UNLABELLED
+from hardneg.datasets.held_out import UNLABELLED
 from hardneg.errors import HardnegError
 from hardneg.models.contract import known
 from hardneg.models.lengths import USUAL

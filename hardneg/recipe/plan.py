@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store
+from hardneg.digest import digest, file_digest
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.identity import digest, file_digest
 from hardneg.models.identity import model_content, model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker

@@ -12,10 +12,10 @@ import yaml
 
 import hardneg
 from hardneg.artifacts import KEPT, MANIFEST, Artifact, Store, disk_errors
-from hardneg.identity import digest
+from hardneg.atomic_write import link_file, replace_text
+from hardneg.digest import digest
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
-from hardneg.replacing import link_file, replace_text
 from hardneg.roots import laid_out
 
 LOCK = "recipe.lock.yaml"

@@ -46,7 +46,7 @@ class CrossEncoder:
 
     def fingerprint(self) -> str:
         """A name for the source's content."""
-        from hardneg.identity import digest
+        from hardneg.digest import digest
         from hardneg.models.identity import model_content
 
         return digest(model_content(self._spec))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.identity import digest
+from hardneg.digest import digest
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
 from hardneg.trials import cache_folder
 

@@ -14,7 +14,7 @@ from hardneg.analysis.figures.gradients import draw_gradients
 from hardneg.analysis.figures.operations import draw_operations
 from hardneg.analysis.figures.refreshes import draw_refreshes
 from hardneg.analysis.figures.runs import draw_holes, draw_overlap, draw_scores, draw_wins
-from hardneg.replacing import replace_text
+from hardneg.atomic_write import replace_text
 from hardneg.stages.analyze_denoising import denoising_found, planted_found
 from hardneg.stages.analyze_errors import pairwise_errors
 from hardneg.stages.analyze_first_stage import candidates_found, depths_found, dimensions_found

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hardneg.data.collection import write_collection
-from hardneg.datasets.withheld import WithheldCollection
+from hardneg.datasets.held_out import WithheldCollection
 from hardneg.stages.work import Work
 
 

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import read_run, write_run
 from hardneg.fusion.methods import Fusion
-from hardneg.replacing import replace_text
 from hardneg.stages.fuse_tuning import Development, check_development, numbers, to_json, tune
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN, Entry

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hardneg.datasets.withheld import UNLABELLED
+from hardneg.datasets.held_out import UNLABELLED
 from hardneg.stages.spec_parts import Name, Reference, StageSpec
 
 

@@ -6,14 +6,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hardneg.data.answer_filter import first_with_answer, without_answers, without_drawn_answers
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
-from hardneg.data.drops import recorded
 from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.qrels import positives
+from hardneg.data.rejected import recorded
 from hardneg.data.run_stream import lists_in_order
-from hardneg.data.without_answers import first_with_answer, without_answers, without_drawn_answers
 from hardneg.errors import DataError
 from hardneg.stages.opening import open_collection, open_queries
 from hardneg.stages.search import RUN

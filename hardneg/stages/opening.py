@@ -12,7 +12,7 @@ from hardneg.data.queries import Queries
 from hardneg.errors import DataError, UsageError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.pooled import pooled
+from hardneg.indexes.max_passage import pooled
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
 from hardneg.models.precision import Precision

@@ -3,12 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
+from hardneg.atomic_write import link_file
 from hardneg.data.collection import StoredCollection
 from hardneg.data.queries import Queries, write_queries
 from hardneg.data.query_file import SAME_TEXT, read_query_file
 from hardneg.distributed import barrier, world
 from hardneg.errors import DataError
-from hardneg.replacing import link_file
 from hardneg.stages.opening import open_queries
 from hardneg.stages.work import Input, Work
 

@@ -17,9 +17,9 @@ from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import join_runs, write_run
+from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
-from hardneg.identity import tree_digest
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity

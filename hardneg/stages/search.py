@@ -17,13 +17,13 @@ from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import World, barrier, world
 from hardneg.errors import UsageError
 from hardneg.indexes.angular import angular_scores
-from hardneg.indexes.reranking import rank_candidates
+from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher
-from hardneg.seconds import Seconds
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
 from hardneg.stages.own_queries import QUERIES, searched_queries
 from hardneg.stages.work import Work
+from hardneg.timing import Seconds
 from hardneg.types import Hits, RankedList
 
 RUN = "run.trec.gz"

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from hardneg.data.segments import Segments
-from hardneg.datasets.withheld import Withheld
+from hardneg.datasets.held_out import Withheld
 from hardneg.errors import UsageError
 from hardneg.evaluation.answer_coverage import answer_cutoffs
 from hardneg.evaluation.metrics import parse_metrics

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from hardneg.identity import canonical
+from hardneg.digest import canonical
 from hardneg.registry import plugin_identity, plugin_options
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatWriter
-from hardneg.identity import tree_digest
+from hardneg.digest import tree_digest
 from hardneg.progress import Silent
 from hardneg.seeding import generator
 from hardneg.testing.contract import PluginTests, rule

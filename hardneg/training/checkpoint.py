@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hardneg.atomic_write import flush, link_file, system_errors
+from hardneg.digest import digest
 from hardneg.errors import ArtifactError, TrainingError
-from hardneg.identity import digest
-from hardneg.replacing import flush, link_file, system_errors
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 

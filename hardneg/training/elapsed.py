@@ -4,7 +4,7 @@ import math
 import time
 from pathlib import Path
 
-from hardneg.replacing import replace_text
+from hardneg.atomic_write import replace_text
 
 
 class Elapsed:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from hardneg.data.corpus import Corpus
 from hardneg.data.hash_index import spread
 from hardneg.data.segments import Segments
+from hardneg.digest import digest
 from hardneg.errors import DataError, TrainingError
-from hardneg.identity import digest
 from hardneg.seeding import generator
 from hardneg.training.teacher import Teacher
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hardneg.artifacts import EARLIER, KEPT, SCRATCH
+from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
-from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
 from hardneg.models.precision import takes_bf16
 from hardneg.progress import Progress, Silent, Task

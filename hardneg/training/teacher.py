@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import replacing
 from hardneg.data.corpus import Corpus
-from hardneg.identity import digest, file_digest
-from hardneg.replacing import replacing
+from hardneg.digest import digest, file_digest
 from hardneg.types import RankedList
 
 _KEYS, _SCORES = "keys.i8", "scores.f4"

@@ -3,8 +3,8 @@ import pytest
 
 from hardneg.analysis.denoising import doc_ids_of, example_json, examples, shares, to_json
 from hardneg.analysis.denoising_tables import example_table, share_table
-from hardneg.data.drops import recorded
 from hardneg.data.negatives import write_negatives
+from hardneg.data.rejected import recorded
 from hardneg.errors import ArtifactError
 from hardneg.types import Drops, Negatives
 

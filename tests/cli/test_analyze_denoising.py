@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from cli.analyze_command import call, printed
 
-from hardneg.data.drops import recorded
 from hardneg.data.negatives import write_negatives
+from hardneg.data.rejected import recorded
 from hardneg.data.runs import write_run
 from hardneg.miners.denoised import Denoised
 from hardneg.types import Candidates, RankedList

@@ -11,8 +11,8 @@ from broken import FAULTS, write_broken
 
 from hardneg.data.check import check
 from hardneg.data.contents import Contents, SplitContents
-from hardneg.data.parts import parts_of
 from hardneg.data.problems import Problem
+from hardneg.data.source_files import parts_of
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.errors import DataError

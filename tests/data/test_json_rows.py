@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data import json_rows, lines
+from hardneg.data import json_rows, text_lines
 from hardneg.data.json_rows import id_field, read_array
 from hardneg.errors import DataError
 
@@ -23,7 +23,7 @@ def test_an_array_comes_back_however_it_is_cut(
     path = tmp_path_factory.mktemp("array") / "rows.json"
     path.write_text(json.dumps(rows, indent=indent, ensure_ascii=False), "utf-8", newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_rows, "read_chunks", lambda path: lines.read_chunks(path, size))
+        patch.setattr(json_rows, "read_chunks", lambda path: text_lines.read_chunks(path, size))
         assert [row for _, row in read_array(path)] == rows
 
 

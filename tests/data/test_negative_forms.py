@@ -9,9 +9,9 @@ import pytest
 from pyarrow import parquet
 
 from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.forms.catalogue import NAMES, Source, read_form, write_form
-from hardneg.data.forms.passages import write_tevatron_corpus
-from hardneg.data.forms.rows import Lookup, WriteOptions
+from hardneg.data.export.catalogue import NAMES, Source, read_form, write_form
+from hardneg.data.export.passages import write_tevatron_corpus
+from hardneg.data.export.rows import Lookup, WriteOptions
 from hardneg.data.queries import Queries
 from hardneg.errors import ArtifactError, DataError, UsageError
 from hardneg.progress import Silent

@@ -6,10 +6,10 @@ import pytest
 
 from hardneg.data.check import check
 from hardneg.data.collection import write_collection
-from hardneg.data.parts import parts_of
+from hardneg.data.source_files import parts_of
 from hardneg.datasets.beir import Beir
+from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.datasets.msmarco import MsMarcoPassage
-from hardneg.datasets.withheld import Withheld, WithheldCollection
 from hardneg.errors import DataError
 from hardneg.progress import Silent
 from hardneg.types import Collection

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.lines import read_lines
+from hardneg.data.text_lines import read_lines
 from hardneg.datasets.downloads import Download, find_published, published
 from hardneg.datasets.fetching import fetch
 from hardneg.datasets.msmarco import MsMarcoPassage

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hardneg.data.check import check
 from hardneg.data.collection import write_collection
-from hardneg.data.parts import parts_of
+from hardneg.data.source_files import parts_of
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.dpr import Dpr
 from hardneg.datasets.msmarco_doc import MsMarcoDocument

@@ -10,8 +10,8 @@ import pytest
 from hardneg.data.collection import write_collection
 from hardneg.datasets import pydocs
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
+from hardneg.digest import digest
 from hardneg.errors import MissingDependency, UsageError
-from hardneg.identity import digest
 from hardneg.progress import Silent
 from hardneg.registry import plugin_identity
 

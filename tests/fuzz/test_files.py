@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.forms.catalogue import FORMS, read_form
-from hardneg.data.forms.rows import Lookup
+from hardneg.data.export.catalogue import FORMS, read_form
+from hardneg.data.export.rows import Lookup
 from hardneg.data.negatives import write_negatives
 from hardneg.data.qrels import read_qrels
 from hardneg.data.queries import Queries

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.digest import tree_digest
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.identity import tree_digest
 from hardneg.indexes import compression, inverted_lists
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import sample_rows

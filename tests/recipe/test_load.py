@@ -2,7 +2,7 @@ import pytest
 from recipe.recipes import small_tree, write_recipe
 
 from hardneg.data.segments import Segments
-from hardneg.datasets.withheld import Withheld
+from hardneg.datasets.held_out import Withheld
 from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 

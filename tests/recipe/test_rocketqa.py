@@ -15,8 +15,8 @@ import pytest
 from recipe.recipes import small_collection, write_recipe
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.data.drops import drop_batches
 from hardneg.data.negatives import read_negatives
+from hardneg.data.rejected import drop_batches
 from hardneg.data.run_stream import stream_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.extends import read_whole_tree

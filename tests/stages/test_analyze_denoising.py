@@ -7,11 +7,11 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.data.drops import recorded
 from hardneg.data.negatives import write_negatives
+from hardneg.data.rejected import recorded
 from hardneg.data.runs import write_run
 from hardneg.datasets.beir import Beir
-from hardneg.datasets.withheld import Withheld, WithheldCollection
+from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.errors import ArtifactError, RecipeError
 from hardneg.miners.denoised import Denoised
 from hardneg.progress import Silent

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hardneg.atomic_write import replacing
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.evaluation.curve import COLOURS, Points
-from hardneg.replacing import replacing
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """One a line, beside its colour: lines can be told apart without seeing colours."""

@@ -73,7 +73,7 @@ def _of_each(
 ) -> dict[str, dict[str, Any]]:
     """What `measure` finds in each history, by label. Raises UsageError where it is empty."""
     from hardneg.data.json_rows import json_row
-    from hardneg.data.lines import read_lines
+    from hardneg.data.text_lines import read_lines
 
     found = {}
     for path, label in run_labels(histories).items():

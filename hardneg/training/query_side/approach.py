@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hardneg.digest import digest
 from hardneg.distributed import gather, world
-from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.training.batches import ahead, own_share

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.atomic_write import replacing
 from hardneg.data.corpus import Corpus
-from hardneg.data.mapped import map_array
+from hardneg.data.mmap import map_array
 from hardneg.data.negatives import NegativesFile
 from hardneg.distributed import barrier, world
 from hardneg.errors import DataError, TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
-from hardneg.replacing import replacing
 from hardneg.training.examples import Asked, TrainingData
 from hardneg.training.query_side.sources import Clock
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.data.answer_matching import answer_spans
+from hardneg.digest import digest
 from hardneg.distributed import gather
-from hardneg.identity import digest
 from hardneg.reading.reader import Reader
 from hardneg.reading.spans import span_log_likelihood
 from hardneg.training.batches import ahead, own_share

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 
 from hardneg.data.negatives import read_negatives
+from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import ArtifactError, TrainingError, UsageError
-from hardneg.identity import digest
 from hardneg.models.encoder import Encoder
 from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from hardneg.atomic_write import flush, replace_text
 from hardneg.counting import counted
 from hardneg.errors import ArtifactError
-from hardneg.replacing import flush, replace_text
 from hardneg.training.history import History, Record
 
 NEGATIVES = "negatives.arrow"

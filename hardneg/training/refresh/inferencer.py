@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
@@ -22,7 +23,6 @@ from hardneg.data.segments import Segments
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
-from hardneg.replacing import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, Refreshes

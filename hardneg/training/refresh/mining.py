@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.counting import counted
+from hardneg.data.answer_filter import REASON, without_answers
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors
 from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
-from hardneg.data.without_answers import REASON, without_answers
 from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.pooled import pooled
+from hardneg.indexes.max_passage import pooled
 from hardneg.miners.sampled import Sampled
 from hardneg.miners.topk import TopK
 from hardneg.models.encoder import EncodeOptions, Encoder
@@ -30,8 +30,8 @@ from hardneg.models.stream import write_index
 from hardneg.models.token_budget import usual_budget
 from hardneg.progress import Silent
 from hardneg.protocols import NegativeMiner
-from hardneg.seconds import Seconds
 from hardneg.seeding import derive_seed
+from hardneg.timing import Seconds
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
 from hardneg.training.refresh.options import RefreshOptions

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hardneg.digest import digest
 from hardneg.distributed import gather
-from hardneg.identity import digest
 from hardneg.models.inference import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hardneg.data.parts import Part, parts_of
+from hardneg.data.source_files import Part, parts_of
 from hardneg.errors import DataError
 from hardneg.seeding import derive_seed
 from hardneg.types import Answers, Collection, Document, HasAnswers, Judgement, Query

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hardneg.errors import UsageError
-from hardneg.indexes import pooled
+from hardneg.indexes import max_passage
 from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.pooled import PooledSearcher, first_of_each
+from hardneg.indexes.max_passage import PooledSearcher, first_of_each
 from hardneg.types import Hits
 
 
@@ -64,7 +64,7 @@ def test_it_is_brute_force(data: st.DataObject) -> None:
     first = np.concatenate([[0], np.cumsum(counts)])
     vectors = draw.integers(-2, 3, (int(first[-1]), 2)).astype(np.float32)
     queries = draw.integers(-2, 3, (data.draw(st.integers(1, 5)), 2)).astype(np.float32)
-    with patch.object(pooled, "_EACH", data.draw(st.sampled_from([1, 2, 8]))):
+    with patch.object(max_passage, "_EACH", data.draw(st.sampled_from([1, 2, 8]))):
         found = PooledSearcher(Exact(vectors), first).search(queries, k)
     expected = brute_force(vectors, first, queries, k)
     np.testing.assert_array_equal(found.rows, expected.rows)
@@ -75,8 +75,8 @@ def test_queries_are_searched_in_parts_that_fit(monkeypatch: pytest.MonkeyPatch)
     draw = np.random.default_rng(0)
     vectors, queries = draw.normal(size=(40, 8)).astype(np.float32), draw.normal(size=(23, 8)).astype(np.float32)
     first = np.arange(0, 44, 4)
-    monkeypatch.setattr(pooled, "_HITS", 100)
-    monkeypatch.setattr(pooled, "_POOLED", 30)
+    monkeypatch.setattr(max_passage, "_HITS", 100)
+    monkeypatch.setattr(max_passage, "_POOLED", 30)
     found = PooledSearcher(Exact(vectors), first).search(queries, 3)
     np.testing.assert_array_equal(found.rows, brute_force(vectors, first, queries, 3).rows)
 

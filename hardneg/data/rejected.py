@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hardneg.data.mapped import map_batches
+from hardneg.atomic_write import replacing
+from hardneg.data.mmap import map_batches
 from hardneg.errors import ArtifactError
-from hardneg.replacing import replacing
 from hardneg.types import Drops, Negatives
 
 _SCHEMA = pa.schema(

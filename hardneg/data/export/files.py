@@ -10,10 +10,10 @@ from typing import IO, Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from hardneg.atomic_write import replacing
 from hardneg.data.json_rows import json_row, read_array
-from hardneg.data.lines import read_lines
+from hardneg.data.text_lines import read_lines
 from hardneg.errors import DataError
-from hardneg.replacing import replacing
 
 Record = Mapping[str, Any]
 _ROWS = 1024

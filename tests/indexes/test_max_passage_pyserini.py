@@ -9,7 +9,7 @@ import pytest
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.segments import segment_ids
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.pooled import pooled
+from hardneg.indexes.max_passage import pooled
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.errors import UsageError
-from hardneg.indexes.pooled import PooledSearcher
-from hardneg.indexes.reranking import rank_candidates
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.indexes.max_passage import PooledSearcher
 from hardneg.types import Hits
 
 

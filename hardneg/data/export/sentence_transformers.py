@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hardneg.data.forms.files import (
+from hardneg.data.export.files import (
     Record,
     numbers,
     read_json_lines,
@@ -22,7 +22,7 @@ from hardneg.data.forms.files import (
     write_json_lines,
     write_parquet,
 )
-from hardneg.data.forms.rows import Counts, Lookup, Row, WriteOptions, negatives_of
+from hardneg.data.export.rows import Counts, Lookup, Row, WriteOptions, negatives_of
 from hardneg.errors import UsageError
 from hardneg.types import Negatives
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.data.lines import checked_id, find_file, read_chunks, read_lines
+from hardneg.data.text_lines import checked_id, find_file, read_chunks, read_lines
 from hardneg.errors import DataError
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.datasets.withheld import Withheld, WithheldCollection
+from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.errors import DataError
 from hardneg.progress import Silent
 from hardneg.types import Answers, Document, Judgement, Query

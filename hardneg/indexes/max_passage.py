@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.segments import document_rows
-from hardneg.indexes.asked import check_depth, check_vectors
+from hardneg.indexes.validation import check_depth, check_vectors
 from hardneg.protocols import Searcher
 from hardneg.types import Hits
 

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from hardneg.data.lines import lines_or_errors
 from hardneg.data.qrels import qrels_parser
+from hardneg.data.text_lines import lines_or_errors
 from hardneg.errors import DataError
 from hardneg.types import Collection, Document, Judgement, Query
 

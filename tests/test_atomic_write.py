@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from hardneg.replacing import link_file, replace_text, replacing
+from hardneg.atomic_write import link_file, replace_text, replacing
 
 
 @pytest.mark.parametrize("name", ["a.txt", "sub/a.txt.gz"])

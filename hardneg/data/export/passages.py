@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.forms.files import (
+from hardneg.data.export.files import (
     Record,
     numbers,
     read_json_lines,
@@ -21,7 +21,7 @@ from hardneg.data.forms.files import (
     write_json_lines,
     write_json_list,
 )
-from hardneg.data.forms.rows import Counts, Lookup, Row, WriteOptions, negatives_of
+from hardneg.data.export.rows import Counts, Lookup, Row, WriteOptions, negatives_of
 from hardneg.errors import DataError
 from hardneg.types import Document, Negatives
 

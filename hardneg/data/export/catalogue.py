@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.forms import passages
-from hardneg.data.forms import sentence_transformers as st
-from hardneg.data.forms.rows import Counts, Lookup, Row, WriteOptions, gather, merged
+from hardneg.data.export import passages
+from hardneg.data.export import sentence_transformers as st
+from hardneg.data.export.rows import Counts, Lookup, Row, WriteOptions, gather, merged
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.data.queries import Queries
 from hardneg.errors import UsageError

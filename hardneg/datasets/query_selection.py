@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hardneg.counting import counted
-from hardneg.data.lines import checked_id
+from hardneg.data.text_lines import checked_id
 from hardneg.errors import DataError
 from hardneg.types import Query
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from hardneg.data.hash_index import spread
 from hardneg.errors import UsageError
-from hardneg.indexes.asked import check_queries, check_vectors
-from hardneg.indexes.pooled import PooledSearcher
+from hardneg.indexes.max_passage import PooledSearcher
+from hardneg.indexes.validation import check_queries, check_vectors
 from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.types import Hits
 

@@ -7,13 +7,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar, cast
 
-from hardneg.data.lines import find_file
-from hardneg.data.parts import Part, qrels_part, records
+from hardneg.data.source_files import Part, qrels_part, records
 from hardneg.data.splits import order_splits
+from hardneg.data.text_lines import find_file
 from hardneg.data.topics import topics_part
-from hardneg.datasets.judged import JudgedQueries
+from hardneg.datasets.query_selection import JudgedQueries
+from hardneg.digest import tree_digest
 from hardneg.errors import DataError
-from hardneg.identity import tree_digest
 from hardneg.types import Document, Judgement, Query
 
 _TOPICS = (

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hardneg.analysis.history_curves import Record, gradient_curves
-from hardneg.evaluation.curve import thinned
+from hardneg.reporting.curve import thinned
 
 
 def gradients(history: Iterable[Record]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hardneg.evaluation.curve import is_number
+from hardneg.reporting.curve import is_number
 
 Curve = list[tuple[float, float]]
 """(step, value), in the order of the records."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hardneg.analysis.history_curves import Curve, Record
-from hardneg.evaluation.curve import is_number, measurements, thinned
+from hardneg.reporting.curve import is_number, measurements, thinned
 
 
 def refreshes(history: Sequence[Record]) -> dict[str, Any]:

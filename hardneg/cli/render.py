@@ -24,8 +24,8 @@ def metrics_tables(console: "Console", content: Mapping[str, Any]) -> None:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.evaluation.report import Report, estimates
-    from hardneg.evaluation.report_content import legend
+    from hardneg.reporting.content import legend
+    from hardneg.reporting.report import Report, estimates
 
     systems = {name: estimates(scores) for name, scores in measured.results.items()}
     sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
@@ -42,7 +42,7 @@ def _systems(console: "Console", report: Any) -> bool:
     """Prints the means; whether their intervals fitted beside them."""
     from rich.text import Text
 
-    from hardneg.evaluation.report_content import best, bounds, marks_of, number
+    from hardneg.reporting.content import best, bounds, marks_of, number
 
     names = max(map(len, report.systems), default=0)
     wide = names + _INTERVAL * len(report.metrics) <= console.width
@@ -65,7 +65,7 @@ def _systems(console: "Console", report: Any) -> bool:
 def _tests(console: "Console", report: Any) -> None:
     from rich.text import Text
 
-    from hardneg.evaluation.report_content import difference_bounds, p_value, signed
+    from hardneg.reporting.content import difference_bounds, p_value, signed
 
     for metric in report.metrics:
         table = _table([metric, "difference", "95 % interval", "t-test p", "randomised p"])

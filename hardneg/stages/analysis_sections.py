@@ -7,7 +7,7 @@ from typing import Any
 
 from hardneg.analysis.costs import time_unit
 from hardneg.analysis.operations import operation_table
-from hardneg.evaluation.report import Section
+from hardneg.reporting.table import Section, Table
 from hardneg.stages.analyze import (
     ABLATION,
     CANDIDATES,
@@ -44,10 +44,10 @@ def sections(label: str, folder: Path, names: Sequence[str]) -> list[Section]:
         if name == SIZES:
             columns, rows = _beside(columns, rows, contents)
         svg = (folder / f"{name}.svg").read_text("utf-8")
-        found.append(Section(f"{label}: {title}", columns, rows, explained, svg))
+        found.append(Section(f"{label}: {title}", [Table(columns, rows)], explained, svg))
         if name == DENOISING and content["examples"]:
             title, columns, rows, explained = example_section(content)
-            found.append(Section(f"{label}: {title}", columns, rows, explained))
+            found.append(Section(f"{label}: {title}", [Table(columns, rows)], explained))
     return found
 
 

@@ -9,8 +9,8 @@ from hardneg.stages.work import Input
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
-    from hardneg.evaluation.report import Section
     from hardneg.evaluation.significance import Comparison
+    from hardneg.reporting.table import Section
 
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
@@ -21,8 +21,8 @@ def reading_sections(sources: Mapping[str, Input]) -> "list[Section]":
     Source: Qu et al., RocketQA (NAACL 2021), Table 5.
     """
     from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.evaluation.report import Section
     from hardneg.evaluation.significance import compare_all
+    from hardneg.reporting.table import Section, Table
 
     if not sources:
         return []
@@ -38,7 +38,7 @@ def reading_sections(sources: Mapping[str, Input]) -> "list[Section]":
         "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over words. "
         f"Differences in exact match and p values, after Holm's correction, against {first} with as many passages."
     )
-    return [Section("Reading", _COLUMNS, rows, explained)]
+    return [Section("Reading", [Table(_COLUMNS, rows)], explained)]
 
 
 def _count(metric: str) -> str:
@@ -48,8 +48,8 @@ def _count(metric: str) -> str:
 
 
 def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Comparison]") -> list[Sequence[str]]:
-    from hardneg.evaluation.report import estimates
-    from hardneg.evaluation.report_content import bounds, number, p_value, signed
+    from hardneg.reporting.content import bounds, number, p_value, signed
+    from hardneg.reporting.report import estimates
 
     found, rows = estimates(scores), list[Sequence[str]]()
     for metric in scores:

@@ -19,7 +19,7 @@ from hardneg.training.history import HISTORY
 def run(work: Work) -> dict[str, Any]:
     """Writes `report.md` and `report.html`."""
     from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.evaluation.report import Report, estimates, write_report
+    from hardneg.reporting.report import Report, estimates, write_report
 
     evaluation, trained = work.inputs["evaluation"], work.inputs_of("training")
     measured = read_metrics(evaluation.folder / METRICS)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hardneg.analysis.figures.canvas import bar_width, figure, plain_axes
-from hardneg.evaluation.curve import COLOURS
+from hardneg.reporting.figure import COLOURS, bar_width, figure, plain_axes
 
 
 def draw_ablation(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardneg.analysis.costs import Cost, time_unit
-from hardneg.analysis.figures.canvas import bar_width, bars, figure, plain_axes
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
 
 
 def draw_costs(rows: Sequence[Cost], paths: Sequence[Path]) -> None:

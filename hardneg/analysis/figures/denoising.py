@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import figure, lines, plain_axes
-from hardneg.evaluation.curve import COLOURS, Points
+from hardneg.reporting.figure import COLOURS, Points, figure, lines, plain_axes
 
 _SIDES = ((0, 8), (0, -8), (12, 0), (-12, 0))
 """Where a point's threshold stands, in points from it."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import by_measurement, decades, figure, lines, plain_axes
 from hardneg.analysis.history_curves import Curve
+from hardneg.reporting.figure import by_measurement, decades, figure, lines, plain_axes
 
 _LABELS = {
     "overlap": ("overlap with the real hard negatives", "overlap (share)"),

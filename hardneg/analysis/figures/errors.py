@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.analysis.error_table import Bucket
-from hardneg.analysis.figures.canvas import figure, plain_axes
-from hardneg.evaluation.curve import COLOURS
+from hardneg.reporting.figure import COLOURS, figure, plain_axes
 
 
 def draw_errors(distributions: Mapping[str, Sequence[Bucket]], paths: Sequence[Path]) -> None:

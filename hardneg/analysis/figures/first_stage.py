@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import figure, lines, plain_axes
+from hardneg.reporting.figure import figure, lines, plain_axes
 
 
 def draw_depths(content: Mapping[str, Any], paths: Sequence[Path]) -> None:

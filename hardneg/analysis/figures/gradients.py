@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import by_measurement, decades, figure, lines, plain_axes
+from hardneg.reporting.figure import by_measurement, decades, figure, lines, plain_axes
 
 _NORM = "2-norm before clipping"
 _TITLES = {"loss": ("training loss", "loss"), "all": ("gradients", _NORM)}

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import figure, lines, plain_axes
 from hardneg.analysis.matrix import Matrix
+from hardneg.reporting.figure import figure, lines, plain_axes
 
 
 def draw_matrix(found: Matrix, form: str, paths: Sequence[Path]) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import bar_width, bars, figure, plain_axes
 from hardneg.analysis.operations import words
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
 
 
 def draw_operations(rows: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:

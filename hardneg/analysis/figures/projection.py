@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hardneg.analysis.figures.canvas import figure, plain_axes
 from hardneg.analysis.projection import Neighbourhood
-from hardneg.evaluation.curve import COLOURS
+from hardneg.reporting.figure import COLOURS, figure, plain_axes
 
 
 def draw_projection(panels: dict[str, Neighbourhood], paths: Sequence[Path]) -> None:

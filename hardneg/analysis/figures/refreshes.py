@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.analysis.figures.canvas import figure, lines, plain_axes
 from hardneg.analysis.history_tables import dev_metrics
-from hardneg.evaluation.curve import COLOURS
+from hardneg.reporting.figure import COLOURS, figure, lines, plain_axes
 
 
 def draw_refreshes(found: Mapping[str, Mapping[str, Any]], paths: Sequence[Path]) -> None:

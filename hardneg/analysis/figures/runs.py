@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.figures.canvas import bar_width, bars, figure, lines, plain_axes
 from hardneg.analysis.run_tables import percent
-from hardneg.evaluation.curve import COLOURS
+from hardneg.reporting.figure import COLOURS, bar_width, bars, figure, lines, plain_axes
 
 
 def draw_scores(found: Mapping[str, Sequence[Mapping[str, Any]]], paths: Sequence[Path]) -> None:

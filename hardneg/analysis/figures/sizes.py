@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hardneg.analysis.figures.canvas import bar_width, bars, figure, plain_axes
 from hardneg.analysis.sizes import Size
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
 
 
 def draw_sizes(rows: Sequence[Size], paths: Sequence[Path]) -> None:

@@ -36,7 +36,7 @@ def check_plot(plot: Path | None, overwrite: bool, *given: Path | Sequence[Path]
         given: all files and folders that the command reads.
     """
     if plot:
-        from hardneg.analysis.figures.canvas import check_forms
+        from hardneg.reporting.figure import check_forms
 
         check_forms([plot])
         reads = [path for each in given if each for path in ([each] if isinstance(each, Path) else each)]

@@ -5,21 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hardneg.errors import MissingDependency
 from hardneg.evaluation.metrics import is_metric
+from hardneg.reporting.figure import COLOURS, Points, svg_figure
 
 History = Sequence[Mapping[str, Any]]
 """The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
-Points = list[tuple[float, float]]
-"""(step, value), in the order of the rows."""
-
-COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
-"""Line colours that can be told apart on white and on near-black; after the last the first comes again."""
-
 _INK = "#010203"
 _MOST_POINTS = 300
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "hardneg", "text.parse_math": False, "font.size": 10.0}
 
 
 def measurements(history: History) -> dict[str, Points]:
@@ -50,19 +43,10 @@ def curve_svg(histories: Mapping[str, History]) -> str:
     names = panels(histories)
     if not names:
         return ""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependency(f'the training curve needs matplotlib ({error}); pip install "hardneg"') from error
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(4.4 * len(names), 3.0), layout="constrained")
-        FigureCanvasSVG(figure)
-        for place, name in enumerate(names, 1):
-            _draw(figure.add_subplot(1, len(names), place), name, histories)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    text = io.StringIO()
+    with svg_figure(text, len(names)) as axes:
+        for name, panel in zip(names, axes, strict=True):
+            _draw(panel, name, histories)
     return _embeddable(text.getvalue(), width=31 * len(names))
 
 

@@ -3,10 +3,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hardneg.evaluation.curve import curve_svg, measurements
-from hardneg.evaluation.report import Estimate, Report, estimates, html, markdown
-from hardneg.evaluation.report_content import difference_bounds, legend, marks_of, summary
 from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.reporting.content import difference_bounds, legend, marks_of, summary
+from hardneg.reporting.curve import curve_svg, measurements
+from hardneg.reporting.report import Estimate, Report, estimates, html, markdown
 
 HISTORY = [
     {"step": 1, "loss": 2.0, "lr": 1e-5},

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from hardneg.atomic_write import replace_text
-from hardneg.evaluation.report_content import Estimate, Report, Section, estimates
-from hardneg.evaluation.report_html import html
-from hardneg.evaluation.report_markdown import markdown
+from hardneg.reporting.content import Estimate, Report, estimates
+from hardneg.reporting.html import html
+from hardneg.reporting.markdown import markdown
 
 NAMES = ("report.md", "report.html")
 
-__all__ = ["NAMES", "Estimate", "Report", "Section", "estimates", "html", "markdown", "write_report"]
+__all__ = ["NAMES", "Estimate", "Report", "estimates", "html", "markdown", "write_report"]
 
 
 def write_report(folder: Path, report: Report) -> list[Path]:

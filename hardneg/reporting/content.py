@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
 
-from hardneg.evaluation.curve import History, measurements
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
+from hardneg.reporting.curve import History, measurements
+from hardneg.reporting.table import Section
 
 LEVEL = 0.01
 """Below this both corrected p values have a difference marked."""
@@ -23,17 +24,6 @@ class Estimate:
 
     mean: float
     interval: Interval | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One analysis: a table, whose first column is words, and below it a figure as SVG text (empty: none)."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    explained: str = ""
-    svg: str = ""
 
 
 @dataclass(frozen=True, slots=True)

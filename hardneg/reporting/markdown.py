@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from hardneg.counting import counted
-from hardneg.evaluation.report_content import (
+from hardneg.reporting.content import (
     TEST_COLUMNS,
     TESTS_EXPLAINED,
     TRAINING_COLUMNS,
     Report,
-    Section,
     best,
     bounds,
     legend,
@@ -18,6 +17,7 @@ from hardneg.evaluation.report_content import (
     test_row,
     training_rows,
 )
+from hardneg.reporting.table import Section
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 
@@ -75,9 +75,15 @@ def _training(report: Report) -> str:
 
 
 def _section(section: Section) -> str:
-    rows = [[_text(cell) for cell in row] for row in section.rows]
-    table = _table([_text(column) for column in section.columns], rows, words=1)
-    return f"## {_text(section.title)}\n\n{table}\n\n{_text(section.explained)}"
+    tables = "\n\n".join(
+        _table(
+            [_text(column) for column in table.columns],
+            [[_text(cell) for cell in row] for row in table.rows],
+            table.words,
+        )
+        for table in section.tables
+    )
+    return f"## {_text(section.title)}\n\n{tables}\n\n{_text(section.explained)}"
 
 
 def _settings(report: Report) -> str:

@@ -1,5 +1,6 @@
 """What all figures share: a canvas without a screen, colours, axes, and files that are equal for equal numbers."""
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,12 @@ from typing import Any
 
 from hardneg.atomic_write import replacing
 from hardneg.errors import MissingDependency, UsageError
-from hardneg.evaluation.curve import COLOURS, Points
+
+Points = list[tuple[float, float]]
+"""(step, value), in the order of the steps."""
+
+COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
+"""Line colours that can be told apart on white and on near-black; after the last the first comes again."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """One a line, beside its colour: lines can be told apart without seeing colours."""
@@ -31,6 +37,24 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
         UsageError: a path ends in no known form.
     """
     check_forms(paths)
+    with _canvas(panels, height, width) as (drawn, axes):
+        yield axes
+        for path in paths:
+            with replacing(path) as file:
+                _write(drawn, file, path.suffix, dpi=150)
+
+
+@contextmanager
+def svg_figure(text: io.StringIO, panels: int, height: float = 3.0, width: float = 4.4) -> Iterator[list[Any]]:
+    """The axes of `panels` panels; on leaving, `text` has them as SVG without a background."""
+    with _canvas(panels, height, width) as (drawn, axes):
+        yield axes
+        _write(drawn, text, ".svg", transparent=True)
+
+
+@contextmanager
+def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, list[Any]]]:
+    """An empty figure and its axes; equal drawings give equal bytes."""
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,10 +66,11 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
         columns = -(-panels // rows)
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(drawn)
-        yield [drawn.add_subplot(rows, columns, place) for place in range(1, panels + 1)]
-        for path in paths:
-            with replacing(path) as file:
-                drawn.savefig(file, format=path.suffix[1:], dpi=150, metadata=_DATES.get(path.suffix))
+        yield drawn, [drawn.add_subplot(rows, columns, place) for place in range(1, panels + 1)]
+
+
+def _write(drawn: Any, file: Any, form: str, **options: Any) -> None:
+    drawn.savefig(file, format=form[1:], metadata=_DATES.get(form), **options)
 
 
 def check_forms(paths: Sequence[Path]) -> None:

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from hardneg.counting import counted
-from hardneg.evaluation.curve import COLOURS, curve_svg
-from hardneg.evaluation.report_content import (
+from hardneg.reporting.content import (
     TEST_COLUMNS,
     TESTS_EXPLAINED,
     TRAINING_COLUMNS,
     Report,
-    Section,
     best,
     bounds,
     legend,
@@ -21,6 +19,9 @@ from hardneg.evaluation.report_content import (
     test_row,
     training_rows,
 )
+from hardneg.reporting.curve import curve_svg
+from hardneg.reporting.figure import COLOURS
+from hardneg.reporting.table import Section
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #5b646d; --line: #d5dade; --page: #ffffff; }
@@ -130,13 +131,15 @@ def _training(report: Report) -> str:
 
 def _section(section: Section) -> str:
     """A table and its figure; as a picture of its own its names cannot meet those of another."""
-    table = _table(section.columns, [_row(row, words=1) for row in section.rows], words=1)
+    tables = "\n".join(
+        _table(table.columns, [_row(row, table.words) for row in table.rows], table.words) for table in section.tables
+    )
     explained = f'<p class="soft">{escape(section.explained)}</p>' if section.explained else ""
     shown = ""
     if section.svg:
         data = b64encode(section.svg.encode()).decode()
         shown = f'<img class="figure" alt="{escape(section.title)}" src="data:image/svg+xml;base64,{data}">'
-    return f'<h2>{escape(section.title)}</h2>\n<div class="small">{table}</div>\n{explained}{shown}\n'
+    return f'<h2>{escape(section.title)}</h2>\n<div class="small">{tables}</div>\n{explained}{shown}\n'
 
 
 def _settings(report: Report) -> str:

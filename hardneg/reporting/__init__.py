@@ -1,0 +1,1 @@
+"""What a person reads: tables, figures, and the report that holds them."""

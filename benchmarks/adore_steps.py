@@ -34,13 +34,13 @@ from hardneg.indexes.flat import FlatSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
-from hardneg.models.twins import split
+from hardneg.models.untied import split
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
+from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
+from hardneg.training.negative_sources import Clock, Searched
 from hardneg.training.options import TrainOptions
-from hardneg.training.query_side.approach import Index, QuerySide, QuerySideOptions
-from hardneg.training.query_side.sources import Clock, Searched
 
 SPEC = ModelSpec("packaged:all-MiniLM-L6-v2", query_length=64, document_length=128)
 
@@ -70,12 +70,12 @@ def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precisio
     settings = TrainOptions(
         batch_size=options.batch, max_steps=options.steps, precision=precision, learning_rate=5e-6, warmup_ratio=0.0
     )
-    way = QuerySide(
+    way = AdoreTraining(
         encoder,
         Examples(data, 0, 42),
         Index(searcher, data.corpus.content_hash, "benchmark"),
         Searched(searcher, options.depth, clock),
-        QuerySideOptions(),
+        AdoreOptions(),
         clock=clock,
     )
 

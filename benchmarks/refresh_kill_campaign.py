@@ -88,13 +88,13 @@ class Campaign:
             self.kills[who] += 1
         code = process.wait(LONGEST)
         if code == -signal.SIGKILL:
-            self.look(place)
+            self.log_metrics(place)
             return False
         if code:
             self.faults.append(f"{place.name}: exit code {code}: {(place / 'log').read_text().splitlines()[-1]}")
         return True
 
-    def look(self, place: Path) -> None:
+    def log_metrics(self, place: Path) -> None:
         """After a kill of the trainer: its inferencer is gone, and what has a name is whole."""
         end = time.monotonic() + GONE
         while inferencers(place):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hardneg.data.corpus_writer import write_corpus as write_corpus
-from hardneg.data.hash_index import find_equal, hash_texts, normalise, spread
+from hardneg.data.hash_index import find_equal, hash_texts, normalise, ranges
 from hardneg.data.mmap import map_array, map_batches, read_batches
 from hardneg.types import Document
 
@@ -100,7 +100,7 @@ class Corpus:
         encoded = pa.array(doc_ids, pa.string()).dictionary_encode()
         unique: list[str] = encoded.dictionary.to_pylist()
         hashes, rows = self._doc_index
-        position, owner = spread(*find_equal(hashes, hash_texts(unique)))
+        position, owner = ranges(*find_equal(hashes, hash_texts(unique)))
         candidates = rows[position].astype(np.int64)
         names = self.ids(candidates)
         same = np.array([unique[i] == name for i, name in zip(owner, names, strict=True)], bool)
@@ -116,7 +116,7 @@ class Corpus:
         several = end - first > 1
         if not several.any():
             return rows
-        position, owner = spread(first[several], end[several])
+        position, owner = ranges(first[several], end[several])
         candidates = self.content_order[position]
         own = [normalise(text) for text in self.contents(rows[several])]
         texts = self.contents(candidates)

@@ -31,7 +31,7 @@ def find_equal(
     return first.astype(np.int64), end.astype(np.int64)
 
 
-def spread(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All positions of the ranges [first, end), one after another, and the range that each is from."""
     lengths = end - first
     owner = np.repeat(np.arange(len(first)), lengths)

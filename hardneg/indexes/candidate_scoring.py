@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.hash_index import spread
+from hardneg.data.hash_index import ranges
 from hardneg.errors import UsageError
 from hardneg.indexes.max_passage import PooledSearcher
 from hardneg.indexes.validation import check_queries, check_vectors
@@ -59,7 +59,7 @@ def _scores(
         return np.empty(0, np.float32)
     if first is None:
         return _products(dense, queries, rows)
-    place, owner = spread(first[rows], first[rows + 1])
+    place, owner = ranges(first[rows], first[rows + 1])
     begins = np.searchsorted(owner, np.arange(len(rows)))
     best: NDArray[np.float32] = np.maximum.reduceat(_products(dense, queries[owner], place), begins)
     return best

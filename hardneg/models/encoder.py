@@ -21,12 +21,12 @@ from hardneg.models.inference import EncodeOptions, encode_windows, prepare
 from hardneg.models.load import load_module
 from hardneg.models.precision import Precision, weights_dtype
 from hardneg.models.save import read_spec, save_module
+from hardneg.models.segment_ids import typed
 from hardneg.models.segmenting import SegmentTokens, tokenise_segments
-from hardneg.models.sides import has_twins, side
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
 from hardneg.models.spec import FullSpec, Kind, ModelSpec
-from hardneg.models.token_types import typed
+from hardneg.models.towers import has_twins, side
 from hardneg.progress import Progress, Silent
 
 if TYPE_CHECKING:

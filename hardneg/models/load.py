@@ -10,12 +10,12 @@ from torch import nn
 
 from hardneg.models.contract import read_contract
 from hardneg.models.files import check_activations, sides
-from hardneg.models.head import arrange
 from hardneg.models.modules import quiet, read_modules
-from hardneg.models.sides import check_sides, has_twins, side, transformers, twins, with_own_queries
+from hardneg.models.projection_head import arrange
+from hardneg.models.segment_ids import check_token_types, joined
 from hardneg.models.soundness import check_encoder, check_tokenizer, check_weights
 from hardneg.models.spec import KINDS, FullSpec
-from hardneg.models.token_types import check_token_types, joined
+from hardneg.models.towers import check_sides, has_twins, side, transformers, twins, with_own_queries
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

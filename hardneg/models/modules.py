@@ -10,8 +10,8 @@ from torch import nn
 
 from hardneg.errors import ModelError
 from hardneg.models.files import module_folders
-from hardneg.models.sides import has_twins
 from hardneg.models.spec import FullSpec
+from hardneg.models.towers import has_twins
 from hardneg.models.weights import load_options
 from hardneg.seeding import derive_seed
 

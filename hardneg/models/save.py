@@ -16,9 +16,9 @@ from hardneg.models.files import read_json
 from hardneg.models.inference import evaluating
 from hardneg.models.load import assembled, with_prompts
 from hardneg.models.modules import quiet
-from hardneg.models.sides import side, transformers, twins
+from hardneg.models.segment_ids import with_token_type
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
-from hardneg.models.token_types import with_token_type
+from hardneg.models.towers import side, transformers, twins
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.hash_index import spread
+from hardneg.data.hash_index import ranges
 from hardneg.data.segments import Segments, Windows, windows
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens
@@ -116,7 +116,7 @@ def _columns(frame: _Frame, plain: _Plain, found: Windows) -> tuple[dict[str, ND
     zeros = np.zeros_like(begins)
     first = np.column_stack([zeros, begins, text + found.starts, zeros + before])
     end = np.column_stack([zeros + before, text, text + found.stops, zeros + before + behind])
-    places, _ = spread(first.reshape(-1), end.reshape(-1))
+    places, _ = ranges(first.reshape(-1), end.reshape(-1))
     columns = {}
     for name, inside in frame.inside.items():
         values = plain.ids if name == "input_ids" else np.full(len(plain.ids), inside, np.int64)

@@ -7,8 +7,8 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_co
 
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.spec_parts import FREE, Name, Reference, has_answers, without_problems
+from hardneg.training.refresh.devices import Devices
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.training.refresh.shares import Devices
 
 for _dataclass in (RefreshOptions, Devices):
     with_config(ConfigDict(extra="forbid"))(_dataclass)

@@ -23,7 +23,7 @@ from hardneg.errors import PluginError
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity
-from hardneg.rerankers.kept import KeptScorer, KeptScores
+from hardneg.rerankers.score_cache import CachedScorer, CachedScores
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, ScoreOptions
 from hardneg.stages.opening import MODEL_FOLDER, open_collection
 from hardneg.stages.own_queries import pass_on, queries_of
@@ -135,9 +135,9 @@ def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block], advance: Adva
     folder = None if source is None else source.folder / MODEL_FOLDER
     options = ScoreOptions(work.spec.tokens_per_batch, work.spec.precision)
     scorer = PairScorer.of(plugin.load(folder), work.device, options)
-    kept = KeptScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
+    kept = CachedScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
     asked = (block.requests(corpus) for block in blocks)
-    yield from (KeptScorer(scorer, kept) if kept else scorer).rerank_blocks(asked, advance)
+    yield from (CachedScorer(scorer, kept) if kept else scorer).rerank_blocks(asked, advance)
 
 
 def _content(plugin: TrainableReranker, folder: Path | None) -> Any:

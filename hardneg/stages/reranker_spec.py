@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_co
 
 from hardneg.stages.learning_spec import Validation
 from hardneg.stages.spec_parts import FREE, Loss, Name, PluginKind, Reference, Setting, StageSpec, without_problems
-from hardneg.training.reranker.options import RerankerOptions
+from hardneg.training.options import RerankerOptions
 from hardneg.types import PluginSetting
 
 with_config(ConfigDict(extra="forbid"))(RerankerOptions)

@@ -15,20 +15,20 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
-from hardneg.models.twins import split
+from hardneg.models.untied import split
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.learning import save, training_data, validation
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_learner, open_searcher
 from hardneg.stages.work import Input, Work
-from hardneg.training.examples import Asked, Examples, TrainingData
+from hardneg.training.examples import Examples, QueryRows, TrainingData
 from hardneg.training.loop import learn
-from hardneg.training.query_side.approach import Index, QuerySide, QuerySideOptions
-from hardneg.training.query_side.centroids import JointSide
-from hardneg.training.query_side.sources import Clock, Searched, Source, Uniform
-from hardneg.training.query_side.tables import Table, mined, searched
-from hardneg.training.query_side.watch import Watch
+from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
+from hardneg.training.methods.jpq import JpqTraining
+from hardneg.training.negative_sources import Clock, NegativeSource, Searched, Uniform
+from hardneg.training.negative_tables import NegativeTable, mined, searched
+from hardneg.training.staleness import StalenessWatch
 
 EVERY_PROCESS = True
 
@@ -52,22 +52,22 @@ def run(work: Work) -> dict[str, Any]:
     share = way.clock.search_share
     work.progress.note(f"{work.name}: search took {share:.0%} of the training time")
     facts = save(work, encoder, _card_facts(work, data), result)
-    if isinstance(way, JointSide):
+    if isinstance(way, JpqTraining):
         way.product.write_with_centroids(work.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
     return {**facts, "search's part of the time": round(share, 4)}
 
 
-def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: Encoder) -> QuerySide:
+def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: Encoder) -> AdoreTraining:
     spec, clock = work.spec, Clock()
     index = Index(_searcher(work, collection), data.corpus.content_hash, work.inputs["index"].key)
     examples = Examples(data, int(data.negatives is not None), spec.options.seed)
     source = _source(work, data, encoder, index.searcher, clock)
     watch = _watch(work, data, encoder, examples, index.searcher, source) if spec.watch else None
-    options = QuerySideOptions(spec.forced_positives, spec.retrieval_dropout)
+    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
     if spec.centroids == "fixed":
-        return QuerySide(encoder, examples, index, source, options, watch, clock)
+        return AdoreTraining(encoder, examples, index, source, options, watch, clock)
     factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JointSide(encoder, examples, index, source, options, watch, clock, factor)
+    return JpqTraining(encoder, examples, index, source, options, watch, clock, factor)
 
 
 def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
@@ -80,30 +80,35 @@ def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
     return searcher
 
 
-def _source(work: Work, data: TrainingData, encoder: Encoder, searcher: DenseSearcher, clock: Clock) -> Source:
+def _source(work: Work, data: TrainingData, encoder: Encoder, searcher: DenseSearcher, clock: Clock) -> NegativeSource:
     spec, folder = work.spec, work.folder / SCRATCH
     shape = (len(data.query_ids), spec.depth)
     if spec.schedule == "static":
-        return Table(folder, shape, mined(data, _negatives(work.inputs["negatives"]), spec.depth))
+        return NegativeTable(folder, shape, mined(data, _negatives(work.inputs["negatives"]), spec.depth))
     if spec.schedule == "refreshed":
-        return Table(folder, shape, searched(encoder, data, searcher, spec.depth, clock), spec.refresh_every)
+        return NegativeTable(folder, shape, searched(encoder, data, searcher, spec.depth, clock), spec.refresh_every)
     if spec.schedule == "random":
         return Uniform(len(data.corpus), spec.depth, spec.options.seed)
     return Searched(searcher, spec.depth, clock)
 
 
 def _watch(
-    work: Work, data: TrainingData, encoder: Encoder, examples: Examples, searcher: DenseSearcher, source: Source
-) -> Watch:
+    work: Work,
+    data: TrainingData,
+    encoder: Encoder,
+    examples: Examples,
+    searcher: DenseSearcher,
+    source: NegativeSource,
+) -> StalenessWatch:
     spec, draws = work.spec.watch, generator(work.spec.options.seed, "watch")
     count = min(spec.queries, len(examples))
     asked = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
     lists = _watched(work, data, asked, source)
-    return Watch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
+    return StalenessWatch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
 
 
 def _watched(
-    work: Work, data: TrainingData, asked: Asked, source: Source
+    work: Work, data: TrainingData, asked: QueryRows, source: NegativeSource
 ) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     depth = work.spec.watch.depth

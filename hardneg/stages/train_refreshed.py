@@ -19,14 +19,14 @@ from hardneg.stages.work import Work
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.loop import learn
-from hardneg.training.refresh.approach import Refreshed
-from hardneg.training.refresh.facts import refresh_facts
+from hardneg.training.methods.ance import AnceTraining
+from hardneg.training.refresh.devices import inferencer_devices, threads, trainer_device
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.inferencer import Settings
+from hardneg.training.refresh.manifest import refresh_facts
 from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant
 from hardneg.training.refresh.process import Process
-from hardneg.training.refresh.shares import inferencer_devices, threads, trainer_device
-from hardneg.training.refresh.supply import Beside, Supply, Waiting
+from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
 
 EVERY_PROCESS = True
 
@@ -39,7 +39,7 @@ def run(work: Work) -> dict[str, Any]:
     data = training_data(collection, collection.queries(spec.split), work.inputs.get("negatives"))
     data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
     with _supply(work, encoder, data, place) as supply:
-        way = Refreshed(encoder, data, spec.options, spec.refresh, supply, place)
+        way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, place)
         _check(work, way)
         result = learn(
             way,
@@ -56,7 +56,7 @@ def run(work: Work) -> dict[str, Any]:
     return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
 
 
-def _check(work: Work, way: Refreshed) -> None:
+def _check(work: Work, way: AnceTraining) -> None:
     """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
     options, evaluated = work.spec.options, "validation_run" in work.inputs
     if told := work.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
@@ -64,7 +64,7 @@ def _check(work: Work, way: Refreshed) -> None:
 
 
 @contextmanager
-def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) -> Iterator[Supply]:
+def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) -> Iterator[RefreshProvider]:
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     spec, note = work.spec, work.progress.note
     options, first = spec.refresh, 0 if data.negatives is None else spec.refresh.every or 1
@@ -72,7 +72,7 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
         answers = asked_answers(open_collection(work.inputs["dataset"]), spec.split, options)
         mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
         checkpoints = Checkpoints(work.folder / SCRATCH, "")
-        yield Waiting(encoder, mining, place, checkpoints, first, options.every, note)
+        yield SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, note)
         return
     had = torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
@@ -91,7 +91,7 @@ def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) 
         segments=spec.segments,
         pseudo_positives=None if (pseudo := pseudo_positives(work.inputs.get("negatives"))) is None else str(pseudo),
     )
-    beside = Beside(Process(settings, note), place, data.negatives is None, options.every, note)
+    beside = BackgroundProvider(Process(settings, note), place, data.negatives is None, options.every, note)
     torch.set_num_threads(of_trainer)
     try:
         with beside.running():

@@ -17,8 +17,8 @@ from hardneg.stages.opening import MODEL_FOLDER, open_collection
 from hardneg.stages.work import Work
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.reranker.approach import Reranking
-from hardneg.training.reranker.validation import rerank_validation
+from hardneg.training.methods.reranker import RerankerTraining
+from hardneg.training.reranker_validation import rerank_validation
 
 EVERY_PROCESS = True
 
@@ -30,7 +30,7 @@ def run(work: Work) -> dict[str, Any]:
     _check_outputs(work, network)
     data = examples_of(collection, work.inputs["negatives"])
     result = learn(
-        Reranking(network, data, work.plugins["loss"], spec.options),
+        RerankerTraining(network, data, work.plugins["loss"], spec.options),
         work.plugins["loss"],
         spec.options,
         work.folder,

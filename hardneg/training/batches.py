@@ -13,8 +13,8 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World, world
 from hardneg.models.encoder import Encoder
-from hardneg.training.examples import Draw
-from hardneg.training.scoring import Columns
+from hardneg.training.examples import SampledBatch
+from hardneg.training.scoring import BatchColumns
 
 _Start = TypeVar("_Start")
 _Made = TypeVar("_Made")
@@ -35,12 +35,12 @@ class Batch:
     documents: dict[str, Tensor]
     distinct: int
     column: Tensor
-    columns: Columns
+    columns: BatchColumns
     counts: Tensor | None = None
 
 
 def make_batch(
-    encoder: Encoder, corpus: Corpus, draw: Draw, cut: Segments | None = None, here: World | None = None
+    encoder: Encoder, corpus: Corpus, draw: SampledBatch, cut: Segments | None = None, here: World | None = None
 ) -> Batch:
     """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`.
 
@@ -54,7 +54,7 @@ def make_batch(
         documents,
         len(rows),
         torch.from_numpy(column.reshape(-1)),
-        Columns.of(draw, corpus.content_hash),
+        BatchColumns.of(draw, corpus.content_hash),
         counts,
     )
 

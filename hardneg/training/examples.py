@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.hash_index import spread
+from hardneg.data.hash_index import ranges
 from hardneg.data.segments import Segments
 from hardneg.digest import digest
 from hardneg.errors import DataError, TrainingError
@@ -54,7 +54,7 @@ class TrainingData:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class SampledBatch:
     """One batch of B queries and the documents drawn for them, as rows of the corpus.
 
     documents: int64 [B, 1 + n], each query's positive and then its negatives.
@@ -69,22 +69,22 @@ class Draw:
     owner: NDArray[np.int64]
     teacher: NDArray[np.float32] | None = None
 
-    def part(self, rows: slice) -> "Draw":
+    def part(self, rows: slice) -> "SampledBatch":
         """Some queries that lie in a row, with their own documents alone."""
         start, stop, _ = rows.indices(len(self.query_ids))
         kept = (self.owner >= start) & (self.owner < stop)
         known, owner = self.known[kept], self.owner[kept] - start
         teacher = None if self.teacher is None else self.teacher[rows]
-        return Draw(self.query_ids[rows], self.texts[rows], self.documents[rows], known, owner, teacher)
+        return SampledBatch(self.query_ids[rows], self.texts[rows], self.documents[rows], known, owner, teacher)
 
-    def unmasked(self) -> "Draw":
+    def unmasked(self) -> "SampledBatch":
         """As if nothing were known to be relevant but the positives that were drawn."""
         none = np.empty(0, np.int64)
         return replace(self, known=none, owner=none)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryRows:
     """One batch of B queries.
 
     queries: int64 [B], their places among those of the training data.
@@ -150,7 +150,7 @@ class Examples:
         named += [] if segments is None else [asdict(segments)]
         return digest(named if teacher is None else [*named, teacher.name])
 
-    def draw(self, start: int, count: int) -> Draw:
+    def draw(self, start: int, count: int) -> SampledBatch:
         """The examples at positions `start` to `start + count` of the endless order.
 
         Raises:
@@ -165,18 +165,20 @@ class Examples:
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
-        return Draw(asked.query_ids, asked.texts, documents, asked.known, asked.owner, teacher)
+        return SampledBatch(asked.query_ids, asked.texts, documents, asked.known, asked.owner, teacher)
 
-    def ask(self, start: int, count: int) -> Asked:
+    def ask(self, start: int, count: int) -> QueryRows:
         """The queries at positions `start` to `start + count` of the endless order."""
         return self.of(self._at(*np.divmod(np.arange(start, start + count), len(self)))[0])
 
-    def of(self, queries: NDArray[np.int64]) -> Asked:
+    def of(self, queries: NDArray[np.int64]) -> QueryRows:
         """Some queries with their known positives; int64 [B], places among those of the training data."""
-        place, owner = spread(self._starts[queries], self._starts[queries + 1])
+        place, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
         query_ids = [self._data.query_ids[query] for query in chosen]
-        return Asked(query_ids, [self._data.texts[query] for query in chosen], queries, self._positives[place], owner)
+        return QueryRows(
+            query_ids, [self._data.texts[query] for query in chosen], queries, self._positives[place], owner
+        )
 
     @property
     def queries(self) -> NDArray[np.int64]:
@@ -193,7 +195,7 @@ class Examples:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
             order = generator(self._seed, "order", epoch).permutation(len(self._queries))
-            turn, place = spread(np.zeros_like(order), self._turns[order])
+            turn, place = ranges(np.zeros_like(order), self._turns[order])
             self._orders[epoch] = self._queries[order][place], turn
         return self._orders[epoch]
 

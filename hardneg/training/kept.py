@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.training.approach import Network
+from hardneg.training.method import Network
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.precision import takes_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
-from hardneg.training.approach import Approach, Network, Objective
 from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
 from hardneg.training.clock import CheckpointClock
 from hardneg.training.elapsed import Elapsed
@@ -26,12 +25,13 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.kept import KeptModels
 from hardneg.training.layer_groups import layer_groups
+from hardneg.training.method import Network, Objective, TrainingMethod
+from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.optimizers import make_optimizer
 from hardneg.training.options import TrainOptions
 from hardneg.training.schedules import schedule_factor, warmup_length
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, numbers, shared
-from hardneg.training.two_towers import BothSides
 from hardneg.trials import noted
 
 if TYPE_CHECKING:
@@ -83,11 +83,13 @@ def train(
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
     _check(options)
-    return learn(BothSides(encoder, data, options), loss, options, folder, progress=progress, validate=validate)
+    return learn(
+        DualEncoderTraining(encoder, data, options), loss, options, folder, progress=progress, validate=validate
+    )
 
 
 def learn(
-    approach: Approach,
+    method: TrainingMethod,
     loss: Objective,
     options: TrainOptions,
     folder: Path,
@@ -111,23 +113,23 @@ def learn(
     _check(options)
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
-    checkpoints = Checkpoints(folder / SCRATCH, _identity(approach, loss, options))
+    checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
     with (
-        _learning(approach.encoder, options),
-        accelerated(approach.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
+        _learning(method.encoder, options),
+        accelerated(method.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
         noted(checkpoints.choices()) as choices,
     ):
-        learner, kept = _learner(approach, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
+        learner, kept = _learner(method, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
         run = _Run(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
-            checkpoints.load_weights(approach.learner, state.best_step or 0)
+            checkpoints.load_weights(method.trainable, state.best_step or 0)
         barrier()
         history = run.history.read()
         barrier()
-    for reason, count in approach.skipped.items():
+    for reason, count in method.skipped.items():
         progress.note(f"training: left out {count} {reason}")
-    return TrainingResult(history, state.step, state.best_step, state.best, approach.skipped, earlier)
+    return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, earlier)
 
 
 def _check(options: TrainOptions) -> None:
@@ -151,22 +153,22 @@ class _Run:
         return self.learner.options
 
     @property
-    def approach(self) -> Approach:
-        return self.learner.approach
+    def method(self) -> TrainingMethod:
+        return self.learner.method
 
     @property
     def total(self) -> int:
         """The steps of the schedule."""
-        return self.options.total_steps(len(self.approach))
+        return self.options.total_steps(len(self.method))
 
     @property
     def last(self) -> int:
         """The step to end at."""
-        return self.options.last_step(len(self.approach))
+        return self.options.last_step(len(self.method))
 
     def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
         """From the newest checkpoint to the last step, or to where patience runs out; and the seconds before that."""
-        state = self.checkpoints.restore(self.approach.learner, self.learner.optimizer)
+        state = self.checkpoints.restore(self.method.trainable, self.learner.optimizer)
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
         barrier()
@@ -186,8 +188,8 @@ class _Run:
                 state = replace(state, choices=dict(self.choices))
                 if world().first and (stop == planned or clock.due()):
                     self.history.sync()
-                    self.kept.save(self.approach.encoder, state.step)
-                    self.checkpoints.save(self.approach.learner, self.learner.optimizer, state)
+                    self.kept.save(self.method.encoder, state.step)
+                    self.checkpoints.save(self.method.trainable, self.learner.optimizer, state)
                     elapsed.note()
                     clock.saved()
         return state, elapsed.earlier
@@ -195,26 +197,26 @@ class _Run:
     def _next_stop(self, step: int) -> int:
         """The next step after which there is an evaluation, a checkpoint or a model to keep."""
         evaluate_every = self.options.evaluate_every if self.validate else None
-        intervals = [self.options.checkpoint_every, evaluate_every, self.approach.pause, self.kept.every]
+        intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
         stops = [step - step % interval + interval for interval in intervals if interval is not None]
         return min([*stops, self.last])
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
-        self.approach.prepare(start)
-        if not start and (seen := self.approach.look(start)):
+        self.method.prepare(start)
+        if not start and (seen := self.method.log_metrics(start)):
             self._add({"step": start, **seen})
             self.learner.accelerator.log(numbers(seen), step=start)
-        self.approach.learner.train()
+        self.method.trainable.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate
         warmup = warmup_length(options, self.total)
         starts = range(start * per_step, stop * per_step, options.batch_size)
-        stream = self.approach.batches(starts, options.batch_size)
+        stream = self.method.batches(starts, options.batch_size)
         for step in range(start, stop):
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
-            seen = self.approach.look(step + 1)
+            seen = self.method.log_metrics(step + 1)
             self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms, **seen})
             by_group = {f"gradient_norm/{name}": norm for name, norm in done.gradient_norms.items()}
             self.learner.accelerator.log({**record, **by_group, **numbers(seen)}, step=step + 1)
@@ -251,17 +253,19 @@ class _Run:
             self.history.add(record)
 
 
-def _identity(approach: Approach, loss: Objective, options: TrainOptions) -> str:
+def _identity(method: TrainingMethod, loss: Objective, options: TrainOptions) -> str:
     fields = asdict(loss) if is_dataclass(loss) and not isinstance(loss, type) else repr(loss)
     named = [type(loss).__qualname__, type(loss).version, fields]
-    return digest([weights_digest(approach.learner), named, options.identity(), approach.digest()])
+    return digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
 
 
-def _learner(approach: Approach, loss: Objective, options: TrainOptions, accelerator: "Accelerator") -> Learner:
-    model = accelerator.prepare_model(shared(approach.tower), evaluation_mode=True)  # that is: not shared once more
-    optimizer = accelerator.prepare_optimizer(make_optimizer(approach.tower, options))
-    half = takes_bf16(options.precision, approach.learner, "training")
-    return Learner(accelerator, approach, model, optimizer, loss, options, half, layer_groups(approach.learner))
+def _learner(method: TrainingMethod, loss: Objective, options: TrainOptions, accelerator: "Accelerator") -> Learner:
+    model = accelerator.prepare_model(
+        shared(method.forward_module), evaluation_mode=True
+    )  # that is: not shared once more
+    optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
+    half = takes_bf16(options.precision, method.trainable, "training")
+    return Learner(accelerator, method, model, optimizer, loss, options, half, layer_groups(method.trainable))
 
 
 @contextmanager

@@ -7,12 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.training.examples import Draw
+from hardneg.training.examples import SampledBatch
 from hardneg.types import ScoreBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class BatchColumns:
     """Which document each column of a score matrix is, and which documents must not be negatives.
 
     The columns of B queries lie one query after the other: its positive, then its negatives. Documents
@@ -30,7 +30,7 @@ class Columns:
     teacher: NDArray[np.float32] | None = None
 
     @classmethod
-    def of(cls, draw: Draw, content_hash: NDArray[np.uint64]) -> "Columns":
+    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)
@@ -50,7 +50,7 @@ class Columns:
         return table[:, column.reshape(-1)]
 
 
-def score_batch(queries: Tensor, documents: Tensor, columns: Columns) -> ScoreBatch:
+def score_batch(queries: Tensor, documents: Tensor, columns: BatchColumns) -> ScoreBatch:
     """Scores all queries against all documents, outside autocast, in float32 or better.
 
     Args:
@@ -70,7 +70,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
+def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
     """Scores float [B, B * (1 + n)] with what their columns are.
 
     A row's own positive is valid; all other columns that hold a known positive of the row are not. A teacher's scores
@@ -85,7 +85,7 @@ def masked(scores: Tensor, columns: Columns) -> ScoreBatch:
     return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=_spread(columns, scores, positive | own))
 
 
-def _spread(columns: Columns, scores: Tensor, mine: Tensor) -> Tensor | None:
+def _spread(columns: BatchColumns, scores: Tensor, mine: Tensor) -> Tensor | None:
     """The teacher's scores where `mine`, bool [B, M], is true, nan elsewhere; None where there is no teacher."""
     if columns.teacher is None:
         return None

@@ -12,8 +12,8 @@ from torch import Tensor
 from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.seeding import derive_seed
-from hardneg.training.approach import Approach, Objective
 from hardneg.training.layer_groups import Groups, gradient_norms
+from hardneg.training.method import Objective, TrainingMethod
 from hardneg.training.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Learner:
     """All that an update needs; half: whether the transformer runs in bfloat16; groups: those with a norm each."""
 
     accelerator: "Accelerator"
-    approach: Approach
+    method: TrainingMethod
     model: Any
     optimizer: Any
     loss: Objective
@@ -59,7 +59,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
-            loss = learner.loss(learner.approach.scores(model, batch, learner.half))
+            loss = learner.loss(learner.method.scores(model, batch, learner.half))
             losses.append(_value(loss.detach(), learner.options))
             _check_finite("loss", losses[-1], step, [batch])
             accelerator.backward(loss / len(batches))

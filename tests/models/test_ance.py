@@ -13,7 +13,7 @@ from hardneg.errors import ModelError, UsageError
 from hardneg.models.ance import export_ance
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.spec import ModelSpec
-from hardneg.models.twins import split
+from hardneg.models.untied import split
 
 FP32 = EncodeOptions(precision="fp32")
 ANCE = {"pooling": "cls", "projection": 768, "layer_norm": True, "similarity": "dot"}

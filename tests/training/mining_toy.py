@@ -14,7 +14,7 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.mining import Mining
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.training.refresh.supply import Waiting
+from hardneg.training.refresh.provider import SynchronousProvider
 
 
 def mining(collection: StoredCollection) -> Mining:
@@ -36,7 +36,9 @@ def main(model: str, stored: str, out: str) -> None:
 
     FlatWriter.write_block = counted  # type: ignore[method-assign]
     place, checkpoints = Refreshes(folder / "refreshes"), Checkpoints(folder, "")
-    supply = Waiting(encoder, mining(StoredCollection.open(Path(stored))), place, checkpoints, 0, 5, told.append)
+    supply = SynchronousProvider(
+        encoder, mining(StoredCollection.open(Path(stored))), place, checkpoints, 0, 5, told.append
+    )
     supply.prepare(0)
     supply.prepare(3)  # nothing is due
     (folder / f"blocks-{here.rank}").write_text(f"{blocks} {len(told)}\n")

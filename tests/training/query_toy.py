@@ -20,11 +20,11 @@ from hardneg.progress import Silent
 from hardneg.protocols import DenseSearcher
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.query_side.approach import Index, QuerySide, QuerySideOptions
-from hardneg.training.query_side.centroids import JointSide
-from hardneg.training.query_side.sources import Clock, Searched, Source, Uniform
-from hardneg.training.query_side.tables import Table, mined, searched
-from hardneg.training.query_side.watch import Watch
+from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
+from hardneg.training.methods.jpq import JpqTraining
+from hardneg.training.negative_sources import Clock, NegativeSource, Searched, Uniform
+from hardneg.training.negative_tables import NegativeTable, mined, searched
+from hardneg.training.staleness import StalenessWatch
 
 DEPTH = 8
 
@@ -60,31 +60,33 @@ def open_index(folder: Path) -> FlatSearcher:
 
 def approach(
     schedule: str, data: TrainingData, searcher: DenseSearcher, folder: Path, every: int = 0, **more: Any
-) -> QuerySide:
+) -> AdoreTraining:
     encoder: Any = TwinBags()
     examples = Examples(data, int(schedule == "static"), 42)
     index = Index(searcher, data.corpus.content_hash, "toy")
     clock, shape = Clock(), (len(data.query_ids), DEPTH)
-    sources: dict[str, Source] = {
+    sources: dict[str, NegativeSource] = {
         "dynamic": Searched(searcher, DEPTH, clock),
-        "static": Table(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": Table(folder, shape, searched(encoder, data, searcher, DEPTH, clock), 4),
+        "static": NegativeTable(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
+        "refreshed": NegativeTable(folder, shape, searched(encoder, data, searcher, DEPTH, clock), 4),
         "random": Uniform(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])
     fixed = np.arange(12, 18)[None] + np.arange(6)[:, None]
-    watch = Watch(encoder, searcher, len(data.corpus), asked, lambda vectors: fixed, every, 5) if every else None
-    return QuerySide(encoder, examples, index, sources[schedule], QuerySideOptions(**more), watch, clock)
+    watch = (
+        StalenessWatch(encoder, searcher, len(data.corpus), asked, lambda vectors: fixed, every, 5) if every else None
+    )
+    return AdoreTraining(encoder, examples, index, sources[schedule], AdoreOptions(**more), watch, clock)
 
 
-def joint(index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any) -> JointSide:
+def joint(index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any) -> JpqTraining:
     """As `approach`, on a product-quantised index whose centroids learn too."""
     way = approach(schedule, data, PqSearcher.open(index), folder, every, **more)
     kept = {item.name: getattr(way, item.name) for item in fields(way)}
-    return JointSide(**kept, factor=3.0)
+    return JpqTraining(**kept, factor=3.0)
 
 
-def run(way: QuerySide, folder: Path, loss: Any = None, progress: Any = None, **more: Any) -> TrainingResult:
+def run(way: AdoreTraining, folder: Path, loss: Any = None, progress: Any = None, **more: Any) -> TrainingResult:
     chosen = options(**{"checkpoint_every": 3, **more})
     return learn(way, loss or LambdaLoss(cut=DEPTH), chosen, folder, progress=progress or Silent())
 
@@ -135,7 +137,7 @@ def shared(toy: str, index: str, folder: str, *cases: str) -> None:
             way.encoder.module.dropout.p = 0.0
             with suppress(KeyboardInterrupt):
                 run(way, place, Fragile(cut=DEPTH), batch_size=5, max_steps=6, checkpoint_every=2)
-        save_model(way.tower, str(place / f"final-{here.rank}.safetensors"))
+        save_model(way.forward_module, str(place / f"final-{here.rank}.safetensors"))
     leave()
 
 

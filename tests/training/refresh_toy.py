@@ -14,7 +14,7 @@ from hardneg.errors import ArtifactError, HardnegError
 from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.refresh.approach import Refreshed
+from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Negatives
@@ -24,7 +24,7 @@ class Scripted:
     """Publishes refreshes when training comes to certain steps: {step of training: step of the model that mined}."""
 
     def __init__(self, place: Refreshes, script: Mapping[int, int], pause: int | None = None) -> None:
-        self.place, self.script, self.pause = place, dict(script), pause
+        self.place, self.script, self.refresh_interval = place, dict(script), pause
         self.refused: list[tuple[int, str]] = []
 
     def prepare(self, step: int) -> None:
@@ -49,15 +49,15 @@ def publish(place: Refreshes, number: int, step: int) -> None:
     place.publish(Refresh(number, step, 12, 24))
 
 
-def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = False, **more: Any) -> Refreshed:
+def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = False, **more: Any) -> AnceTraining:
     data, place = toy_data(toy), Refreshes(folder / "checkpoints" / "refreshes")
     encoder: Any = BagEncoder()
     data = data if first else replace(data, negatives=None)
     supply = Scripted(place, script)
-    return Refreshed(encoder, data, options(**more), RefreshOptions("continuous"), supply, place)
+    return AnceTraining(encoder, data, options(**more), RefreshOptions("continuous"), supply, place)
 
 
-def run(way: Refreshed, folder: Path, **more: Any) -> TrainingResult:
+def run(way: AnceTraining, folder: Path, **more: Any) -> TrainingResult:
     return learn(way, RankNet(), options(**more), folder, progress=Silent())
 
 

@@ -20,8 +20,9 @@ from hardneg.errors import UsageError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
-from hardneg.training import loop, two_towers
+from hardneg.training import loop
 from hardneg.training.examples import Examples
+from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 
@@ -95,11 +96,11 @@ def main(toy: str, out: str, number: str) -> None:
     for name, more in CASES.items():
         across = "own" if name.startswith("own") else "processes"
         learn(Path(toy), folder, name, settings(across=across, **more))
-    right = two_towers.gather
+    right = dual_encoder.gather
     for name in BROKEN:
-        two_towers.gather = broken(name)
+        dual_encoder.gather = broken(name)
         learn(Path(toy), folder, name, settings(batch_size=6))
-    two_towers.gather = right
+    dual_encoder.gather = right
     leave()
 
 
@@ -207,9 +208,9 @@ def test_shares_must_be_equal_where_each_process_is_on_its_own(
     toy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder: Any = PreciseEncoder()
-    monkeypatch.setattr(two_towers, "world", lambda: World(0, 4))
+    monkeypatch.setattr(dual_encoder, "world", lambda: World(0, 4))
     with pytest.raises(UsageError, match="4 processes have no equal shares of batch_size 6: give a multiple of 4"):
-        two_towers.BothSides(encoder, toy_data(toy_folder), settings(batch_size=6, across="own"))
+        dual_encoder.DualEncoderTraining(encoder, toy_data(toy_folder), settings(batch_size=6, across="own"))
 
 
 def test_options_count_where_they_change_what_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from toy import toy_data
 
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.errors import DataError, TrainingError
-from hardneg.training.examples import Draw, Examples
+from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import Columns, score_batch
+from hardneg.training.scoring import BatchColumns, score_batch
 from hardneg.types import Negatives
 
 
@@ -135,14 +135,14 @@ def test_masks_know_other_positives_and_copies(toy_folder: Path) -> None:
     def rows(*names: str) -> np.ndarray:
         return corpus.rows(list(names))
 
-    draw = Draw(
+    draw = SampledBatch(
         ["q0", "q1", "q2"],
         ["", "", ""],
         np.stack([rows("p0", "n1"), rows("p1", "c0"), rows("extra2", "p2")]),
         rows("p0", "extra0", "p1", "p2", "extra2"),
         np.array([0, 0, 1, 2, 2]),
     )
-    columns = Columns.of(draw, corpus.content_hash)
+    columns = BatchColumns.of(draw, corpus.content_hash)
     queries = torch.eye(3, 4)
     documents = torch.arange(24.0).reshape(6, 4)
     batch = score_batch(queries, documents, columns)
@@ -155,6 +155,6 @@ def test_masks_know_other_positives_and_copies(toy_folder: Path) -> None:
 def test_the_same_query_twice_in_a_batch_does_not_meet_its_positive(toy_folder: Path) -> None:
     corpus = toy_data(toy_folder).corpus
     rows = corpus.rows(["p0", "extra0"])
-    draw = Draw(["q0", "q0"], ["", ""], rows[:, None], np.tile(rows, 2), np.array([0, 0, 1, 1]))
-    batch = score_batch(torch.eye(2), torch.eye(2), Columns.of(draw, corpus.content_hash))
+    draw = SampledBatch(["q0", "q0"], ["", ""], rows[:, None], np.tile(rows, 2), np.array([0, 0, 1, 1]))
+    batch = score_batch(torch.eye(2), torch.eye(2), BatchColumns.of(draw, corpus.content_hash))
     assert batch.valid.int().tolist() == [[1, 0], [0, 1]]

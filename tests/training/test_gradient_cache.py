@@ -22,7 +22,7 @@ from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training import gradient_cache
 from hardneg.training.loop import train
-from hardneg.training.two_towers import BothSides
+from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
 Gradients = dict[str, torch.Tensor]
 
@@ -30,11 +30,11 @@ Gradients = dict[str, torch.Tensor]
 def gradients(encoder: Any, toy: Path, loss: Any, cut: Segments | None = None, **more: Any) -> tuple[float, Gradients]:
     """The loss of one batch and what it gives to each weight."""
     chosen = options(**more)
-    way = BothSides(encoder, replace(toy_data(toy), segments=cut), chosen)
+    way = DualEncoderTraining(encoder, replace(toy_data(toy), segments=cut), chosen)
     batch = next(way.batches(range(0, 1, 1), chosen.batch_size))
     encoder.module.zero_grad()
     torch.manual_seed(7)
-    value = loss(way.scores(way.tower, batch, chosen.precision == "bf16"))
+    value = loss(way.scores(way.forward_module, batch, chosen.precision == "bf16"))
     value.backward()
     named = encoder.module.named_parameters()
     return value.item(), {name: weights.grad.clone() for name, weights in named if weights.grad is not None}

@@ -10,7 +10,7 @@ from toy import BagEncoder, options, toy_data
 from hardneg.losses.star import Star
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
-from hardneg.models.twins import split
+from hardneg.models.untied import split
 from hardneg.progress import Silent
 from hardneg.training.history import HISTORY, History
 from hardneg.training.layer_groups import gradient_norms, layer_groups

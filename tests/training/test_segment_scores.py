@@ -17,8 +17,8 @@ from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.segment_scores import best_segments, gather_slots, in_slots
-from hardneg.training.two_towers import BothSides
 from hardneg.training.validation import Pool, pool_metrics
 from hardneg.types import Document
 
@@ -67,8 +67,8 @@ def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) 
     """Six tokens a segment are four of text; documents have several."""
     cut = Segments(length=6, stride=3, count=3)
     data = replace(toy_data(toy_folder), segments=cut)
-    way = BothSides(encoder, data, options(batch_size=3))
-    found = way.scores(way.tower, next(way.batches(range(0, 3, 3), 3)), half=False)
+    way = DualEncoderTraining(encoder, data, options(batch_size=3))
+    found = way.scores(way.forward_module, next(way.batches(range(0, 3, 3), 3)), half=False)
     draw = Examples(data, 2, options().seed).draw(0, 3)
     fp32 = EncodeOptions(precision="fp32")
     vectors, counts = encoder.encode_segments(data.corpus.contents(draw.documents.reshape(-1)), cut, fp32)
@@ -76,7 +76,7 @@ def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) 
     products = encoder.encode(draw.texts, "query", fp32) @ vectors.T
     expected = np.maximum.reduceat(products, np.cumsum(counts) - counts, axis=1)
     np.testing.assert_allclose(found.scores.detach().numpy(), expected, atol=1e-5)
-    plain = BothSides(encoder, toy_data(toy_folder), options(batch_size=3))
+    plain = DualEncoderTraining(encoder, toy_data(toy_folder), options(batch_size=3))
     assert way.digest() != plain.digest()
 
 

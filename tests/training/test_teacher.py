@@ -12,9 +12,9 @@ from training.toy import BagEncoder, options, toy_data, write_toy
 from hardneg.data.corpus import Corpus
 from hardneg.losses.margin_mse import MarginMSE
 from hardneg.progress import Silent
-from hardneg.training.examples import Draw, Examples
+from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.loop import train
-from hardneg.training.scoring import Columns, score_batch
+from hardneg.training.scoring import BatchColumns, score_batch
 from hardneg.training.teacher import Teacher, write_teacher
 from hardneg.types import RankedList
 
@@ -60,14 +60,16 @@ def test_the_matrix_has_them_at_the_rows_own_documents(toy):
     rows = corpus.rows(["p0", "n0", "p1", "n0"]).reshape(2, 2)
     none = np.empty(0, np.int64)
     given_scores = np.array([[0.9, 0.1], [0.8, np.nan]], np.float32)
-    draw = Draw(["q0", "q1"], ["", ""], rows, none, none, given_scores)
-    batch = score_batch(torch.eye(2), torch.ones(4, 2), Columns.of(draw, corpus.content_hash))
+    draw = SampledBatch(["q0", "q1"], ["", ""], rows, none, none, given_scores)
+    batch = score_batch(torch.eye(2), torch.ones(4, 2), BatchColumns.of(draw, corpus.content_hash))
     expected = torch.tensor([[0.9, 0.1, torch.nan, torch.nan], [torch.nan, torch.nan, 0.8, torch.nan]])
     assert batch.teacher is not None and torch.equal(batch.teacher.isnan(), expected.isnan())
     assert torch.equal(batch.teacher.nan_to_num(), expected.nan_to_num())
-    part = Columns.of(draw.part(slice(1, 2)), corpus.content_hash)
+    part = BatchColumns.of(draw.part(slice(1, 2)), corpus.content_hash)
     assert part.teacher is not None and part.teacher.tolist()[0][0] == pytest.approx(0.8)
-    plain = score_batch(torch.eye(2), torch.ones(4, 2), Columns.of(replace(draw, teacher=None), corpus.content_hash))
+    plain = score_batch(
+        torch.eye(2), torch.ones(4, 2), BatchColumns.of(replace(draw, teacher=None), corpus.content_hash)
+    )
     assert plain.teacher is None
 
 

@@ -14,7 +14,7 @@ from hardneg.distributed import gather
 from hardneg.reading.reader import Reader
 from hardneg.reading.spans import span_log_likelihood
 from hardneg.training.batches import ahead, own_share
-from hardneg.training.examples import Draw, Examples
+from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
 from hardneg.training.reading.data import ReadingData
@@ -65,12 +65,12 @@ class ReadingLoss:
 class Reading:
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
 
-    pause: int | None = None
+    refresh_interval: int | None = None
 
     def __init__(self, reader: Reader, data: ReadingData, options: TrainOptions) -> None:
         self.encoder = reader
-        self.learner: nn.Module = reader.module
-        self.tower: nn.Module = reader.module
+        self.trainable: nn.Module = reader.module
+        self.forward_module: nn.Module = reader.module
         self._data = data
         self._examples = Examples(data.examples, options.negatives_per_query, options.seed, options.positive)
 
@@ -104,11 +104,11 @@ class Reading:
         both = gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """Nothing besides the loss."""
         return {}
 
-    def _make(self, draw: Draw) -> ReadingBatch:
+    def _make(self, draw: SampledBatch) -> ReadingBatch:
         own = own_share(len(draw.texts))
         count = draw.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(draw.documents[own].reshape(-1))

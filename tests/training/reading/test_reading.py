@@ -84,7 +84,7 @@ def test_the_loss_of_a_batch_is_that_of_its_passages(reader: Reader, data: Readi
     assert len(way) == 3
     assert way.skipped == {"passages whose answers are behind what is read": 1, "queries without positives": 2}
     [batch] = way.batches(range(1), 3)
-    scores = way.scores(way.tower, batch, half=False)
+    scores = way.scores(way.forward_module, batch, half=False)
     assert scores.selected.shape == (3, 3) and set(batch.query_ids) == {"q0", "q1", "q2"}
     total = 0.0
     starts, ends, selected = (part.detach().double() for part in reader.module(batch.features))

@@ -27,7 +27,7 @@ from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.process import LIVES, Process
-from hardneg.training.refresh.supply import Beside
+from hardneg.training.refresh.provider import BackgroundProvider
 from hardneg.types import Negatives
 
 
@@ -247,7 +247,7 @@ def test_training_goes_on_without_it_where_it_can(
 ) -> None:
     found, told = running(settings, monkeypatch, "raise SystemExit(3)")
     place = Refreshes(Path(settings.refreshes))
-    beside = Beside(found, place, needed, 10, told.append)
+    beside = BackgroundProvider(found, place, needed, 10, told.append)
     if needed:
         with pytest.raises(TrainingError, match="died too often before its first refresh"):
             beside.prepare(0)
@@ -268,7 +268,7 @@ def test_what_was_mined_after_the_checkpoint_is_not_used(settings: Settings, mon
         (place.partial(number) / NEGATIVES).write_text("")
         place.publish(Refresh(number, step, 0, 0))
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", "import sys; sys.stdin.read()"))
-    beside = Beside(Process(settings, print), place, True, 10, print)
+    beside = BackgroundProvider(Process(settings, print), place, True, 10, print)
     with beside.running():
         beside.prepare(20)
         assert place.numbers() == [0] and beside.newest(20) == Refresh(0, 20, 0, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from hardneg.models.inference import one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.kept import KeptScorer, KeptScores
+from hardneg.rerankers.score_cache import CachedScorer, CachedScores
 from hardneg.rerankers.scoring import PairScorer, ScoreOptions
 
 FP32 = ScoreOptions(precision="fp32")
@@ -39,12 +39,12 @@ class Ahead(Counting):
 
 
 def test_known_pairs_are_not_scored_again(tmp_path):
-    kept, scorer = KeptScores(tmp_path / "deep" / "scores.sqlite"), Counting()
+    kept, scorer = CachedScores(tmp_path / "deep" / "scores.sqlite"), Counting()
     expected = [[17.0, 22.0], [], [18.0, 13.0]]
-    assert list(KeptScorer(scorer, kept).rerank_blocks([REQUESTS])) == expected
+    assert list(CachedScorer(scorer, kept).rerank_blocks([REQUESTS])) == expected
     assert len(scorer.asked) == 4
     more = [*REQUESTS, ("river", ["a", "a bridge"]), ("rive", ["ra bridge"])]
-    again = KeptScorer(scorer, KeptScores(tmp_path / "deep" / "scores.sqlite"))
+    again = CachedScorer(scorer, CachedScores(tmp_path / "deep" / "scores.sqlite"))
     assert list(again.rerank_blocks([more])) == [*expected, [6.0, 13.0], [13.0]]
     assert scorer.asked[4:] == [("river", "a"), ("rive", "ra bridge")]
     assert list(again.rerank_blocks([])) == []
@@ -56,18 +56,18 @@ def test_a_pair_that_is_under_way_for_the_block_before_is_not_scored_again(tmp_p
     if damaged:
         path.write_bytes(b"not a database" * 100)
     blocks = [[("q", ["a", "b"])], [("q", ["b", "c"]), ("none", [])], [("q", ["c"])], [("q", ["b", "d", "a"])]]
-    found = list(KeptScorer(scorer, KeptScores(path)).rerank_blocks(blocks))
+    found = list(CachedScorer(scorer, CachedScores(path)).rerank_blocks(blocks))
     if damaged:
         assert found == [[0.5, 1.5], [1.5, 2.5], [], [2.5], [3.5, 4.5, 5.5]]
     else:
         assert found == [[0.5, 1.5], [1.5, 2.5], [], [2.5], [1.5, 3.5, 0.5]]
-        again = KeptScorer(scorer, KeptScores(path))
+        again = CachedScorer(scorer, CachedScores(path))
         assert list(again.rerank_blocks(blocks)) == found and len(scorer.asked) == 4
 
 
 def test_no_more_than_one_block_is_taken_ahead(tiny_model, tmp_path):
     network = CrossEncoder(str(tiny_model), length=32).load()
-    scorer = KeptScorer(PairScorer.of(network, "cpu", FP32), KeptScores(tmp_path / "scores.sqlite"))
+    scorer = CachedScorer(PairScorer.of(network, "cpu", FP32), CachedScores(tmp_path / "scores.sqlite"))
     blocks = [[(f"river {number}", ["a bridge", "old"]), ("none", [])] for number in range(6)]
     whole = list(scorer.rerank_blocks(blocks))
     for known in range(2):  # the second time nothing is left to score
@@ -79,11 +79,11 @@ def test_no_more_than_one_block_is_taken_ahead(tiny_model, tmp_path):
 
 
 def test_scores_come_back_to_the_last_bit(tmp_path):
-    kept = KeptScores(tmp_path / "scores.sqlite")
+    kept = CachedScores(tmp_path / "scores.sqlite")
     names = [f"pair{i:06}".encode() for i in range(1200)]
     scores = np.random.default_rng(1).normal(size=1200).astype(np.float32)
     kept.keep(names[:1100], scores[:1100].tolist())
-    found = KeptScores(tmp_path / "scores.sqlite").find(names)
+    found = CachedScores(tmp_path / "scores.sqlite").find(names)
     assert np.array_equal(found[:1100], scores[:1100]) and np.isnan(found[1100:]).all()
 
 
@@ -91,11 +91,11 @@ def test_a_damaged_file_is_told_and_costs_time_only(tmp_path, caplog):
     path = tmp_path / "scores.sqlite"
     path.write_bytes(b"not a database" * 100)
     with caplog.at_level(logging.WARNING):
-        scorer = KeptScorer(Counting(), KeptScores(path))
+        scorer = CachedScorer(Counting(), CachedScores(path))
         assert list(scorer.rerank_blocks([REQUESTS])) == [[17.0, 22.0], [], [18.0, 13.0]]
     assert "scores are not kept" in caplog.text and str(path) in caplog.text
     path.unlink()
-    kept = KeptScores(path)
+    kept = CachedScores(path)
     with sqlite3.connect(path) as file:
         file.execute("DROP TABLE scores")
     assert np.isnan(kept.find([b"x"])).all()
@@ -106,7 +106,7 @@ def test_a_network_is_known_by_its_content_and_precision(tiny_model, tmp_path, m
     network = CrossEncoder(str(tiny_model), length=32).load()
     scorers = [PairScorer.of(network, "cpu", ScoreOptions(precision=name)) for name in ("fp32", "bf16", "fp32")]
     for scorer, content in zip(scorers, ["a", "a", "b"], strict=True):
-        KeptScores.of(scorer, content)
+        CachedScores.of(scorer, content)
     assert len(list((tmp_path / "hardneg" / "scores").iterdir())) == 3
 
 
@@ -114,6 +114,6 @@ def test_a_network_is_known_by_its_content_and_precision(tiny_model, tmp_path, m
 def test_a_pair_is_not_another_with_the_same_letters(tmp_path, texts):
     scorer = Counting()
     one, two = (texts[0], [texts[1]]), (texts[2], [texts[3]])
-    list(KeptScorer(scorer, KeptScores(tmp_path / "scores.sqlite")).rerank_blocks([[one, two]]))
-    list(KeptScorer(scorer, KeptScores(tmp_path / "scores.sqlite")).rerank_blocks([[two, one]]))
+    list(CachedScorer(scorer, CachedScores(tmp_path / "scores.sqlite")).rerank_blocks([[one, two]]))
+    list(CachedScorer(scorer, CachedScores(tmp_path / "scores.sqlite")).rerank_blocks([[two, one]]))
     assert len(scorer.asked) == 2

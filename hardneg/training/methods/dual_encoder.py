@@ -11,7 +11,7 @@ from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
 from hardneg.training.batches import Batch, ahead, make_batch
 from hardneg.training.by_length import Features, in_parts
-from hardneg.training.examples import Draw, Examples, TrainingData
+from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
@@ -33,15 +33,15 @@ class TwoTowers(nn.Module):
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
-class BothSides:
-    """The approach of stage `train`: documents are drawn for each query, and both sides learn."""
+class DualEncoderTraining:
+    """The method of stage `train`: documents are drawn for each query, and both sides learn."""
 
-    pause: int | None = None
+    refresh_interval: int | None = None
 
     def __init__(self, encoder: Encoder, data: TrainingData, options: TrainOptions) -> None:
         self.encoder = encoder
-        self.learner: nn.Module = encoder.module
-        self.tower = TwoTowers(encoder)
+        self.trainable: nn.Module = encoder.module
+        self.forward_module = TwoTowers(encoder)
         self._corpus, self._cut = data.corpus, data.segments
         self._unmasked = options.mask == "none"
         self._here = _sharing(options)
@@ -67,7 +67,7 @@ class BothSides:
         """The drawn examples, tokenised one batch ahead."""
         return ahead(lambda start: self.make(self._examples.draw(start, size)), starts)
 
-    def make(self, draw: Draw) -> Batch:
+    def make(self, draw: SampledBatch) -> Batch:
         """The batch of what was drawn, or of this process's own queries where it shares with no other."""
         if self._here.size < world().size:
             draw = draw.part(world().share(len(draw.query_ids)))
@@ -95,7 +95,7 @@ class BothSides:
         queries, documents = in_parts(batch.queries, self._chunk), in_parts(batch.documents, self._chunk * rows)
         return encode_twice(queries, documents, Towers(self.encoder.embed, model, precision))
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """Nothing besides the loss."""
         return {}
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from hardneg.distributed import gather
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.training.examples import Asked
+from hardneg.training.examples import QueryRows
 
 
 @dataclass
@@ -44,31 +44,31 @@ class Clock:
         return self.searching / max(self.training, 1e-9)
 
 
-class Source(Protocol):
+class NegativeSource(Protocol):
     """Gives each step its lists.
 
-    live: whether it ranks with the model as it is at each step. pause: steps between calls of `prepare`; None means
-    at the start only.
+    live: whether it ranks with the model as it is at each step.
+    refresh_interval: steps between calls of `prepare`; None means at the start only.
     """
 
     @property
     def live(self) -> bool: ...
 
     @property
-    def pause(self) -> int | None: ...
+    def refresh_interval(self) -> int | None: ...
 
     def prepare(self, step: int) -> None:
         """Called before training starts or goes on at a step."""
         ...
 
-    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
 
         vectors: float32 [b, d], this process's share of the queries; there for a live source.
         """
         ...
 
-    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """int64 [B, K], the lists that queries with these vectors, float32 [B, d], would have now; -1 pads."""
         ...
 
@@ -85,12 +85,12 @@ class Searched:
     clock: Clock = field(default_factory=Clock)
 
     live = True
-    pause = None
+    refresh_interval = None
 
     def prepare(self, step: int) -> None:
         """Nothing: it searches at each step."""
 
-    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """One search for the whole batch, each process for its share of the queries."""
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
@@ -99,7 +99,7 @@ class Searched:
             found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
         return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
 
-    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """What a search finds."""
         return self.searcher.search(vectors, self.depth).rows
 
@@ -113,16 +113,16 @@ class Uniform:
     seed: int
 
     live = False
-    pause = None
+    refresh_interval = None
 
     def prepare(self, step: int) -> None:
         """Nothing: draws depend on the seed and the position alone."""
 
-    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """The same documents for the same batch, whatever the weights."""
         return self._drawn(start, len(asked.queries))
 
-    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """Documents that no step has, and that are the same at each look."""
         return self._drawn(-1, len(asked.queries))
 

@@ -1,4 +1,4 @@
-"""The approach of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
+"""The method of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,10 +16,10 @@ from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.training.batches import ahead, own_share
 from hardneg.training.by_length import by_length
-from hardneg.training.examples import Asked, Examples
+from hardneg.training.candidate_lists import Forced, Listed, label
+from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
-from hardneg.training.query_side.listed import Forced, Listed, label
-from hardneg.training.query_side.sources import Clock, Source
+from hardneg.training.negative_sources import Clock, NegativeSource
 from hardneg.types import ScoreBatch
 
 QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
@@ -29,7 +29,7 @@ QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a se
 class QueryBatch:
     """The queries from position `start` of the endless order on, and the features of this process's share of them."""
 
-    asked: Asked
+    asked: QueryRows
     features: dict[str, Tensor]
     start: int
 
@@ -52,7 +52,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class QuerySideOptions:
+class AdoreOptions:
     """forced: which known positives are added to the lists. dropout: whether queries search as dropout left them."""
 
     forced: Forced = "none_retrieved"
@@ -83,7 +83,7 @@ class QueryTower(nn.Module):
 
 
 @dataclass(eq=False)
-class QuerySide:
+class AdoreTraining:
     """Query-side training.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
@@ -101,20 +101,20 @@ class QuerySide:
     encoder: Encoder
     examples: Examples
     index: Index
-    source: Source
-    options: QuerySideOptions
+    source: NegativeSource
+    options: AdoreOptions
     watch: Callable[[int], Record] | None = None
     clock: Clock = field(default_factory=Clock)
 
     @cached_property
-    def tower(self) -> nn.Module:
+    def forward_module(self) -> nn.Module:
         """What encodes a batch of queries."""
         return QueryTower(self.encoder)
 
     @property
-    def learner(self) -> nn.Module:
+    def trainable(self) -> nn.Module:
         """The query side's modules."""
-        return self.tower
+        return self.forward_module
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -122,9 +122,9 @@ class QuerySide:
         return self.examples.skipped
 
     @property
-    def pause(self) -> int | None:
+    def refresh_interval(self) -> int | None:
         """That of the source."""
-        return self.source.pause
+        return self.source.refresh_interval
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -158,23 +158,23 @@ class QuerySide:
         scores = self._products(gather(vectors, len(lists)), listed, weights)
         return _score_batch(scores, listed, lists.shape[1], self.source.live)
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """What the watch has to say after a step."""
         if self.watch is None or not world().first:
             return {}
         with self.clock.counting("looking"):
             found = self.watch(step)
-        self.learner.train()
+        self.trainable.train()
         return found
 
     def _searching(self, vectors: Tensor, batch: QueryBatch) -> Tensor:
         """The vectors to search with: those of the step, or those without dropout."""
         if self.options.dropout:
             return vectors
-        self.learner.eval()
+        self.trainable.eval()
         with torch.no_grad():
-            still: Tensor = self.tower(batch.features)[0]
-        self.learner.train()
+            still: Tensor = self.forward_module(batch.features)[0]
+        self.trainable.train()
         return still
 
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:

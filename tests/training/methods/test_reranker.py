@@ -17,11 +17,11 @@ from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.rerankers.scoring import PairScorer, ScoreOptions
-from hardneg.training.examples import Draw
-from hardneg.training.reranker.adversary import ascent, moved
-from hardneg.training.reranker.approach import Reranking
-from hardneg.training.reranker.options import RerankerOptions
-from hardneg.training.reranker.validation import rerank_validation
+from hardneg.training.adversarial import ascent, moved
+from hardneg.training.examples import SampledBatch
+from hardneg.training.methods.reranker import RerankerTraining
+from hardneg.training.options import RerankerOptions
+from hardneg.training.reranker_validation import rerank_validation
 from hardneg.training.validation import ValidationData
 
 FP32 = ScoreOptions(precision="fp32")
@@ -52,15 +52,15 @@ def test_two_outputs_learn_as_two_classes(toy_folder: Path, tmp_path: Path, tiny
     assert first == pytest.approx(float(expected), abs=0.1)  # the difference is dropout
 
 
-def reranking(model: Path, toy: Path, **more: Any) -> Reranking:
-    return Reranking(toy_network(model), toy_data(toy), Bce(), pair_options(**more))
+def reranking(model: Path, toy: Path, **more: Any) -> RerankerTraining:
+    return RerankerTraining(toy_network(model), toy_data(toy), Bce(), pair_options(**more))
 
 
 def test_known_positives_and_their_copies_are_no_negatives(toy_folder: Path, tiny_model: Path) -> None:
     data = toy_data(toy_folder)
     rows = data.corpus.rows(["p0", "c0", "n1", "p1", "p0", "extra0"]).reshape(2, 3)
     known = data.corpus.rows(["p0", "extra0", "p1"])
-    draw = Draw(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 0, 1]))
+    draw = SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 0, 1]))
     batch = reranking(tiny_model, toy_folder)._make(draw)
     assert batch.valid.tolist() == [[True, False, True], [True, True, True]]
     assert len(batch.features["input_ids"]) == 6
@@ -104,8 +104,8 @@ def test_the_adversary_raises_the_loss(toy_folder: Path, tiny_model: Path) -> No
     plain, adversarial = (reranking(tiny_model, toy_folder, adversarial=size) for size in (0.0, 1.0))
     batch = next(plain.batches(range(0, 4, 4), 4))
     with torch.no_grad():
-        before = Bce()(plain.scores(plain.tower, batch, False))
-    after = Bce()(adversarial.scores(adversarial.tower, batch, False))
+        before = Bce()(plain.scores(plain.forward_module, batch, False))
+    after = Bce()(adversarial.scores(adversarial.forward_module, batch, False))
     assert float(after.detach()) > float(before) + 1e-3
 
 

@@ -24,9 +24,9 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
+from hardneg.training.candidate_lists import known_to, label
 from hardneg.training.checkpoint import weights_digest
-from hardneg.training.examples import Asked, TrainingData
-from hardneg.training.query_side.listed import known_to, label
+from hardneg.training.examples import QueryRows, TrainingData
 
 HERE = Path(__file__).parent
 SCHEDULES = ["dynamic", "static", "refreshed", "random"]
@@ -44,11 +44,11 @@ def index(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(known: list[list[int]]) -> Asked:
+def asked(known: list[list[int]]) -> QueryRows:
     names = [f"q{i}" for i in range(len(known))]
     rows = np.array([row for part in known for row in part], np.int64)
     owner = np.repeat(np.arange(len(known)), [len(part) for part in known])
-    return Asked(names, names, np.arange(len(known)), rows, owner)
+    return QueryRows(names, names, np.arange(len(known)), rows, owner)
 
 
 def test_an_entry_is_known_to_its_own_row_only() -> None:
@@ -104,12 +104,12 @@ def test_a_batch_is_what_a_search_by_hand_finds(
     data: TrainingData, index: Path, tmp_path: Path, loss: Any, dropout: bool
 ) -> None:
     way: Any = approach("dynamic", data, open_index(index), tmp_path, forced="always", dropout=dropout)
-    way.learner.train()
+    way.trainable.train()
     batch = next(way.batches(range(0, 4, 4), 4))
     torch.manual_seed(1)
-    found = way.scores(way.tower, batch, half=False)
+    found = way.scores(way.forward_module, batch, half=False)
     torch.manual_seed(1)
-    vectors = way.tower(batch.features)[0].detach().numpy()
+    vectors = way.forward_module(batch.features)[0].detach().numpy()
     searching = vectors if dropout else way.encoder.encode(batch.asked.texts, "query")
     documents = np.array(way.index.searcher.flat.vectors)
     for row, query_id in enumerate(batch.query_ids):
@@ -133,7 +133,7 @@ def test_lists_that_are_not_searched_rank_by_the_scores_of_the_step(
 ) -> None:
     way = approach("static", data, open_index(index), tmp_path)
     way.prepare(0)
-    found = way.scores(way.tower, next(way.batches(range(0, 4, 4), 4)), half=False)
+    found = way.scores(way.forward_module, next(way.batches(range(0, 4, 4), 4)), half=False)
     assert found.ranks is not None
     for scores, ranks in zip(found.scores.tolist(), found.ranks.tolist(), strict=True):
         real = [(score, rank) for score, rank in zip(scores, ranks, strict=True) if rank]
@@ -170,7 +170,7 @@ def test_the_clock_counts_searches_alone(
 ) -> None:
     """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
     seconds = [0.0]
-    monkeypatch.setattr("hardneg.training.query_side.sources.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    monkeypatch.setattr("hardneg.training.negative_sources.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
 
     def lasting(method: Callable[..., Any], length: float) -> Callable[..., Any]:
         def slow(*args: Any) -> Any:

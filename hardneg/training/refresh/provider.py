@@ -17,16 +17,16 @@ from hardneg.training.refresh.process import Process
 Told = Callable[[str], None]
 
 
-class Supply(Protocol):
+class RefreshProvider(Protocol):
     """What the trainer's processes ask for refreshes: all `prepare`, the first one tells the others the rest."""
 
     @property
-    def pause(self) -> int | None:
+    def refresh_interval(self) -> int | None:
         """Steps between checkpoints that are made for it."""
         ...
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or goes on at a step; at a multiple of `pause` there is a checkpoint."""
+        """Called before training starts or goes on at a step: a checkpoint is there at each `refresh_interval`."""
         ...
 
     def newest(self, step: int) -> Refresh | None:
@@ -43,8 +43,8 @@ class Supply(Protocol):
 
 
 @dataclass
-class Waiting:
-    """Mines in the trainer's own processes, all of them, at every multiple of `pause`, or once where that is None.
+class SynchronousProvider:
+    """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`; once if None.
 
     So what is trained on at a step is a function of the seed and the step, whenever the run was stopped and continued.
     Negatives that were damaged meanwhile are mined again by the model that mined them: its weights are kept.
@@ -56,7 +56,7 @@ class Waiting:
     place: Refreshes
     checkpoints: Checkpoints
     first: int
-    pause: int | None
+    refresh_interval: int | None
     told: Told
     _last: Refresh | None = None
 
@@ -67,10 +67,10 @@ class Waiting:
             TrainingError: what is to be trained on here is not there any more, nor the weights that mined it; or
                 nothing was found to train on.
         """
-        wanted = step - step % self.pause if self.pause else 0
+        wanted = step - step % self.refresh_interval if self.refresh_interval else 0
         if not from_first(world().first and self._missing(step, wanted)):
             return
-        number = wanted // self.pause if self.pause else 0
+        number = wanted // self.refresh_interval if self.refresh_interval else 0
         encoder = self.encoder if step == wanted else self._as_of(wanted)
         with self.place.alone() if world().first else nullcontext():
             self._last = mine_refresh([encoder], self.mining, self.place, number, wanted)
@@ -112,7 +112,7 @@ class Waiting:
 
 
 @dataclass
-class Beside:
+class BackgroundProvider:
     """Mined by another process; training goes on meanwhile, and with what it has when that process cannot go on.
 
     After a stop, training goes on from its newest checkpoint: what was mined with later ones is forgotten.
@@ -122,7 +122,7 @@ class Beside:
     process: Process
     place: Refreshes
     needed: bool
-    pause: int | None
+    refresh_interval: int | None
     told: Told
     _last: int = -1
 

@@ -16,8 +16,8 @@ from hardneg.distributed import barrier, world
 from hardneg.errors import DataError, TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
-from hardneg.training.examples import Asked, TrainingData
-from hardneg.training.query_side.sources import Clock
+from hardneg.training.examples import QueryRows, TrainingData
+from hardneg.training.negative_sources import Clock
 
 _QUERIES = 4096
 
@@ -26,16 +26,17 @@ Blocks = Callable[[], Iterator[NDArray[np.int64]]]
 
 
 @dataclass
-class Table:
+class NegativeTable:
     """One list for every training query, in a file of `folder`.
 
-    make: gives the lists, with the model as it is when called. pause: steps between the calls; None means one call.
+    make: gives the lists, with the model as it is when called.
+    refresh_interval: steps between the calls; None means one call.
     """
 
     folder: Path
     shape: tuple[int, int]
     make: Blocks
-    pause: int | None = None
+    refresh_interval: int | None = None
 
     live = False
     table: NDArray[np.int32] | None = None
@@ -46,7 +47,7 @@ class Table:
         Raises:
             TrainingError: the table in use is not there.
         """
-        made = step - step % self.pause if self.pause else 0
+        made = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{made:09d}.npy"
         if world().first:
             if step == made:
@@ -59,13 +60,13 @@ class Table:
         barrier()
         self.table = map_array(path, self.shape, np.int32)
 
-    def lists(self, asked: Asked, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """The lists of these queries."""
         if self.table is None:
             raise ValueError("a table is there once it is prepared")
         return self.table[asked.queries].astype(np.int64)
 
-    def in_use(self, asked: Asked, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """The lists of these queries."""
         return self.lists(asked, 0, None)
 

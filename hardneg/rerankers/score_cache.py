@@ -21,7 +21,7 @@ _AT_ONCE = 500
 _PATIENCE = 60.0  # seconds to wait for another process that writes
 
 
-class KeptScores:
+class CachedScores:
     """Scores by content. What goes wrong with the file costs time, not results: it is logged and scores are made anew.
 
     Several processes of one machine may use one file.
@@ -41,7 +41,7 @@ class KeptScores:
             self._give_up(error)
 
     @classmethod
-    def of(cls, scorer: PairScorer, content: object) -> "KeptScores":
+    def of(cls, scorer: PairScorer, content: object) -> "CachedScores":
         """Those of a network; content: what names it in JSON, its weights and all its options."""
         name = digest({"content": content, "half": scorer.half})
         return cls(cache_folder() / "scores" / f"{name}.sqlite")
@@ -111,11 +111,11 @@ class _Looked:
 
 
 @dataclass(frozen=True)
-class KeptScorer:
+class CachedScorer:
     """Scores the pairs that are not known yet, and keeps what it finds."""
 
     scorer: PairScorer
-    kept: KeptScores
+    kept: CachedScores
 
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard

@@ -16,10 +16,10 @@ from hardneg.data.negatives import NegativesFile, read_negatives, write_negative
 from hardneg.errors import TrainingError, UsageError
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
-from hardneg.training.refresh.approach import Refreshed
-from hardneg.training.refresh.change import kept, kept_since_before
+from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.overlap import kept, kept_since_before
 from hardneg.training.tracking import numbers
 from hardneg.types import Negatives
 
@@ -101,7 +101,10 @@ def test_one_that_vanishes_is_used_on(toy_folder: Path, tmp_path: Path) -> None:
     way.prepare(3)
     way._place.remove(1)
     list(way.batches(range(24, 40, 4), 4))
-    assert way.look(4) == {"refresh": 1, "lag": 1, "kept": 0.5} and way.look(5) == {"refresh": 1, "lag": 2}
+    assert way.log_metrics(4) == {"refresh": 1, "lag": 1, "kept": 0.5} and way.log_metrics(5) == {
+        "refresh": 1,
+        "lag": 2,
+    }
 
 
 def test_what_is_trained_on_may_be_cut_off(toy_folder: Path, tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ def test_a_refresh_without_usable_negatives_is_refused_once(toy_folder: Path, tm
     way._mined = lambda number: _unusable(number) if number == 0 else make(number)
     if first:
         list(way.batches(range(0, 40, 4), 4))
-        assert [way.look(step) for step in (2, 3, 4)] == [{}, {}, {"refresh": 1, "lag": 1, "kept": 0.5}]
+        assert [way.log_metrics(step) for step in (2, 3, 4)] == [{}, {}, {"refresh": 1, "lag": 1, "kept": 0.5}]
     else:
         with pytest.raises(TrainingError, match="no query can be trained on"):
             way.prepare(0)
@@ -150,7 +153,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
     supply.newest = damaged
     way.prepare(0)
     list(way.batches(range(0, 24, 4), 4))
-    assert [way.look(step).get("refresh") for step in (1, 2, 3)] == [0, 0, 1]
+    assert [way.log_metrics(step).get("refresh") for step in (1, 2, 3)] == [0, 0, 1]
     assert supply.refused == [(1, "ArtifactError")]
 
 
@@ -158,7 +161,7 @@ def test_more_parts_than_queries_are_refused(toy_folder: Path, tmp_path: Path) -
     way = approach(toy_folder, tmp_path, {})
     more = [way.encoder, way._data, way._options, RefreshOptions("continuous", query_chunks=13)]
     with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
-        Refreshed(*more, way._supply, way._place)
+        AnceTraining(*more, way._supply, way._place)
 
 
 def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Path) -> None:

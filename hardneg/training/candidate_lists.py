@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.training.examples import Asked
+from hardneg.training.examples import QueryRows
 
 Forced = Literal["none_retrieved", "always", "never"]
 
@@ -26,7 +26,7 @@ class Listed:
     valid: NDArray[np.bool_]
 
 
-def label(lists: NDArray[np.int64], asked: Asked, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
+def label(lists: NDArray[np.int64], asked: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
     """Labels lists from all known positives, and adds positives to them.
 
     Args:
@@ -56,7 +56,9 @@ def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64]
     return found
 
 
-def _added(lists: NDArray[np.int64], positive: NDArray[np.bool_], asked: Asked, forced: Forced) -> NDArray[np.int64]:
+def _added(
+    lists: NDArray[np.int64], positive: NDArray[np.bool_], asked: QueryRows, forced: Forced
+) -> NDArray[np.int64]:
     """The positives to add to each list: int64 [B, P], -1 pads."""
     wanted = np.zeros(len(asked.known), bool)
     if forced == "always":

@@ -8,7 +8,7 @@ import pytest
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
-from hardneg.training.refresh.supply import Beside, Supply, Waiting
+from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
 
 NAMED = "refresh 3, by the model of step 15"
 ERRORS = (ArtifactError("cannot be read"), TrainingError("no query can be trained on"))
@@ -36,7 +36,7 @@ def test_training_that_waits_ends_and_what_is_damaged_is_made_again_by_the_next_
 ) -> None:
     place, refresh = published(tmp_path)
     nothing: Any = None
-    supply: Supply = Waiting(nothing, nothing, place, Checkpoints(tmp_path, ""), 0, 5, print)
+    supply: RefreshProvider = SynchronousProvider(nothing, nothing, place, Checkpoints(tmp_path, ""), 0, 5, print)
     with pytest.raises(TrainingError, match=f"{NAMED}: {error}$"):
         supply.refuse(refresh, error)
     assert place.numbers() == ([] if error is ERRORS[0] else [3])
@@ -47,7 +47,7 @@ def test_training_beside_goes_on_and_has_what_is_damaged_made_again(tmp_path: Pa
     place, refresh = published(tmp_path)
     told, process = list[str](), Woken()
     beside: Any = process
-    supply: Supply = Beside(beside, place, True, 5, told.append)
+    supply: RefreshProvider = BackgroundProvider(beside, place, True, 5, told.append)
     supply.refuse(refresh, error)
     if error is ERRORS[0]:
         assert told == [f"{NAMED}: cannot be read; it is made again"] and (place.numbers(), process.times) == ([], 1)

@@ -1,4 +1,4 @@
-"""The approach of stage `train-reranker`: each query's documents are scored beside it, against each other alone."""
+"""The method of stage `train-reranker`: each query's documents are scored beside it, against each other alone."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -13,13 +13,13 @@ from hardneg.distributed import gather
 from hardneg.models.inference import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
+from hardneg.training.adversarial import ascent, moved
 from hardneg.training.batches import ahead, own_share
 from hardneg.training.by_length import by_length
-from hardneg.training.examples import Draw, Examples, TrainingData
+from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.history import Record
-from hardneg.training.reranker.adversary import ascent, moved
-from hardneg.training.reranker.options import RerankerOptions
-from hardneg.training.scoring import Columns
+from hardneg.training.options import RerankerOptions
+from hardneg.training.scoring import BatchColumns
 from hardneg.types import ScoreBatch
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
@@ -56,18 +56,18 @@ class PairTower(nn.Module):
         return by_length(self._logits, features, _PAIRS_A_PASS) if self._cpu else self._logits(features)
 
 
-class Reranking:
+class RerankerTraining:
     """Trains a network that scores pairs; a query's positive and its negatives are drawn anew in each epoch.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3, step 2.
     """
 
-    pause: int | None = None
+    refresh_interval: int | None = None
 
     def __init__(self, network: PairNetwork, data: TrainingData, loss: Loss, options: RerankerOptions) -> None:
         self.encoder = network
-        self.learner: nn.Module = network.module
-        self.tower: nn.Module = PairTower(network)
+        self.trainable: nn.Module = network.module
+        self.forward_module: nn.Module = PairTower(network)
         self._corpus, self._loss, self._size = data.corpus, loss, options.adversarial
         self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
 
@@ -95,20 +95,20 @@ class Reranking:
         with self._adversary(batch, half) if self._size else nullcontext():
             return self._scores(model, batch, half)
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """Nothing besides the loss."""
         return {}
 
-    def _make(self, draw: Draw) -> PairBatch:
+    def _make(self, draw: SampledBatch) -> PairBatch:
         own, width = own_share(len(draw.texts)), draw.documents.shape[1]
         documents = self._corpus.contents(draw.documents[own].reshape(-1))
         queries = [text for text in draw.texts[own] for _ in range(width)]
         return PairBatch(draw.query_ids, self.encoder.features(queries, documents), self._valid(draw))
 
-    def _valid(self, draw: Draw) -> Tensor:
+    def _valid(self, draw: SampledBatch) -> Tensor:
         """A drawn document that is another known positive of its query, or a copy of one, is no negative."""
         queries, width = draw.documents.shape
-        blocked = Columns.of(draw, self._corpus.content_hash).blocked().reshape(queries, queries, width)
+        blocked = BatchColumns.of(draw, self._corpus.content_hash).blocked().reshape(queries, queries, width)
         own = torch.from_numpy(blocked).diagonal().T.clone()
         own[:, 0] = False
         return ~own
@@ -125,6 +125,6 @@ class Reranking:
     def _adversary(self, batch: PairBatch, half: bool) -> Any:
         """The embeddings moved to where the loss, without dropout, grows fastest."""
         layer = self.encoder.embeddings
-        with evaluating(self.learner):
-            loss = self._loss(self._scores(self.tower, batch, half))
+        with evaluating(self.trainable):
+            loss = self._loss(self._scores(self.forward_module, batch, half))
         return moved(layer, ascent(loss, next(layer.parameters()), self._size))

@@ -1,4 +1,4 @@
-"""The approach of stage `train-refreshed`: as `train`, with the newest negatives at every step."""
+"""The method of stage `train-refreshed`: as `train`, with the newest negatives at every step."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -12,15 +12,15 @@ from hardneg.models.encoder import Encoder
 from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record
+from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.change import kept_since_before
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.training.refresh.supply import Supply
-from hardneg.training.two_towers import BothSides
+from hardneg.training.refresh.overlap import kept_since_before
+from hardneg.training.refresh.provider import RefreshProvider
 
 
-class Refreshed(BothSides):
+class AnceTraining(DualEncoderTraining):
     """Training on refreshed negatives.
 
     What is published becomes the training data at the next step whose batches are not made yet: one step later, as they
@@ -36,7 +36,7 @@ class Refreshed(BothSides):
         data: TrainingData,
         options: TrainOptions,
         refreshing: RefreshOptions,
-        supply: Supply,
+        supply: RefreshProvider,
         place: Refreshes,
     ) -> None:
         """data: its negatives, if any, are trained on until the first refresh.
@@ -59,7 +59,7 @@ class Refreshed(BothSides):
         self._uses: dict[int, Record] = {}
         self._change: Record = {}
         self._began = self._waited = 0.0
-        self.pause = supply.pause
+        self.refresh_interval = supply.refresh_interval
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -103,7 +103,7 @@ class Refreshed(BothSides):
 
         yield from ahead(make, self._planned(starts))
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
 
         Where it is taken up also `kept`: the share of a query's negatives that the refresh before had too.

@@ -12,8 +12,8 @@ from torch import nn
 
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens
-from hardneg.models.sides import has_twins, side
 from hardneg.models.spec import FullSpec
+from hardneg.models.towers import has_twins, side
 
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 _COPIED = ("padding_side", "truncation_side", "model_max_length")

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from hardneg.indexes.compression import innermost, load_faiss
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
+from hardneg.training.candidate_lists import Listed
 from hardneg.training.history import Record
-from hardneg.training.query_side.approach import QueryBatch, QuerySide, QueryTower
-from hardneg.training.query_side.listed import Listed
+from hardneg.training.methods.adore import AdoreTraining, QueryBatch, QueryTower
 from hardneg.types import ScoreBatch
 
 
-class JointTower(QueryTower):
+class JpqTower(QueryTower):
     """The queries' side of an encoder, and an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
 
     The centroids learn at a rate of their own, the rotation stays.
@@ -37,7 +37,7 @@ class JointTower(QueryTower):
 
 
 @dataclass(eq=False)
-class JointSide(QuerySide):
+class JpqTraining(AdoreTraining):
     """Query-side training that moves the centroids of the opened index too; its file stays as it is.
 
     Source: Zhan et al., Jointly Optimizing Query Encoder and Product Quantization to Improve Retrieval Performance
@@ -56,14 +56,14 @@ class JointSide(QuerySide):
         return self.index.searcher
 
     @cached_property
-    def tower(self) -> JointTower:
+    def forward_module(self) -> JpqTower:
         """What encodes a batch of queries, with the centroids as they are now."""
-        return JointTower(self.encoder, self.product, self.factor)
+        return JpqTower(self.encoder, self.product, self.factor)
 
     @property
     def centroids(self) -> Tensor:
         """float32 [M, C, d / M], those that learn."""
-        return self.tower.centroids
+        return self.forward_module.centroids
 
     def install(self) -> None:
         """Lets the opened index search with the centroids as they are now."""
@@ -80,11 +80,11 @@ class JointSide(QuerySide):
         self.install()
         return super().scores(model, batch, half)
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """What the watch has to say of the centroids as they are now."""
         if self.watch is not None:
             self.install()
-        return super().look(step)
+        return super().log_metrics(step)
 
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """All processes have the whole batch, so the mean of their gradients is that of one process."""
@@ -92,7 +92,7 @@ class JointSide(QuerySide):
         codes = self.product.codes(np.maximum(listed.rows, 0).reshape(-1))
         chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*listed.rows.shape, -1)
         with torch.autocast(queries.device.type, enabled=False):
-            rotation, whole = self.tower.rotation, queries.float()
+            rotation, whole = self.forward_module.rotation, queries.float()
             return code_products(whole if rotation is None else whole @ rotation.T, weights, chosen)
 
 

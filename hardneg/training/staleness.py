@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from hardneg.analysis.drift import best_rank, overlap
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
-from hardneg.training.examples import Asked
+from hardneg.training.candidate_lists import known_to
+from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
-from hardneg.training.query_side.listed import known_to
 
 _ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Watch:
+class StalenessWatch:
     """Looks at some training queries every so many steps.
 
     asked: the queries. lists: gives what is watched of queries with these vectors, float32 [Q, d]: int64 [Q, n], -1
@@ -31,7 +31,7 @@ class Watch:
     encoder: Encoder
     searcher: DenseSearcher
     documents: int
-    asked: Asked
+    asked: QueryRows
     lists: Callable[[NDArray[np.float32]], NDArray[np.int64]]
     every: int
     depth: int

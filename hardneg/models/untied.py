@@ -2,7 +2,7 @@
 
 from hardneg.models.encoder import Encoder
 from hardneg.models.load import assembled, with_prompts
-from hardneg.models.sides import side, twins, with_own_queries
+from hardneg.models.towers import side, twins, with_own_queries
 
 
 def split(encoder: Encoder) -> Encoder:

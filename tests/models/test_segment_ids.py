@@ -14,7 +14,7 @@ from hardneg.models.card import model_card
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.identity import model_digest
 from hardneg.models.spec import ModelSpec
-from hardneg.models.twins import split
+from hardneg.models.untied import split
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["what is a fox", "", "the quick brown fox " * 9]

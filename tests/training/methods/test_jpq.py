@@ -12,8 +12,8 @@ from toy import options, toy_data
 from hardneg.indexes.product import OpqPq, Pq
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.progress import Silent
+from hardneg.training.methods.jpq import JpqTraining, code_products
 from hardneg.training.optimizers import make_optimizer
-from hardneg.training.query_side.centroids import JointSide, code_products
 
 pytest.importorskip("faiss", reason="product quantisation needs faiss")
 
@@ -29,7 +29,7 @@ def test_products_of_codes_are_those_of_the_vectors_and_have_gradients() -> None
     assert torch.autograd.gradcheck(lambda q, c: code_products(q, c, codes), (queries, centroids))
 
 
-def made(toy: Path, folder: Path, kind: str) -> JointSide:
+def made(toy: Path, folder: Path, kind: str) -> JpqTraining:
     data, index = toy_data(toy), folder / kind
     if not index.exists():
         write_index(folder / "flat", data, TwinBags())
@@ -44,9 +44,9 @@ def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path,
     run(way, tmp_path / "run", max_steps=4, loss=LambdaLoss(cut=DEPTH))
     assert np.abs(way.centroids.detach().numpy() - before).max() > 1e-3
     assert (tmp_path / kind / "index").read_bytes() == file
-    way.learner.eval()
+    way.trainable.eval()
     batch = next(way.batches(range(0, 4, 4), 4))
-    found = way.scores(way.tower, batch, half=False)
+    found = way.scores(way.forward_module, batch, half=False)
     assert np.array_equal(way.product.centroids(), way.centroids.detach().numpy())
     hits = way.product.search(way.encoder.encode(batch.asked.texts, "query"), DEPTH)
     assert found.scores[:, :DEPTH].detach().numpy() == pytest.approx(hits.scores, abs=1e-4)
@@ -54,7 +54,7 @@ def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path,
 
 def test_centroids_have_a_rate_of_their_own_and_do_not_decay(toy_folder: Path, tmp_path: Path) -> None:
     way = made(toy_folder, tmp_path, "pq")
-    *others, own = make_optimizer(way.tower, options()).param_groups
+    *others, own = make_optimizer(way.forward_module, options()).param_groups
     assert (own["factor"], own["weight_decay"], own["params"]) == (3.0, 0.0, [way.centroids])
     assert all("factor" not in group for group in others)
     assert sum(len(group["params"]) for group in others) == len(list(way.encoder.module.parameters()))

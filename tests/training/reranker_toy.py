@@ -13,8 +13,8 @@ from hardneg.progress import Progress, Silent
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.reranker.approach import Reranking
-from hardneg.training.reranker.options import RerankerOptions
+from hardneg.training.methods.reranker import RerankerTraining
+from hardneg.training.options import RerankerOptions
 
 
 def toy_network(model: Path, **more: Any) -> PairNetwork:
@@ -32,7 +32,7 @@ def learn_pairs(
     network: PairNetwork, toy: Path, folder: Path, progress: Progress | None = None, loss: Any = None, **more: Any
 ) -> TrainingResult:
     chosen, loss = pair_options(**more), loss or Bce()
-    way = Reranking(network, toy_data(toy), loss, chosen)
+    way = RerankerTraining(network, toy_data(toy), loss, chosen)
     return learn(way, loss, chosen, folder, progress=progress or Silent())
 
 

@@ -25,7 +25,7 @@ class Network(Protocol):
 
 
 class Objective(Protocol):
-    """What an approach's scores are judged by: a loss of score matrices, or what else fits its scores."""
+    """What a method's scores are judged by: a loss of score matrices, or what else fits its scores."""
 
     version: ClassVar[int]
 
@@ -34,28 +34,29 @@ class Objective(Protocol):
         ...
 
 
-class Approach(Protocol):
+class TrainingMethod(Protocol):
     """One way to train a network.
 
-    encoder: the one that learns. learner: the module whose weights do, as checkpoints hold them. tower: what makes a
-    batch's vectors, in one forward pass a batch. skipped: how much could not be learnt from, by reason.
-    pause: steps between calls of `prepare`, at each of which there is a checkpoint; None means at the start only.
+    encoder: the one that learns. trainable: the module whose weights do, as checkpoints hold them.
+    forward_module: what makes a batch's vectors, in one forward pass a batch. skipped: how much could not be learnt
+    from, by reason. refresh_interval: steps between calls of `prepare`, at each of which there is a checkpoint; None
+    means at the start only.
     """
 
     @property
     def encoder(self) -> Network: ...
 
     @property
-    def learner(self) -> nn.Module: ...
+    def trainable(self) -> nn.Module: ...
 
     @property
-    def tower(self) -> nn.Module: ...
+    def forward_module(self) -> nn.Module: ...
 
     @property
     def skipped(self) -> Mapping[str, int]: ...
 
     @property
-    def pause(self) -> int | None: ...
+    def refresh_interval(self) -> int | None: ...
 
     def __len__(self) -> int:
         """How many queries an epoch has."""
@@ -76,10 +77,10 @@ class Approach(Protocol):
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
         """What the loss looks at, such as a `ScoreBatch`.
 
-        model: the tower as accelerate has wrapped it. half: in bfloat16 where it can be.
+        model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
         """
         ...
 
-    def look(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> Record:
         """What a step's record tells besides the loss, after this many steps; empty where it is not time to look."""
         ...

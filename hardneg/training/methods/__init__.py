@@ -1,0 +1,1 @@
+"""The ways to train: one module each."""

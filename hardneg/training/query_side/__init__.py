@@ -1,1 +1,0 @@
-"""Training of the query encoder alone, on a fixed index of documents."""

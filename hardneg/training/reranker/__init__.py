@@ -1,1 +1,0 @@
-"""Training of a reranker: each query with its own documents, pair by pair."""

@@ -26,7 +26,7 @@ from pathlib import Path
 from hardneg.artifacts import Artifact, Store
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.recipe.reading import find_recipe
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
 

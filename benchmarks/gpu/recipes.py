@@ -17,7 +17,7 @@ from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.reading import shipped_recipes
+from hardneg.recipe.yaml_load import shipped_recipes
 
 
 class Notes(Silent):

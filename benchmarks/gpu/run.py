@@ -37,7 +37,7 @@ DEMOS = "recipe-"
 
 def names(small: bool) -> list[str]:
     """All pieces, in order."""
-    from hardneg.recipe.reading import shipped_recipes
+    from hardneg.recipe.yaml_load import shipped_recipes
 
     recipes = ["star-passage"] if small else list(shipped_recipes())
     return [*PLACES, *(f"{DEMOS}{name}" for name in recipes)]

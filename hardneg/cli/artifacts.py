@@ -61,7 +61,7 @@ def why(
     """
     from hardneg.recipe.load import load_recipe
     from hardneg.recipe.plan import explain, make_plan
-    from hardneg.recipe.reading import find_recipe
+    from hardneg.recipe.yaml_load import find_recipe
 
     plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
     for line in explain(plan.until(stage)[-1], open_store(store)):

@@ -12,7 +12,7 @@ _CUTOFFS = (5, 10, 20, 100, 1000)
 
 def recipes() -> list[str]:
     """The recipes that come with hardneg; files are completed by the shell."""
-    from hardneg.recipe.reading import shipped_recipes
+    from hardneg.recipe.yaml_load import shipped_recipes
 
     return list(shipped_recipes())
 
@@ -24,7 +24,7 @@ def presets(context: typer.Context) -> list[str]:
 
 def stages(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line, with its preset."""
-    from hardneg.recipe.reading import apply_preset
+    from hardneg.recipe.yaml_load import apply_preset
 
     tree, _, _ = apply_preset(_tree(context), context.params.get("preset"))
     return ["dataset", *(tree.get("stages") or ())] if tree else []
@@ -78,8 +78,8 @@ def words(*known: str) -> Callable[[], list[str]]:
 
 def _tree(context: typer.Context) -> dict[str, Any]:
     """The recipe that stands on the line with all that it extends; empty where it cannot be read."""
-    from hardneg.recipe.extends import read_whole_tree
-    from hardneg.recipe.reading import find_recipe
+    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.yaml_load import find_recipe
 
     typed = context.args[0] if context.args else None  # where the option that is completed stands last
     name = context.params.get("recipe") or context.params.get("name") or typed

@@ -80,7 +80,7 @@ def plan_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Plan":
 def check_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Recipe":
     """A tree with `--set` applied, checked but not planned: no data is read."""
     from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.reading import apply_settings
+    from hardneg.recipe.yaml_load import apply_settings
 
     changed, problems = apply_settings(tree, settings)
     return check_recipe(changed, Path(command), found=problems)

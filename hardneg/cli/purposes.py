@@ -45,8 +45,8 @@ def purpose(step: "Step") -> str:
 
 def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:
     """After a shipped recipe's demo the most useful next things: what each is, and its command."""
-    from hardneg.recipe.extends import read_whole_tree
-    from hardneg.recipe.reading import shipped_recipes
+    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.yaml_load import shipped_recipes
 
     if recipe.preset != "demo" or shipped_recipes().get(recipe.name) != recipe.source:
         return

@@ -48,7 +48,7 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg recipe list
     """
-    from hardneg.recipe.reading import head_comment, shipped_recipes
+    from hardneg.recipe.yaml_load import head_comment, shipped_recipes
 
     recipes = shipped_recipes()
     told = {name: next(iter(head_comment(path)), "") for name, path in recipes.items()}
@@ -70,8 +70,8 @@ def show(
     """
     import yaml
 
-    from hardneg.recipe.extends import read_whole_tree
-    from hardneg.recipe.reading import find_recipe
+    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.yaml_load import find_recipe
 
     path = find_recipe(name)
     text = path.read_text(encoding="utf-8") if not whole else yaml.safe_dump(read_whole_tree(path), sort_keys=False)
@@ -202,7 +202,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> Non
 def _plan(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":
     from hardneg.recipe.load import load_recipe
     from hardneg.recipe.plan import make_plan
-    from hardneg.recipe.reading import find_recipe
+    from hardneg.recipe.yaml_load import find_recipe
 
     return make_plan(load_recipe(find_recipe(name), preset, settings), problems)
 
@@ -221,7 +221,7 @@ def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) ->
 
 
 def _headline(plan: "Plan") -> str:
-    from hardneg.recipe.extends import read_whole_tree
+    from hardneg.recipe.inheritance import read_whole_tree
 
     others = [
         preset for preset in read_whole_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from hardneg.recipe.extends import read_whole_tree
-from hardneg.recipe.reading import shipped_recipes
+from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.yaml_load import shipped_recipes
 
 
 def default_folder(recipe: str, preset: str) -> Path:

@@ -13,10 +13,10 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
-from hardneg.recipe.extends import read_whole_tree
-from hardneg.recipe.reading import apply_preset, apply_settings
+from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.references import reference_problems
-from hardneg.recipe.values import NAME, NAME_RULE
+from hardneg.recipe.yaml_load import apply_preset, apply_settings
+from hardneg.recipe.yaml_values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
 from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.reranker_spec import TrainRerankerSpec

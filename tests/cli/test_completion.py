@@ -9,7 +9,7 @@ from cli.commands import every_command
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.reading import shipped_recipes
+from hardneg.recipe.yaml_load import shipped_recipes
 
 COMPLETED = {
     *("--backend", "--candidates", "--dataset", "--device", "--force", "--form", "--from", "--loss", "--metric"),

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from hardneg.artifacts import Store
 from hardneg.cli.main import app
-from hardneg.recipe.reading import shipped_recipes
+from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.registry import list_plugins
 
 

@@ -13,7 +13,7 @@ from hardneg.cli import purposes
 from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.reading import find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose() -> None:

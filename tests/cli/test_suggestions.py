@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.errors import UsageError
-from hardneg.recipe.reading import apply_settings, find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import apply_settings, find_recipe, shipped_recipes
 
 
 def refused(*arguments):

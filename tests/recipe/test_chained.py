@@ -12,7 +12,7 @@ from hardneg.models.spec import ModelSpec
 from hardneg.recipe.chained import maker
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.reading import find_recipe
+from hardneg.recipe.yaml_load import find_recipe
 
 CHAINED = {
     "star-document": "star-passage",

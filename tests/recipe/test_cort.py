@@ -5,7 +5,7 @@ import pytest
 from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.reading import find_recipe
+from hardneg.recipe.yaml_load import find_recipe
 
 
 @pytest.mark.parametrize("preset", ["demo", "paper"])

@@ -8,7 +8,7 @@ import pytest
 from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.reading import find_recipe
+from hardneg.recipe.yaml_load import find_recipe
 
 
 def test_reranking_begins_with_the_steps_of_what_is_reranked():

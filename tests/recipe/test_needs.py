@@ -18,8 +18,8 @@ from tiny import tiny_encoder
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.extends import read_whole_tree
-from hardneg.recipe.reading import shipped_recipes
+from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.yaml_load import shipped_recipes
 
 PAPER = [name for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]]
 MODELS = {
@@ -37,7 +37,7 @@ from hardneg.errors import HardnegError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.needs import needs
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.reading import find_recipe
+from hardneg.recipe.yaml_load import find_recipe
 told = {}
 for name in sys.argv[1:]:
     try:

@@ -14,8 +14,8 @@ from recipe.recipes import small_collection
 from recipe.test_needs import add_models
 from tiny import tiny_encoder
 
-from hardneg.recipe.extends import read_whole_tree
-from hardneg.recipe.reading import apply_preset, find_recipe
+from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.yaml_load import apply_preset, find_recipe
 
 pytestmark = pytest.mark.slow
 NOT_IN_SMALL = {

@@ -19,10 +19,10 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.rejected import drop_batches
 from hardneg.data.run_stream import stream_run
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.extends import read_whole_tree
+from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.recipe.reading import find_recipe
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.stages.mine import DROPPED, NEGATIVES
 from hardneg.stages.search import RUN
 

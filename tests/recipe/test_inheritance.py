@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.errors import RecipeError
-from hardneg.recipe.extends import read_whole_tree
-from hardneg.recipe.reading import apply_preset, find_recipe
+from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.yaml_load import apply_preset, find_recipe
 
 
 def write(folder: Path, name: str, **tree: object) -> Path:

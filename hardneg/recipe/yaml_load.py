@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from hardneg.errors import RecipeError, UsageError
-from hardneg.recipe.values import NAME, NAME_RULE, check_values
+from hardneg.recipe.yaml_values import NAME, NAME_RULE, check_values
 from hardneg.registry import suggestion
 
 DEFAULT_PRESET = "demo"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import HardnegError, RecipeError
-from hardneg.recipe.reading import apply_preset, find_recipe, merge, read_tree
+from hardneg.recipe.yaml_load import apply_preset, find_recipe, merge, read_tree
 
 _KEY = "extends"
 _DEEPEST = 8

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.errors import HardnegError, RecipeError, UsageError
-from hardneg.recipe.reading import apply_preset, apply_settings, find_recipe, merge, read_tree, shipped_recipes
+from hardneg.recipe.yaml_load import apply_preset, apply_settings, find_recipe, merge, read_tree, shipped_recipes
 
 
 def test_the_shipped_recipes_are_found():

@@ -9,7 +9,7 @@ from hardneg.cli.analyses.first_stage import candidates, depths, dimensions
 from hardneg.cli.analyses.histories import drift, gradients, refreshes
 from hardneg.cli.analyses.projection import projection
 from hardneg.cli.analyses.runs import holes, overlap, scores, wins
-from hardneg.cli.names import METRIC, METRICS, renaming
+from hardneg.cli.options import METRIC, METRICS, renaming
 
 app = typer.Typer(
     help="What lies behind the metrics: errors, drift and filters of negatives, overlaps, holes, wins, costs.",

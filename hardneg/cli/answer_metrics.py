@@ -27,13 +27,13 @@ class Judge:
 
     def collection(self) -> "StoredCollection | None":
         """The stored collection, read now unless it is in the store; None where no dataset is named."""
-        from hardneg.cli import lines
-        from hardneg.cli.stores import open_store
+        from hardneg.cli import adhoc_recipe
+        from hardneg.cli.options import open_store
         from hardneg.data.collection import StoredCollection
 
         if self.dataset is None:
             return None
-        made = lines.make_dataset("hardneg evaluate", self.dataset, self.settings, open_store(self.store))
+        made = adhoc_recipe.make_dataset("hardneg evaluate", self.dataset, self.settings, open_store(self.store))
         return StoredCollection.open(made.path)
 
 

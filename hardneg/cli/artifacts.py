@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import completion
+from hardneg.cli.options import STORE, open_store
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.cli.recipe import PRESET, SET
-from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import ArtifactError
 
 if TYPE_CHECKING:

@@ -49,14 +49,14 @@ def plugins(kind: str) -> Callable[[], list[str]]:
 
 def kinds() -> list[str]:
     """The kinds of plugins, in the singular."""
-    from hardneg.cli.kinds import SINGULARS
+    from hardneg.cli.plugins import SINGULARS
 
     return list(SINGULARS)
 
 
 def named_plugins(context: typer.Context) -> list[str]:
     """The plugins of the kind that stands on the line."""
-    from hardneg.cli.kinds import kind_of
+    from hardneg.cli.plugins import kind_of
 
     try:
         return plugins(kind_of(context.params.get("kind") or ""))()

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import completion, lines
-from hardneg.cli.names import renaming
-from hardneg.cli.panels import WRITTEN
+from hardneg.cli import adhoc_recipe, completion
+from hardneg.cli.options import STORE, WRITTEN, open_store, renaming
 from hardneg.cli.printing import JSON, say, say_json
-from hardneg.cli.stores import STORE, open_store
 from hardneg.errors import DataError
+
+if TYPE_CHECKING:
+    from hardneg.cli.console import Bars
+    from hardneg.datasets.downloads import Published
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
 
@@ -20,6 +22,8 @@ DATASET = typer.Argument(
     autocompletion=completion.plugins("datasets"),
 )
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
+
+_UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
 
 
 @app.command("list")
@@ -59,7 +63,7 @@ def show(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.lengths import document_lengths
 
-    made = lines.make_dataset("hardneg data show", dataset, settings, open_store(store))
+    made = adhoc_recipe.make_dataset("hardneg data show", dataset, settings, open_store(store))
     collection = StoredCollection.open(made.path)
     facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
@@ -90,7 +94,7 @@ def check(
     from hardneg.data.source_files import parts_of
     from hardneg.stages.spec_parts import DATASET as STAGE
 
-    recipe = lines.check_line("hardneg data check", lines.dataset_line(dataset), settings)
+    recipe = adhoc_recipe.check_tree("hardneg data check", adhoc_recipe.dataset_tree(dataset), settings)
     loader = recipe.plugins[STAGE, "loader"]
     folder = Path(str(getattr(loader, "source", ""))).expanduser()
     findings = Findings(Contents(), folder if getattr(loader, "source", "") and folder.is_dir() else None)
@@ -119,13 +123,34 @@ def fetch(
     Example: hardneg data fetch msmarco-passage
     """
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.cli.fetching import fetch_all
     from hardneg.datasets.downloads import find_published
 
     folder = output or Path("data") / name
     found = find_published(name)
-    fetch_all(found, folder, Bars(stderr_console()))
+    _fetch_all(found, folder, Bars(stderr_console()))
     say(f"--dataset {found.loader}:{folder}")
+
+
+def _fetch_all(found: "Published", folder: Path, bars: "Bars") -> None:
+    """Brings all files of a dataset, one line each.
+
+    Raises:
+        DataError: the disk has no room, or a file cannot be had; what was finished is kept.
+    """
+    import shutil
+
+    from hardneg.cli.console import size
+    from hardneg.datasets.fetching import fetch as fetch_file
+
+    wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in found.files)
+    place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    if not folder.exists() and wanted > (free := shutil.disk_usage(place).free):
+        told = f"{size(wanted)} are needed, {size(free)} are free"
+        raise DataError(f"{folder}: {told}; choose another place with --output")
+    bars.note(f"into {folder}; the terms of use: {found.terms}")
+    for file in found.files:
+        new = fetch_file(file, folder, bars)
+        bars.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
 
 
 def _origin(package: str) -> str:

@@ -14,8 +14,8 @@ from typing import Literal
 import typer
 
 from hardneg.cli.contracts import contract_lines, read
+from hardneg.cli.options import STORE, open_store
 from hardneg.cli.printing import JSON, say, say_json
-from hardneg.cli.stores import STORE, open_store
 from hardneg.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]

@@ -9,9 +9,8 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.answer_metrics import Judge, covered, judgements
-from hardneg.cli.lines import SET
+from hardneg.cli.options import SET, STORE
 from hardneg.cli.printing import say, say_json
-from hardneg.cli.stores import STORE
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from hardneg.cli import completion, lines
+from hardneg.cli import adhoc_recipe, completion
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
+from hardneg.cli.options import TUNING, WRITTEN
 from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
-from hardneg.cli.panels import TUNING, WRITTEN
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
@@ -64,7 +64,7 @@ def fuse(
     from hardneg.stages.fuse_tuning import Development
 
     labels = _labels(run)
-    lines.check_run(output)
+    adhoc_recipe.check_run(output)
     reads = [*run, *(tune_run or []), *([qrels] if qrels else [])]
     outputs = store_outputs("fuse", [Target(output)], reads, overwrite)
     outputs.check()
@@ -95,7 +95,7 @@ def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: 
     count = write_run(output, entries, tag="fused")
     say(f"{output}: {counted(len(query_ids), 'query')}, {counted(count, 'document')}")
     lacking = {label: len(query_ids) - len(run.query_ids) for label, run in runs.items()}
-    lines.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
+    adhoc_recipe.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 
 
 def _labels(runs: Sequence[Path]) -> list[str]:

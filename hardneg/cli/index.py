@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli import completion, lines
+from hardneg.cli import adhoc_recipe, completion
+from hardneg.cli.options import SET, STORE, WRITTEN
 from hardneg.cli.outputs import OVERWRITE, Outputs, Target, store_outputs
-from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
-from hardneg.cli.stores import STORE
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
@@ -44,7 +43,7 @@ def build(
     option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the index, such as k1=1.2."),
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    settings: list[str] = lines.SET,
+    settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
     """Index the texts of a corpus, or compress the vectors of a dense index; Pyserini's searchers open the result.
@@ -56,7 +55,7 @@ def build(
     from hardneg.registry import load_plugin
     from hardneg.types import PluginSetting
 
-    setting = PluginSetting(backend, lines.options(option))
+    setting = PluginSetting(backend, adhoc_recipe.options(option))
     takes = load_plugin("indexes", backend).input
     if (dataset is None) == (vectors is None) or (takes == "vectors") != (vectors is not None):
         wanted = "--vectors FOLDER, a flat index" if takes == "vectors" else "--dataset NAME"
@@ -65,8 +64,8 @@ def build(
         _compress(vectors, setting, store_outputs(_BUILD, [Target(output, folder=True)], [vectors], overwrite))
         return
     stage = {"stage": "index", "backend": {"name": backend, **setting.options}}
-    made = lines.Publication(_BUILD, lines.ENCODED, output, overwrite=overwrite)
-    made.make(lines.line(str(dataset), None, {lines.ENCODED: stage}), settings, lines.Place(store))
+    made = adhoc_recipe.Publication(_BUILD, adhoc_recipe.ENCODED, output, overwrite=overwrite)
+    made.make(adhoc_recipe.tree(str(dataset), None, {adhoc_recipe.ENCODED: stage}), settings, adhoc_recipe.Place(store))
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from hardneg.cli.liveness import watched
 from hardneg.cli.printing import say
-from hardneg.cli.watch import watched
 from hardneg.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
 from hardneg.errors import HardnegError, UsageError
 

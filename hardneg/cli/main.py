@@ -1,32 +1,41 @@
 """The `hardneg` command: groups its commands, turns errors into one line and an exit code."""
 
+import errno
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 import typer
 
 import hardneg
-from hardneg.cli import analyze, artifacts, data, index, panels, plugins, recipe
+from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
-from hardneg.cli.failures import drop_stdout, end
+from hardneg.cli.export import export
 from hardneg.cli.fuse import fuse
-from hardneg.cli.mine import export, mine
-from hardneg.cli.names import METRIC, METRICS, renaming
+from hardneg.cli.mine import mine
+from hardneg.cli.options import METRIC, METRICS, renaming
 from hardneg.cli.printing import say, stream
 from hardneg.cli.report import report
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, search, train
 from hardneg.distributed import world
-from hardneg.errors import HardnegError
+from hardneg.errors import ArtifactError, DataError, HardnegError
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
     "5 the store, or an output that cannot be written, 6 a model, 7 something is not installed, 8 training, "
     "130 stopped with Ctrl-C."
 )
+_ROOM = {
+    errno.ENOSPC: "the disk is full; free some space and run again",
+    errno.EDQUOT: "the disk quota is used up; free some space and run again",
+    errno.EFBIG: "the file is larger than may be here (ulimit -f); raise that and run again",
+    errno.EROFS: "the disk is read-only; write to another place",
+}
+_CLOSED = (errno.EACCES, errno.EPERM)
 
 app = typer.Typer(
     help="Trains dense retrievers with hard negatives; writes Pyserini indexes and TREC runs; tests the difference.",
@@ -34,24 +43,24 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(recipe.app, name="recipe", rich_help_panel=panels.RECIPES)
-app.add_typer(artifacts.app, name="artifacts", rich_help_panel=panels.RECIPES)
-app.add_typer(data.app, name="data", rich_help_panel=panels.AROUND)
-app.add_typer(plugins.app, name="plugins", rich_help_panel=panels.AROUND)
-app.add_typer(index.app, name="index", rich_help_panel=panels.STAGES)
-app.add_typer(analyze.app, name="analyze", rich_help_panel=panels.RESULTS)
-app.command("doctor", rich_help_panel=panels.RECIPES)(doctor)
-app.command("encode", rich_help_panel=panels.STAGES)(encode)
-app.command("search", cls=renaming({"--index": "--backend"}), rich_help_panel=panels.STAGES)(search)
-app.command("rerank", rich_help_panel=panels.STAGES)(rerank)
-app.command("fuse", cls=renaming(same=METRIC), rich_help_panel=panels.STAGES)(fuse)
+app.add_typer(recipe.app, name="recipe", rich_help_panel=options.RECIPES)
+app.add_typer(artifacts.app, name="artifacts", rich_help_panel=options.RECIPES)
+app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
+app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
+app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
+app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
+app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
+app.command("encode", rich_help_panel=options.STAGES)(encode)
+app.command("search", cls=renaming({"--index": "--backend"}), rich_help_panel=options.STAGES)(search)
+app.command("rerank", rich_help_panel=options.STAGES)(rerank)
+app.command("fuse", cls=renaming(same=METRIC), rich_help_panel=options.STAGES)(fuse)
 app.command(
-    "mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}), rich_help_panel=panels.STAGES
+    "mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}), rich_help_panel=options.STAGES
 )(mine)
-app.command("train", rich_help_panel=panels.STAGES)(train)
-app.command("export", cls=renaming({"--corpus": "--corpus-output"}), rich_help_panel=panels.STAGES)(export)
-app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=panels.RESULTS)(evaluate)
-app.command("report", cls=renaming(same=METRICS), rich_help_panel=panels.RESULTS)(report)
+app.command("train", rich_help_panel=options.STAGES)(train)
+app.command("export", cls=renaming({"--corpus": "--corpus-output"}), rich_help_panel=options.STAGES)(export)
+app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(evaluate)
+app.command("report", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(report)
 
 
 def _show_version(wanted: bool) -> None:
@@ -90,3 +99,38 @@ def main() -> None:
         if os.environ.get("HARDNEG_DEBUG"):
             raise
         end(error)
+
+
+def end(error: HardnegError | OSError) -> None:
+    """Tells an error on stderr and exits with its code; what waits for a stdout that cannot be written is dropped."""
+    told = error if isinstance(error, HardnegError) else as_told(error)
+    with suppress(OSError):
+        say(f"hardneg: {told}", err=True)
+    drop_stdout()
+    sys.exit(told.exit_code)
+
+
+def as_told(error: OSError) -> HardnegError:
+    """The error of hardneg's that says what the system's one does: of writing (5), or of reading (4)."""
+    number, name = error.errno or 0, error.filename2 or error.filename
+    where = str(name) if name is not None else "standard output or a file"
+    if number in _ROOM:
+        return ArtifactError(f"{where}: {_ROOM[number]}")
+    if number in _CLOSED and name is not None and not _closed_to_read(name):
+        return ArtifactError(f"{where}: {error.strerror}: write to another place, or look to its rights")
+    return DataError(f"{where}: cannot be read ({error.strerror or error})")
+
+
+def _closed_to_read(name: str | bytes) -> bool:
+    """Whether something that is there may not be read, or it may not even be seen what is."""
+    return not os.access(os.path.dirname(os.path.abspath(name)), os.X_OK) or (
+        os.path.exists(name) and not os.access(name, os.R_OK)
+    )
+
+
+def drop_stdout() -> None:
+    """Lets stdout go nowhere where it cannot be written, so that the program's end does not complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli.panels import WRITTEN
+from hardneg.cli.options import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.errors import ArtifactError, UsageError
 
@@ -153,7 +153,7 @@ class Outputs:
 
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
     """Those of a command without a store of its own: what it writes is known to the usual one."""
-    from hardneg.cli.stores import open_store
+    from hardneg.cli.options import open_store
 
     return Outputs(command, targets, inputs, open_store(None), overwrite)
 

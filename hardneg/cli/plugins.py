@@ -6,16 +6,31 @@ from pathlib import Path
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.names import renaming
-from hardneg.cli.panels import WRITTEN
+from hardneg.cli.options import WRITTEN, renaming
 from hardneg.cli.printing import JSON, say, say_json
+from hardneg.errors import UsageError
+from hardneg.registry import KINDS, suggestion
 
+SINGULARS = dict(zip(("dataset", "miner", "loss", "index", "reranker"), KINDS, strict=True))
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
 
 KIND = typer.Argument(
     help="dataset, miner, loss, index or reranker; the plural means the same.", autocompletion=completion.kinds
 )
+
+
+def kind_of(word: str) -> str:
+    """The kind that a word names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    kind = SINGULARS.get(word, word)
+    if kind not in KINDS:
+        known = ", ".join(SINGULARS)
+        raise UsageError(f"no kind of plugin is called {word!r}{suggestion(word, SINGULARS)}; there are: {known}")
+    return kind
 
 
 @app.command("list")
@@ -29,7 +44,6 @@ def list_(
     """
     from dataclasses import asdict
 
-    from hardneg.cli.kinds import kind_of
     from hardneg.registry import list_plugins
 
     found = list_plugins(kind_of(kind) if kind else None)
@@ -52,7 +66,6 @@ def show(
 
     Example: hardneg plugins show loss star
     """
-    from hardneg.cli.kinds import kind_of
     from hardneg.registry import list_plugins, load_plugin, plugin_options
 
     kind = kind_of(kind)

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.devices import DEVICE
-from hardneg.cli.lines import PROCESSES, line_outputs
-from hardneg.cli.names import renaming
+from hardneg.cli.adhoc_recipe import plan_outputs
+from hardneg.cli.options import DEVICE, PROCESSES, STORE, WRITTEN, open_store, renaming
 from hardneg.cli.outputs import OVERWRITE, Target
-from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import JSON, say, say_json
-from hardneg.cli.stores import STORE, open_store
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
@@ -169,7 +166,7 @@ def _outputs(made: "Plan", opened: "Store", folder: Path, overwrite: bool) -> "O
     from hardneg.recipe.publish import COMMAND, LOCK, names
 
     target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
-    return line_outputs(COMMAND, made, opened, [target], overwrite)
+    return plan_outputs(COMMAND, made, opened, [target], overwrite)
 
 
 def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> None:

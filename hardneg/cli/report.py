@@ -17,8 +17,8 @@ from hardneg.cli.evaluate import (
     run_labels,
     tested,
 )
+from hardneg.cli.options import WRITTEN
 from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
-from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import completion, lines
-from hardneg.cli.devices import DEVICE
+from hardneg.cli import adhoc_recipe, completion
+from hardneg.cli.options import DATASET, DEVICE, SET, STORE, WRITTEN, open_store
 from hardneg.cli.outputs import OVERWRITE, Target
-from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say
-from hardneg.cli.stores import STORE, open_store
 from hardneg.counting import counted
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ _RERANKED = "reranked"
 
 
 def rerank(
-    dataset: str = lines.DATASET,
+    dataset: str = DATASET,
     run: Path = typer.Option(..., "--run", help="The TREC run to take the documents from, plain or gzip."),
     reranker: str = typer.Option(
         ...,
@@ -35,7 +33,7 @@ def rerank(
     depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    settings: list[str] = lines.SET,
+    settings: list[str] = SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
@@ -49,32 +47,34 @@ def rerank(
     from hardneg.stages.search import RUN
     from hardneg.stages.spec_parts import DATASET
 
-    lines.check_run(output)
+    adhoc_recipe.check_run(output)
     stage = {"plugin": _setting(reranker, option), "split": split, "depth": depth}
-    plan, opened = lines.plan_line("hardneg rerank", _tree(dataset, stage), settings), open_store(store)
-    outputs = lines.line_outputs("rerank", plan, opened, [Target(output)], overwrite, [run])
+    plan, opened = adhoc_recipe.plan_tree("hardneg rerank", _tree(dataset, stage), settings), open_store(store)
+    outputs = adhoc_recipe.plan_outputs("rerank", plan, opened, [Target(output)], overwrite, [run])
     with outputs.begun(), TemporaryDirectory() as folder:
-        collection = lines.run_line(plan, opened, device, until=DATASET).artifacts[DATASET]
+        collection = adhoc_recipe.run_plan(plan, opened, device, until=DATASET).artifacts[DATASET]
         facts = _reranked(plan.steps[_RERANKED], collection, run, Path(folder), device)
         with outputs.laid_out():
             link_file(Path(folder) / RUN, output)
     say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
-    lines.tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})
+    adhoc_recipe.tell_left_out(
+        {name: count for name, count in facts.items() if name not in ("depth", "queries in the run")}
+    )
 
 
 def _setting(reranker: str, option: Sequence[str]) -> dict[str, Any]:
     name, colon, source = reranker.partition(":")
-    return {"name": name, **({"source": source} if colon else {}), **lines.options(option)}
+    return {"name": name, **({"source": source} if colon else {}), **adhoc_recipe.options(option)}
 
 
-def _tree(dataset: str, stage: dict[str, Any]) -> lines.Tree:
+def _tree(dataset: str, stage: dict[str, Any]) -> adhoc_recipe.Tree:
     """A line whose run no stage makes: the search only stands for the one that is given."""
     stages = {
-        lines.ENCODED: {"stage": "index", "backend": "bm25"},
-        lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": stage["split"]},
-        _RERANKED: {"stage": "rerank", "run": lines.SEARCHED, **stage},
+        adhoc_recipe.ENCODED: {"stage": "index", "backend": "bm25"},
+        adhoc_recipe.SEARCHED: {"stage": "search", "index": adhoc_recipe.ENCODED, "split": stage["split"]},
+        _RERANKED: {"stage": "rerank", "run": adhoc_recipe.SEARCHED, **stage},
     }
-    return lines.line(dataset, None, stages)
+    return adhoc_recipe.tree(dataset, None, stages)
 
 
 def _reranked(step: "Step", collection: "Artifact", run: Path, folder: Path, device: str | None) -> dict[str, Any]:

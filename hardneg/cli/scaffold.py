@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from hardneg.artifacts import disk_errors
-from hardneg.cli.kinds import SINGULARS, kind_of
+from hardneg.cli.plugins import SINGULARS, kind_of
 from hardneg.errors import UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

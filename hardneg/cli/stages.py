@@ -5,11 +5,9 @@ from typing import Any
 
 import typer
 
-from hardneg.cli import completion, lines
-from hardneg.cli.devices import DEVICE
+from hardneg.cli import adhoc_recipe, completion
+from hardneg.cli.options import DATASET, DEVICE, MODEL, PROCESSES, SET, STORE, WRITTEN
 from hardneg.cli.outputs import OVERWRITE
-from hardneg.cli.panels import WRITTEN
-from hardneg.cli.stores import STORE
 from hardneg.errors import UsageError
 
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
@@ -18,26 +16,26 @@ DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
 
 
 def encode(
-    dataset: str = lines.DATASET,
-    model: str = lines.MODEL,
+    dataset: str = DATASET,
+    model: str = MODEL,
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    settings: list[str] = lines.SET,
+    settings: list[str] = SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
-    processes: int | None = lines.PROCESSES,
+    processes: int | None = PROCESSES,
 ) -> None:
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
-    tree = lines.line(dataset, model, {lines.ENCODED: {"stage": "encode"}})
-    made = lines.Publication("encode", lines.ENCODED, output, overwrite=overwrite)
-    made.make(tree, settings, lines.Place(store, device, processes))
+    tree = adhoc_recipe.tree(dataset, model, {adhoc_recipe.ENCODED: {"stage": "encode"}})
+    made = adhoc_recipe.Publication("encode", adhoc_recipe.ENCODED, output, overwrite=overwrite)
+    made.make(tree, settings, adhoc_recipe.Place(store, device, processes))
 
 
 def search(
-    dataset: str = lines.DATASET,
+    dataset: str = DATASET,
     model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
     backend: str | None = typer.Option(
         None, "--backend", help="An index over texts instead of a model, such as bm25.", autocompletion=INDEXES
@@ -49,10 +47,10 @@ def search(
     ),
     output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    settings: list[str] = lines.SET,
+    settings: list[str] = SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
-    processes: int | None = lines.PROCESSES,
+    processes: int | None = PROCESSES,
 ) -> None:
     """Search a corpus for the queries of one split and write a TREC run.
 
@@ -64,23 +62,23 @@ def search(
         raise UsageError("search: give --model NAME or --backend NAME, one of them")
     if candidates is not None and model is None:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")
-    lines.check_run(output)
+    adhoc_recipe.check_run(output)
     searched = {"stage": "search", "split": split, "depth": depth}
     stages: dict[str, Any] = {
-        lines.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": backend},
-        lines.SEARCHED: {**searched, "index": lines.ENCODED},
+        adhoc_recipe.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": backend},
+        adhoc_recipe.SEARCHED: {**searched, "index": adhoc_recipe.ENCODED},
     }
     if candidates is not None:
         stages[_LISTED] = {"stage": "index", "backend": candidates}
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
-        stages[lines.SEARCHED]["candidates"] = _LISTED_RUN
-    made = lines.Publication("search", lines.SEARCHED, output, RUN, overwrite)
-    made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))
+        stages[adhoc_recipe.SEARCHED]["candidates"] = _LISTED_RUN
+    made = adhoc_recipe.Publication("search", adhoc_recipe.SEARCHED, output, RUN, overwrite)
+    made.make(adhoc_recipe.tree(dataset, model, stages), settings, adhoc_recipe.Place(store, device, processes))
 
 
 def train(
-    dataset: str = lines.DATASET,
-    model: str = lines.MODEL,
+    dataset: str = DATASET,
+    model: str = MODEL,
     miner: str = typer.Option(
         "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")
     ),
@@ -93,10 +91,10 @@ def train(
     depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
     output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    settings: list[str] = lines.SET,
+    settings: list[str] = SET,
     store: Path | None = STORE,
     device: str | None = DEVICE,
-    processes: int | None = lines.PROCESSES,
+    processes: int | None = PROCESSES,
 ) -> None:
     """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
 
@@ -105,20 +103,20 @@ def train(
     from hardneg.stages.opening import MODEL_FOLDER
 
     stages: dict[str, Any] = {
-        lines.ENCODED: {"stage": "encode"},
-        lines.SEARCHED: {"stage": "search", "index": lines.ENCODED, "split": split, "depth": depth},
-        lines.MINED: {
+        adhoc_recipe.ENCODED: {"stage": "encode"},
+        adhoc_recipe.SEARCHED: {"stage": "search", "index": adhoc_recipe.ENCODED, "split": split, "depth": depth},
+        adhoc_recipe.MINED: {
             "stage": "mine",
-            "runs": {"dense": lines.SEARCHED},
+            "runs": {"dense": adhoc_recipe.SEARCHED},
             "split": split,
-            "miner": {"name": miner, **lines.options(option)},
+            "miner": {"name": miner, **adhoc_recipe.options(option)},
         },
-        lines.TRAINED: {
+        adhoc_recipe.TRAINED: {
             "stage": "train",
-            "negatives": lines.MINED,
+            "negatives": adhoc_recipe.MINED,
             "loss": loss,
-            "options": lines.options(train_option),
+            "options": adhoc_recipe.options(train_option),
         },
     }
-    made = lines.Publication("train", lines.TRAINED, output, MODEL_FOLDER, overwrite)
-    made.make(lines.line(dataset, model, stages), settings, lines.Place(store, device, processes))
+    made = adhoc_recipe.Publication("train", adhoc_recipe.TRAINED, output, MODEL_FOLDER, overwrite)
+    made.make(adhoc_recipe.tree(dataset, model, stages), settings, adhoc_recipe.Place(store, device, processes))

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hardneg.cli.failures import as_told
-from hardneg.cli.main import app
+from hardneg.cli.main import app, as_told
 from hardneg.errors import ArtifactError, DataError
 
 FULL = Path("/dev/full")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from recipe.recipes import large_collection
 
-from hardneg.cli import launch, watch
+from hardneg.cli import launch
+from hardneg.cli import liveness as watch
 from hardneg.cli.launch import launches
 from hardneg.distributed import World, _interface, world
 from hardneg.errors import UsageError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, check_plot, drawing, show
-from hardneg.cli.stores import STORE, open_store
+from hardneg.cli.options import STORE, open_store
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, Topics, check_plot, drawing, show
-from hardneg.cli.devices import DEVICE
 from hardneg.cli.evaluate import Level, QrelsFile, run_labels
+from hardneg.cli.options import DEVICE
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hardneg.cli.options import WRITTEN
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.cli.panels import WRITTEN
 from hardneg.cli.printing import say_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from hardneg.cli.analyses.output import AsJson, Overwrite, Plot, Topics, check_plot, drawing, show
-from hardneg.cli.devices import DEVICE
 from hardneg.cli.evaluate import Level, QrelsFile
+from hardneg.cli.options import DEVICE
 from hardneg.errors import UsageError
 
 

@@ -1,17 +1,13 @@
-"""Lines of stages that a command makes in memory and runs as a recipe: cached, resumed and named by the same store."""
+"""Recipes that a command makes in memory: run like those of files, with results cached and named in the same store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from hardneg.cli import completion
+from hardneg.cli.options import open_store
 from hardneg.cli.outputs import Outputs, Target, inputs_of
-from hardneg.cli.panels import MACHINE
 from hardneg.cli.printing import say
-from hardneg.cli.stores import open_store
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,21 +16,6 @@ if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
-DATASET = typer.Option(
-    ...,
-    "--dataset",
-    help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
-    autocompletion=completion.plugins("datasets"),
-)
-MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
-SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
-PROCESSES = typer.Option(
-    None,
-    "--num-processes",
-    min=1,
-    help="Run in N processes: on N shares of the cores, or N GPUs.",
-    rich_help_panel=MACHINE,
-)
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 
 Tree = dict[str, Any]
@@ -49,7 +30,7 @@ class Place:
     processes: int | None = None
 
 
-def line(dataset: str, model: str | None, stages: Mapping[str, Any], seed: int = 42) -> Tree:
+def tree(dataset: str, model: str | None, stages: Mapping[str, Any], seed: int = 42) -> Tree:
     """The tree of a recipe; without a model its stages must not need one."""
     return {"dataset": dataset, "model": {"name": model or "none"}, "seed": seed, "stages": dict(stages)}
 
@@ -70,36 +51,36 @@ def options(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def plan_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Plan":
+def plan_tree(command: str, recipe: Tree, settings: Sequence[str] = ()) -> "Plan":
     """The steps of a tree with `--set` applied; its mistakes are told under the command's name."""
     from hardneg.recipe.plan import make_plan
 
-    return make_plan(check_line(command, tree, settings))
+    return make_plan(check_tree(command, recipe, settings))
 
 
-def check_line(command: str, tree: Tree, settings: Sequence[str] = ()) -> "Recipe":
+def check_tree(command: str, recipe: Tree, settings: Sequence[str] = ()) -> "Recipe":
     """A tree with `--set` applied, checked but not planned: no data is read."""
     from hardneg.recipe.load import check_recipe
     from hardneg.recipe.yaml_load import apply_settings
 
-    changed, problems = apply_settings(tree, settings)
+    changed, problems = apply_settings(recipe, settings)
     return check_recipe(changed, Path(command), found=problems)
 
 
-def dataset_line(dataset: str) -> Tree:
+def dataset_tree(dataset: str) -> Tree:
     """The tree of a command that needs no more than a dataset."""
-    return line(dataset, None, {MINED: {"stage": "mine", "miner": "random"}})
+    return tree(dataset, None, {MINED: {"stage": "mine", "miner": "random"}})
 
 
 def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "Store") -> "Artifact":
     """The stored collection of a dataset, read now unless it is in the store."""
     from hardneg.stages.spec_parts import DATASET as NAME
 
-    plan = plan_line(command, dataset_line(dataset), settings)
-    return run_line(plan, store, None, until=NAME).artifacts[NAME]
+    plan = plan_tree(command, dataset_tree(dataset), settings)
+    return run_plan(plan, store, None, until=NAME).artifacts[NAME]
 
 
-def run_line(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
+def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.launch import meet
@@ -115,7 +96,7 @@ def run_line(plan: "Plan", store: "Store", device: str | None, until: str | None
 
 @dataclass(frozen=True)
 class Publication:
-    """What a command makes of a line: the artifact of `stage`, or what is `inside` it, at `output`."""
+    """What a command publishes: the artifact of `stage`, or what is `inside` it, at `output`."""
 
     command: str
     stage: str
@@ -123,25 +104,25 @@ class Publication:
     inside: str = ""
     overwrite: bool = False
 
-    def make(self, tree: Tree, settings: Sequence[str], place: Place) -> None:
-        """Runs the line and hands its result out, in the processes that were asked for; the first one speaks."""
+    def make(self, recipe: Tree, settings: Sequence[str], place: Place) -> None:
+        """Runs the recipe and hands its result out, in the processes that were asked for; the first one speaks."""
         from hardneg.cli.launch import launched, together
         from hardneg.distributed import world
 
         if launched(place.processes, place.device):
             return
         with together(place.device) as device:
-            plan, opened = plan_line(f"hardneg {self.command}", tree, settings), open_store(place.store)
+            plan, opened = plan_tree(f"hardneg {self.command}", recipe, settings), open_store(place.store)
             target = Target(self.output, folder=self.stage != SEARCHED)
-            outputs = line_outputs(self.command, plan, opened, [target], self.overwrite)
+            outputs = plan_outputs(self.command, plan, opened, [target], self.overwrite)
             with outputs.begun():
-                made = run_line(plan, opened, device).artifacts[self.stage].path
+                made = run_plan(plan, opened, device).artifacts[self.stage].path
                 if world().first:
                     hand_out(made / self.inside, self.output, outputs)
                     say(str(self.output))
 
 
-def line_outputs(
+def plan_outputs(
     command: str, plan: "Plan", store: "Store", targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Outputs:
     """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""

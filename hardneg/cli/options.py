@@ -1,0 +1,152 @@
+"""What several commands share: their options, their groups in help, and old names of options."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import typer
+from typer.core import TyperCommand
+
+from hardneg.cli import completion
+from hardneg.cli.printing import say
+from hardneg.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from hardneg.artifacts import Store
+
+RECIPES = "Recipes"
+STAGES = "Single stages, on plain files"
+RESULTS = "Results"
+AROUND = "What there is"
+
+WRITTEN = "What is written"
+TUNING = "Tuning"
+MACHINE = "Where it runs"
+
+DATASET = typer.Option(
+    ...,
+    "--dataset",
+    help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
+    autocompletion=completion.plugins("datasets"),
+)
+MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
+SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
+PROCESSES = typer.Option(
+    None,
+    "--num-processes",
+    min=1,
+    help="Run in N processes: on N shares of the cores, or N GPUs.",
+    rich_help_panel=MACHINE,
+)
+STORE = typer.Option(
+    None,
+    "--store",
+    help="The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.",
+    show_default=False,
+    rich_help_panel=MACHINE,
+)
+METRIC = {"--metrics": "--metric"}
+"""Of a command that takes one metric."""
+
+METRICS = {"--metric": "--metrics"}
+"""Of a command that takes several."""
+
+
+def _checked_device(context: typer.Context, device: str | None) -> str | None:
+    """The device as given.
+
+    Raises:
+        UsageError: there is none of that name here.
+    """
+    if device is not None and not context.resilient_parsing:
+        from hardneg.models.devices import check_device
+
+        check_device(device)
+    return device
+
+
+DEVICE = typer.Option(
+    None,
+    "--device",
+    callback=_checked_device,
+    help="cpu, cuda, cuda:1, mps; default: the best there is.",
+    show_default=False,
+    rich_help_panel=MACHINE,
+    autocompletion=completion.words("cpu", "cuda", "mps"),
+)
+
+
+def open_store(path: Path | None) -> "Store":
+    """The store at `path`, which is told where it is not there yet, or at its usual place.
+
+    Raises:
+        ArtifactError: a file is there, or nothing can be.
+    """
+    from hardneg.artifacts import Store
+    from hardneg.distributed import world
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = (path or Path(os.environ.get("HARDNEG_STORE") or cache / "hardneg" / "store")).absolute()
+    _check_store(root)
+    if path is not None and not root.exists() and world().first:
+        say(f"note: there is no store at {path} yet; what is made goes there", err=True)
+    return Store(root)
+
+
+def _check_store(root: Path) -> None:
+    try:
+        found = root.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ArtifactError(f"store {root}: cannot be used ({error.strerror}); name another one with --store") from None
+    if not S_ISDIR(found.st_mode):
+        raise ArtifactError(f"store {root}: is a file; name a folder with --store")
+
+
+class _Renaming(TyperCommand):
+    old: ClassVar[Mapping[str, str]] = {}
+    same: ClassVar[Mapping[str, str]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments by the new names."""
+        given = [] if ctx.resilient_parsing else _used(args, self.old)
+        for name in given:
+            _tell(name, self.old[name])
+        return list(super().parse_args(ctx, _renamed(args, {**self.old, **self.same})))
+
+
+def renaming(old: Mapping[str, str] = {}, same: Mapping[str, str] = {}) -> type[TyperCommand]:
+    """A command that takes other names of its options too, which its help does not show.
+
+    Args:
+        old: the new name by the old one, which goes with the next release and is told.
+        same: the name by another one that stays and is not told.
+    """
+    return type("Renaming", (_Renaming,), {"old": old, "same": same})
+
+
+def _used(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    before = args[: args.index("--")] if "--" in args else args
+    return list(dict.fromkeys(name for arg in before if (name := arg.partition("=")[0]) in names))
+
+
+def _renamed(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The arguments with new names; what follows `--` is no option."""
+    end = args.index("--") if "--" in args else len(args)
+    return [_name(arg, names) for arg in args[:end]] + list(args[end:])
+
+
+def _name(arg: str, names: Mapping[str, str]) -> str:
+    name, equals, value = arg.partition("=")
+    return f"{names.get(name, name)}{equals}{value}"
+
+
+def _tell(name: str, new: str) -> None:
+    from hardneg.cli.launch import ASKED
+    from hardneg.distributed import world
+
+    if world().first and ASKED not in os.environ:  # the one that has started the others has said it
+        say(f"hardneg: {name} is called {new} now; the next release no longer knows {name}", err=True)

@@ -45,7 +45,7 @@ class NegativesTarget:
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def check(self) -> None:
-        from hardneg.data.forms.catalogue import check_form
+        from hardneg.data.export.catalogue import check_form
 
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
@@ -102,8 +102,8 @@ def export(
     if model is not None or dataset is None or negatives is None:
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     from hardneg.data.collection import StoredCollection
-    from hardneg.data.forms.catalogue import check_form, read_form
-    from hardneg.data.forms.rows import Lookup
+    from hardneg.data.export.catalogue import check_form, read_form
+    from hardneg.data.export.rows import Lookup
     from hardneg.data.negatives import write_negatives
     from hardneg.stages.mine import NEGATIVES
     from hardneg.stages.spec_parts import DATASET
@@ -140,9 +140,9 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
 
 
 def write(made: MinedNegatives, split: str, target: NegativesTarget) -> None:
-    from hardneg.data.forms.catalogue import Source, write_form
-    from hardneg.data.forms.passages import write_tevatron_corpus
-    from hardneg.data.forms.rows import WriteOptions
+    from hardneg.data.export.catalogue import Source, write_form
+    from hardneg.data.export.passages import write_tevatron_corpus
+    from hardneg.data.export.rows import WriteOptions
     from hardneg.data.negatives import read_negatives
     from hardneg.stages.mine import NEGATIVES
 

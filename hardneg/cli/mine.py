@@ -144,7 +144,7 @@ def _mine_run(plan: "Plan", dataset: "Artifact", runs: tuple[Path, Path | None],
 
 
 def _write_dropped(folder: Path, path: Path) -> None:
-    from hardneg.replacing import link_file
+    from hardneg.atomic_write import link_file
     from hardneg.stages.mine import DROPPED
 
     if not (folder / DROPPED).is_file():
@@ -177,11 +177,10 @@ def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollectio
     from hardneg.stages.positive_scores import fill_from_model, scores_in_run
     from hardneg.stages.search import RUN
 
-    made = {
-        name: outcome.artifacts[name].path for name in (adhoc_recipe.MINED, adhoc_recipe.SEARCHED, adhoc_recipe.ENCODED)
-    }
-    negatives = read_negatives(made[adhoc_recipe.MINED] / NEGATIVES)
-    found = scores_in_run(negatives, stream_run(made[adhoc_recipe.SEARCHED] / RUN))
+    steps = (adhoc_recipe.MINED, adhoc_recipe.SEARCHED, adhoc_recipe.ENCODED)
+    mined, searched, encoded = (outcome.artifacts[name].path for name in steps)
+    negatives = read_negatives(mined / NEGATIVES)
+    found = scores_in_run(negatives, stream_run(searched / RUN))
     if any(np.isnan(values).any() for values in found.values()):
         dense = Encoder.load(plan.recipe.model, device), FlatVectors.open(encoded)
         queries = collection.queries(plan.steps[adhoc_recipe.MINED].spec.split)  # type: ignore[attr-defined]

@@ -49,9 +49,9 @@ def plugins(kind: str) -> Callable[[], list[str]]:
 
 def kinds() -> list[str]:
     """The kinds of plugins, in the singular."""
-    from hardneg.cli.plugins import SINGULARS
+    from hardneg.cli.plugins import singulars
 
-    return list(SINGULARS)
+    return list(singulars())
 
 
 def named_plugins(context: typer.Context) -> list[str]:

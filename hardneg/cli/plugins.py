@@ -9,9 +9,7 @@ from hardneg.cli import completion
 from hardneg.cli.options import WRITTEN, renaming
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.errors import UsageError
-from hardneg.registry import KINDS, suggestion
 
-SINGULARS = dict(zip(("dataset", "miner", "loss", "index", "reranker"), KINDS, strict=True))
 app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
 
 
@@ -20,16 +18,27 @@ KIND = typer.Argument(
 )
 
 
+def singulars() -> dict[str, str]:
+    """Kinds of plugins by their names in the singular."""
+    from hardneg.registry import KINDS
+
+    return dict(zip(("dataset", "miner", "loss", "index", "reranker"), KINDS, strict=True))
+
+
 def kind_of(word: str) -> str:
     """The kind that a word names.
 
     Raises:
         UsageError: it names none.
     """
-    kind = SINGULARS.get(word, word)
+    from hardneg.registry import KINDS, suggestion
+
+    known = singulars()
+    kind = known.get(word, word)
     if kind not in KINDS:
-        known = ", ".join(SINGULARS)
-        raise UsageError(f"no kind of plugin is called {word!r}{suggestion(word, SINGULARS)}; there are: {known}")
+        raise UsageError(
+            f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"
+        )
     return kind
 
 

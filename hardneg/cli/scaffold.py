@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from hardneg.artifacts import disk_errors
-from hardneg.cli.plugins import SINGULARS, kind_of
+from hardneg.cli.plugins import kind_of, singulars
 from hardneg.errors import UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -41,7 +41,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
 
 
 def _singular(kind: str) -> str:
-    return next(one for one, many in SINGULARS.items() if many == kind)
+    return next(one for one, many in singulars().items() if many == kind)
 
 
 def _usual(kind: str) -> str:

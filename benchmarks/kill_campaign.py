@@ -28,7 +28,8 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.stages.reading_spec import TrainReaderSpec
-from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
+from hardneg.stages.rerank import Rerank
+from hardneg.stages.train_reranker import TrainReranker
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"
 AHEAD = 3
@@ -218,9 +219,9 @@ def cut_down(name: str, preset: str | None, folder: Path) -> list[str]:
     for stage, spec in load_recipe(find_recipe(name), preset).stages.items():
         if hasattr(getattr(spec, "options", None), "max_steps"):
             settings += [f"stages.{stage}.options.{option}={value}" for option, value in TRAINED.items()]
-        if isinstance(spec, TrainRerankerSpec):
+        if isinstance(spec, TrainReranker):
             settings.append(f"stages.{stage}.reranker.source={tiny}")
-        if isinstance(spec, RerankSpec):
+        if isinstance(spec, Rerank):
             settings.append(f"stages.{stage}.keep_scores=false")
         if isinstance(spec, TrainReaderSpec):
             settings.append(f"stages.{stage}.reader.name={tiny}")

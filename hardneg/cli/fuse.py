@@ -1,6 +1,7 @@
 """`hardneg fuse`: runs of anyone's as one."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels
     from hardneg.data.runs import Run
     from hardneg.fusion.methods import Fusion
-    from hardneg.fusion.tuning import Grid, Tried
-    from hardneg.stages.fuse_tuning import Development
+    from hardneg.fusion.tuning import Development, Grid, Tried
 
 _NAMED = "LABEL=VALUE"
 _TUNE_HELP = "A run of other queries, to choose the numbers by; one for each --run, in their order."
@@ -61,7 +61,7 @@ def fuse(
     """
     from hardneg.data.runs import read_run
     from hardneg.fusion.methods import Fusion
-    from hardneg.stages.fuse_tuning import Development
+    from hardneg.fusion.tuning import Development
 
     labels = _labels(run)
     adhoc_recipe.check_run(output)
@@ -88,7 +88,7 @@ def fuse(
 def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: Sequence[str]) -> None:
     """Writes the fused run of all queries that any run has, and tells which lack some."""
     from hardneg.data.runs import write_run
-    from hardneg.stages.fuse_tuning import lists_of
+    from hardneg.fusion.tuning import lists_of
 
     fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
     entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
@@ -162,16 +162,18 @@ def _judged(qrels: Path | None) -> "Qrels":
 def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Sequence[str]) -> "Fusion":
     """The best on the development queries; says which it is."""
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.stages.fuse_tuning import check_development, tune
+    from hardneg.evaluation.metrics import mean_of
+    from hardneg.fusion.tuning import check_development, tune
 
     check_development(known, query_ids)
-    found = tune(asked, known, values, Bars(stderr_console()))
+    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
+    found = tune(asked, known, values, mean, Bars(stderr_console()))
     say(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
     return found[0].fusion
 
 
 def _shown(best: "Tried", labels: Sequence[str]) -> str:
-    from hardneg.stages.fuse_tuning import numbers
+    from hardneg.fusion.tuning import numbers
 
     chosen = dict(numbers(best.fusion, labels))
     weights = chosen.pop("weights", {})

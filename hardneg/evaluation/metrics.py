@@ -125,6 +125,11 @@ def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return {name: math.fsum(values.values()) / len(values) for name, values in scores.items()}
 
 
+def mean_of(metric: str, qrels: "Qrels", relevance_level: int, run: "Run") -> float:
+    """The mean of one metric over the judged queries."""
+    return means(evaluate(run, qrels, [metric], relevance_level))[metric]
+
+
 def warm_up(metrics: Sequence[str]) -> None:
     """Has ranx compile what these metrics need: slow at the first use on a machine, kept on disk after."""
     _ranx_metrics()

@@ -9,13 +9,15 @@ from hardneg.recipe.magnitudes import Magnitudes, magnitudes
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.rates import Machine, this_machine
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.fuse_spec import FuseSpec
-from hardneg.stages.label_spec import LabelSpec
+from hardneg.stages.fuse import Fuse
+from hardneg.stages.label import Label
 from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
-from hardneg.stages.refresh_spec import TrainRefreshedSpec
-from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
-from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec, TrainQueriesSpec
-from hardneg.stages.train_spec import TrainSpec
+from hardneg.stages.rerank import Rerank
+from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec
+from hardneg.stages.train import Train
+from hardneg.stages.train_queries import TrainQueries
+from hardneg.stages.train_refreshed import TrainRefreshed
+from hardneg.stages.train_reranker import TrainReranker
 from hardneg.training.options import TrainOptions
 
 _DOCUMENT_BYTES = 600
@@ -116,13 +118,13 @@ def _search(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
 
 
 def _fuse(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    assert isinstance(step.spec, FuseSpec)
+    assert isinstance(step.spec, Fuse)
     count = sizes.queries(step.spec.split)
     return _Row(count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, count / 500 + 3)
 
 
 def _train_reranker(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    assert isinstance(step.spec, TrainRerankerSpec)
+    assert isinstance(step.spec, TrainReranker)
     options, shape = step.spec.options, sizes.network(step)
     steps = options.last_step(sizes.queries("train"))
     tokens = options.batch_size * (1 + options.negatives_per_query) * _PAIR_TOKENS
@@ -134,7 +136,7 @@ def _train_reranker(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
 
 
 def _rerank(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    assert isinstance(step.spec, RerankSpec)
+    assert isinstance(step.spec, Rerank)
     count, shape = sizes.queries(step.spec.split), sizes.network(step)
     tokens = count * step.spec.depth * _PAIR_TOKENS
     seconds = tokens * shape.operations_a_token / machine.operations
@@ -142,13 +144,13 @@ def _rerank(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
 
 
 def _mine(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    assert isinstance(step.spec, MineSpec | LabelSpec)
+    assert isinstance(step.spec, MineSpec | Label)
     count = sizes.queries(step.spec.split)
     return _Row(count, "queries", count * 200 * 20, _PROCESS_BYTES, count / 5_000 + 1)
 
 
 def _train(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    assert isinstance(step.spec, TrainSpec | TrainRefreshedSpec)
+    assert isinstance(step.spec, Train | TrainRefreshed)
     options = step.spec.options
     steps = options.last_step(sizes.queries("train"))
     documents = 1 + options.negatives_per_query
@@ -169,7 +171,7 @@ def _kept_models(steps: int, options: TrainOptions) -> int:
 
 def _train_refreshed(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
     """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
-    assert isinstance(step.spec, TrainRefreshedSpec)
+    assert isinstance(step.spec, TrainRefreshed)
     refresh, (of_trainer, of_inferencer) = step.spec.refresh, step.spec.devices.shares
     training, encoding = _train(step, sizes, machine), _encode(step, sizes, machine)
     queries = sizes.queries(step.spec.split) / refresh.query_chunks
@@ -183,7 +185,7 @@ def _train_refreshed(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
 
 
 def _train_queries(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    assert isinstance(step.spec, TrainQueriesSpec)
+    assert isinstance(step.spec, TrainQueries)
     options = step.spec.options
     queries = sizes.queries(step.spec.split)
     steps = options.last_step(queries)

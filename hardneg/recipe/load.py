@@ -18,11 +18,12 @@ from hardneg.recipe.references import reference_problems
 from hardneg.recipe.yaml_load import apply_preset, apply_settings
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
-from hardneg.stages.learning_spec import LearningSpec
-from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
-from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec, TrainQueriesSpec
-from hardneg.stages.train_spec import TrainSpec
+from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec
+from hardneg.stages.train import Train
+from hardneg.stages.train_queries import TrainQueries
+from hardneg.stages.train_reranker import TrainReranker
+from hardneg.stages.training_common import EncoderTrainingSpec, TrainingSpec
 
 _MOST_STAGES = 200
 
@@ -175,7 +176,7 @@ def _parts(annotation: Any) -> Iterator[type[Any]]:
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
     """The recipe's seed where a stage draws, title on a report, and segments, where the stage does not say its own."""
     own: dict[str, Any] = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
-    if "segments" in spec.model_fields and not issubclass(spec, TrainQueriesSpec):
+    if "segments" in spec.model_fields and not issubclass(spec, TrainQueries):
         own["segments"] = top.segments
     if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
         return {**own, **value, "options": {"seed": top.seed, **options}}
@@ -192,9 +193,9 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
         if isinstance(spec, IndexSpec) and (name, "backend") in plugins:
             problems += _index_problems(name, spec, plugins[name, "backend"].input)
-        if isinstance(spec, TrainRerankerSpec) and (name, "reranker") in plugins:
+        if isinstance(spec, TrainReranker) and (name, "reranker") in plugins:
             problems += _reranker_problems(name, spec, plugins[name, "reranker"], plugins.get((name, "loss")))
-        if isinstance(spec, LearningSpec | TrainRerankerSpec) and (name, "loss") in plugins:
+        if isinstance(spec, TrainingSpec) and (name, "loss") in plugins:
             problems += _loss_problems(name, spec, plugins[name, "loss"])
     return plugins
 
@@ -207,7 +208,7 @@ def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
     return []
 
 
-def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any, loss: Any) -> list[str]:
+def _reranker_problems(name: str, spec: TrainReranker, reranker: Any, loss: Any) -> list[str]:
     if not isinstance(reranker, TrainableReranker):
         return [f"stages.{name}.reranker: {spec.reranker.name} cannot be trained: it has no network to load"]
     wanted = getattr(loss, "outputs", None)
@@ -217,14 +218,16 @@ def _reranker_problems(name: str, spec: TrainRerankerSpec, reranker: Any, loss: 
     return [f"stages.{name}.loss: {told}; say reranker.outputs: {wanted}, or take loss bce"]
 
 
-def _loss_problems(name: str, spec: LearningSpec | TrainRerankerSpec, loss: Any) -> list[str]:
-    untaught = isinstance(spec, TrainSpec) and spec.teacher is None
+def _loss_problems(name: str, spec: TrainingSpec, loss: Any) -> list[str]:
+    untaught = isinstance(spec, Train) and spec.teacher is None
     lacking = [part for part in needs_of(loss) if part not in spec.gives or (untaught and part == "teacher")]
     if untaught and lacking == ["teacher"]:
         return [
             f"stages.{name}.teacher: missing; {spec.loss.name} learns a run's scores, such as those of a rerank stage"
         ]
-    stages = [verb for verb, kind in STAGES.items() if issubclass(kind, LearningSpec) and {*lacking} <= {*kind.gives}]
+    stages = [
+        verb for verb, kind in STAGES.items() if issubclass(kind, EncoderTrainingSpec) and {*lacking} <= {*kind.gives}
+    ]
     told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
     use = f"use it in stage {' or '.join(stages)}, or " if stages else "no stage gives that: "
     return [f"{told}; {use}take another loss"] if lacking else []
@@ -239,7 +242,7 @@ def _similarity_problems(
         return
     for name, spec in stages.items():
         wanted = getattr(type(plugins.get((name, "loss"))), "similarity", similarity)
-        if isinstance(spec, LearningSpec) and wanted != similarity:
+        if isinstance(spec, EncoderTrainingSpec) and wanted != similarity:
             told = f"{spec.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
             yield f"stages.{name}.loss: {told}; say model.similarity: {wanted}, or take another loss"
         if isinstance(spec, SearchSpec) and spec.scores == "angular":

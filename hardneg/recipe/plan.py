@@ -18,7 +18,8 @@ from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.spec_parts import DATASET, START, StageSpec
-from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec, TrainQueriesSpec
+from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec
+from hardneg.stages.train_queries import TrainQueries
 
 SCHEME = 1
 
@@ -206,7 +207,7 @@ def _own_model(recipe: Recipe, steps: Mapping[str, Step], index: str) -> str | N
     spec = recipe.stages[index]
     if isinstance(spec, IndexSpec) and spec.vectors is not None:
         return _own_model(recipe, steps, spec.vectors)
-    if isinstance(spec, TrainQueriesSpec):
+    if isinstance(spec, TrainQueries):
         return index
     return steps[index].inputs["model"] if isinstance(spec, EncodeSpec) else None
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from hardneg.registry import suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.fuse_spec import FuseSpec
+from hardneg.stages.fuse import Fuse
 from hardneg.stages.reading_spec import ReadSpec
 from hardneg.stages.spec_parts import START, StageSpec
-from hardneg.stages.specs import EncodeSpec, EvaluateSpec, IndexSpec, SearchSpec, TrainQueriesSpec
+from hardneg.stages.specs import EncodeSpec, EvaluateSpec, IndexSpec, SearchSpec
+from hardneg.stages.train_queries import TrainQueries
 
 _MEASURED = ("holes", "wins", "depths", "candidates", "dimensions")
 """Analyses with metrics of runs."""
@@ -54,7 +55,7 @@ def _of_texts(spec: StageSpec | None) -> bool:
 
 def _needs_vectors(spec: StageSpec, field: str) -> bool:
     """Whether a field names an index that must have one vector a document."""
-    learns = isinstance(spec, TrainQueriesSpec) and field == "index"
+    learns = isinstance(spec, TrainQueries) and field == "index"
     return learns or (isinstance(spec, AnalyzeSpec) and field.startswith("indexes."))
 
 
@@ -62,7 +63,7 @@ def _measures(spec: StageSpec, field: str) -> bool:
     """Whether a field names a run by which something is measured."""
     if isinstance(spec, AnalyzeSpec):
         return field.partition(".")[0] in _MEASURED
-    return isinstance(spec, EvaluateSpec | FuseSpec | ReadSpec) or field == "validation_run"
+    return isinstance(spec, EvaluateSpec | Fuse | ReadSpec) or field == "validation_run"
 
 
 def _of_another_split(spec: StageSpec, run: StageSpec | None) -> str | None:

@@ -1,22 +1,118 @@
-"""Stage `fuse`: several runs of one split as one."""
+"""Verb `fuse`: several runs of one split as one."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
 from hardneg.data.run_stream import lists_in_order
 from hardneg.data.runs import read_run, write_run
-from hardneg.fusion.methods import Fusion
-from hardneg.stages.fuse_tuning import Development, check_development, numbers, to_json, tune
-from hardneg.stages.opening import open_collection
-from hardneg.stages.search import RUN, Entry
+from hardneg.errors import UsageError
+from hardneg.fusion.methods import AnyMethod, Fusion
+from hardneg.fusion.through_ranx import Norm
+from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
+from hardneg.registry import suggestion
+from hardneg.stages.spec_parts import LATER, MetricName, Name, Reference, StageSpec, marked_references
 from hardneg.stages.work import Work
 from hardneg.types import RankedList
 
+if TYPE_CHECKING:
+    from hardneg.stages.search import Entry
+
 TUNING = "tuning.json"
+
+
+class Tuning(BaseModel):
+    """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
+
+    grid: values to try by name: of a run, whose weight they are, or `constant` or `parameter`; every combination is
+    tried. Without it, all weights in tenths that sum to 1 are. split: of those runs.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: Annotated[dict[Name, Name], Reference(("run",))] = Field(min_length=2)
+    split: Name = "dev"
+    metric: MetricName = "ndcg@10"
+    relevance_level: int = Field(1, gt=0)
+    grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(default_factory=dict)
+
+
+class Fuse(StageSpec):
+    """Makes one run of several: the documents of all, by turns or by a sum over the runs.
+
+    method: `zip` takes them by turns, the first run first; `weighted-sum` adds scores, `reciprocal-rank` adds 1 /
+    (constant + rank); the others are ranx's, by its names, on scores that `norm` (min-max by default) brings to one
+    scale. weights: by the label of a run; 1 where none is given. missing_scores: what `weighted-sum` adds for a
+    document that a run lacks: the lowest score of that run's list, or zero. parameter: the number that `gmnz`,
+    `logn_isr`, `rbc` or `rrf` have. tuning: what to choose these by.
+    """
+
+    version = 1
+    kind = "run"
+    needs_dataset = True
+    stage: Literal["fuse"]
+    runs: Annotated[dict[str, Name], Reference(("run",)), Field(min_length=2)]
+    method: AnyMethod = "weighted-sum"
+    weights: Mapping[str, FiniteFloat] = Field(default_factory=dict)
+    missing_scores: Literal["lowest", "zero"] = "lowest"
+    constant: int = Field(default=60, ge=0)
+    norm: Norm | None = Field(default=None, json_schema_extra=LATER)
+    parameter: FiniteFloat | None = Field(default=None, json_schema_extra=LATER)
+    tuning: Tuning | None = None
+    split: Name = "test"
+    depth: int = Field(default=100, gt=0)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Fuse":
+        for label in self.weights:
+            if label not in self.runs:
+                raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
+        tuned = self.tuning is not None and "parameter" in self.tuning.grid
+        if problems := [each for each in self.fusion.problems() if not (tuned and each.startswith("parameter: "))]:
+            raise ValueError("; ".join(problems))
+        if self.tuning:
+            self._check(self.tuning)
+        return self
+
+    def _check(self, tuning: Tuning) -> None:
+        if tuning.split == self.split:
+            raise ValueError(f"tuning.split: {self.split} is what is fused; tune on the queries of another split")
+        if set(tuning.runs) != set(self.runs):
+            raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
+        try:
+            check_grid(self.method, self.labels, tuning.grid)
+        except UsageError as error:
+            raise ValueError(f"tuning: {error}") from None
+
+    @property
+    def labels(self) -> list[str]:
+        """The runs in the order in which they are taken: the recipe's for `zip`, where it matters."""
+        return list(self.runs) if self.method == "zip" else sorted(self.runs)
+
+    @property
+    def fusion(self) -> Fusion:
+        """How lists in the order of `labels` become one, not tuned."""
+        weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
+        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.parameter, self.depth)
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of the tuning too."""
+        yield from super().references()
+        for path, name, mark in marked_references(self.tuning) if self.tuning else ():
+            yield f"tuning.{path}", name, mark
+
+    def identity(self) -> dict[str, Any]:
+        """Weights that are not given count as 1; the order of the runs counts where it matters."""
+        weights = dict(zip(self.labels, self.fusion.weights, strict=True))
+        identity = {**super().identity(), "weights": weights} | ({"order": self.labels} if self.method == "zip" else {})
+        tuning = identity.pop("tuning")
+        return identity | ({"tuning": {**tuning, "runs": list(tuning["runs"])}} if tuning else {})
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -24,6 +120,9 @@ def run(work: Work) -> dict[str, Any]:
 
     Facts: queries, how often a run lacks one, and the numbers that were tuned; all that was tried is in `tuning.json`.
     """
+    from hardneg.stages.opening import open_collection
+    from hardneg.stages.search import RUN
+
     collection = open_collection(work.inputs["dataset"])
     query_ids = collection.queries(work.spec.split).query_ids
     fusion, tuned = _tuned(work, collection) if work.spec.tuning else (work.spec.fusion, {})
@@ -32,7 +131,7 @@ def run(work: Work) -> dict[str, Any]:
     return {name: count for name, count in facts.items() if count} | tuned
 
 
-def _entries(work: Work, fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]) -> Iterator[Entry]:
+def _entries(work: Work, fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]) -> "Iterator[Entry]":
     with work.progress.task("fusing", len(query_ids), "queries") as task:
         fused = fusion.over(_lists(work, query_ids, facts))
         for query_id, ranked in zip(query_ids, fused, strict=True):
@@ -42,6 +141,8 @@ def _entries(work: Work, fusion: Fusion, query_ids: Sequence[str], facts: Counte
 
 
 def _lists(work: Work, query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
+    from hardneg.stages.search import RUN
+
     sources, labels = work.inputs_of("runs"), work.spec.labels
     streams = [lists_in_order(sources[label].folder / RUN, query_ids) for label in labels]
     for _, *lists in zip(query_ids, *streams, strict=True):
@@ -52,11 +153,15 @@ def _lists(work: Work, query_ids: Sequence[str], facts: Counter[str]) -> Iterato
 
 def _tuned(work: Work, collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
     """The best fusion on the development queries, and what to tell of it."""
+    from hardneg.evaluation.metrics import mean_of
+    from hardneg.stages.search import RUN
+
     spec, asked, sources = work.spec, work.spec.tuning, work.inputs_of("tuning.runs")
     runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
     known = Development(spec.labels, runs, collection.qrels(asked.split), asked.metric, asked.relevance_level)
     check_development(known, collection.queries(spec.split).query_ids)
-    found = tune(spec.fusion, known, asked.grid, work.progress)
+    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
+    found = tune(spec.fusion, known, asked.grid, mean, work.progress)
     content = json.dumps({"split": asked.split, **to_json(found, known)}, indent=1, allow_nan=False)
     replace_text(work.folder / TUNING, content + "\n")
     best = found[0]

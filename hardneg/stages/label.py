@@ -1,28 +1,71 @@
-"""Stage `label`: pseudo-labels by a reranker's scores, in the form of mined negatives."""
+"""Verb `label`: pseudo-labels by a reranker's scores, in the form of mined negatives."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.run_stream import lists_in_order
+from hardneg.datasets.held_out import UNLABELLED
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import Listed, PseudoLabels
 from hardneg.seeding import derive_seed
-from hardneg.stages.mine import NEGATIVES
-from hardneg.stages.opening import open_collection
-from hardneg.stages.own_queries import pass_on, queries_of
-from hardneg.stages.search import RUN
+from hardneg.stages.spec_parts import Name, Reference, StageSpec
 from hardneg.stages.work import Work
 
 _BLOCK = 4096
+
+
+class Label(StageSpec):
+    """Labels the queries of a split by a reranker's scores; queries without a sure positive and negative are left out.
+
+    run: the list to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: those of
+    `hardneg.miners.pseudo_labels`. size: keep so many of the labelled queries, drawn by `seed`; a larger size has those
+    of a smaller one.
+    """
+
+    version = 1
+    kind = "negatives"
+    pseudo_positives: ClassVar[bool] = True
+    needs_dataset = True
+    stage: Literal["label"]
+    run: Annotated[Name, Reference(("run",))]
+    scores: Annotated[Name, Reference(("run",))]
+    split: Name = UNLABELLED
+    above: float = 0.9
+    below: float = 0.1
+    count: int = Field(default=4, gt=0)
+    depth: int = Field(default=50, gt=0)
+    size: int | None = Field(default=None, gt=0)
+    seed: int = 42
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Label":
+        if self.below > self.above:
+            raise ValueError(f"below: {self.below:g} is more than above: {self.above:g}; nothing is sure then")
+        return self
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """The split."""
+        if self.split not in collection["splits"]:
+            told = "say what share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
+            known = ", ".join(collection["splits"])
+            yield f"split: no split {self.split!r} in this dataset; " + (
+                told if self.split == UNLABELLED else f"it has {known}"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """The seed counts where something is drawn."""
+        identity = super().identity()
+        return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -30,6 +73,10 @@ def run(work: Work) -> dict[str, Any]:
 
     Queries for which a positive is known are left out: they need no label.
     """
+    from hardneg.stages.mine import NEGATIVES
+    from hardneg.stages.opening import open_collection
+    from hardneg.stages.own_queries import pass_on
+
     spec, facts = work.spec, Counter[str]()
     collection = open_collection(work.inputs["dataset"])
     rule = PseudoLabels(spec.above, spec.below, spec.count, spec.depth)
@@ -48,6 +95,9 @@ def run(work: Work) -> dict[str, Any]:
 
 def _listed(work: Work, collection: StoredCollection, facts: Counter[str]) -> Iterator[Listed]:
     """The lists of the queries without known positives."""
+    from hardneg.stages.own_queries import queries_of
+    from hardneg.stages.search import RUN
+
     known = positives(collection.all_qrels())
     query_ids = queries_of(work, collection, "run").query_ids
     runs = {"run": work.inputs["run"], SCORES: work.inputs["scores"]}

@@ -18,7 +18,8 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.precision import Precision
 from hardneg.progress import Progress
 from hardneg.protocols import Searcher
-from hardneg.stages.specs import EncodeSpec, TrainQueriesSpec
+from hardneg.stages.specs import EncodeSpec
+from hardneg.stages.train_queries import TrainQueries
 from hardneg.stages.work import Input, Work
 
 MODEL_FOLDER = "model"
@@ -70,7 +71,7 @@ def open_queries(work: Work, collection: StoredCollection) -> Queries:
 
 def index_folder(source: Input) -> Path:
     """Where the files of an index are: a stage that trains centroids has them beside its model."""
-    return source.folder / INDEX_FOLDER if isinstance(source.spec, TrainQueriesSpec) else source.folder
+    return source.folder / INDEX_FOLDER if isinstance(source.spec, TrainQueries) else source.folder
 
 
 def open_searcher(
@@ -93,7 +94,7 @@ def _searcher(
 ) -> Searcher:
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options, progress)
-    if isinstance(source.spec, TrainQueriesSpec):
+    if isinstance(source.spec, TrainQueries):
         return PqSearcher.open(index_folder(source))
     searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
     return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher

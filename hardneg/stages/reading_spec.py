@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
 from hardneg.reading.spec import ReaderSpec
-from hardneg.stages.learning_spec import Validation
 from hardneg.stages.spec_parts import FREE, Name, Reference, StageSpec, has_answers, parse_model, without_problems
+from hardneg.stages.training_common import Validation
 from hardneg.training.reading.options import ReaderOptions
 
 for _dataclass in (ReaderSpec, ReaderOptions):

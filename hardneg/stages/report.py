@@ -8,10 +8,9 @@ from typing import Any
 from hardneg.counting import counted
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.evaluate import METRICS
-from hardneg.stages.learning_spec import LearningSpec
 from hardneg.stages.reading_sections import reading_sections
-from hardneg.stages.reranker_spec import TrainRerankerSpec
 from hardneg.stages.specs import EvaluateSpec
+from hardneg.stages.training_common import TrainingSpec
 from hardneg.stages.work import Input, Work
 from hardneg.training.history import HISTORY
 
@@ -55,7 +54,7 @@ def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, obje
         "relevant from grade": evaluation.spec.relevance_level,
     }
     for label, source in trained.items():
-        assert isinstance(source.spec, LearningSpec | TrainRerankerSpec)
+        assert isinstance(source.spec, TrainingSpec)
         settings[f"{label}: loss"] = source.plugins["loss"]
         settings |= {f"{label}: {name}": value for name, value in source.spec.options.identity().items()}
         settings |= {

@@ -1,4 +1,4 @@
-"""Stage `rerank`: the best documents of a run, scored anew query and document together, as a TREC run."""
+"""Verb `rerank`: the best documents of a run, scored anew query and document together, as a TREC run."""
 
 import time
 from collections import Counter
@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
@@ -23,15 +24,50 @@ from hardneg.errors import PluginError
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity
-from hardneg.rerankers.score_cache import CachedScorer, CachedScores
-from hardneg.rerankers.scoring import Advance, PairScorer, Request, ScoreOptions
-from hardneg.stages.opening import MODEL_FOLDER, open_collection
-from hardneg.stages.own_queries import pass_on, queries_of
-from hardneg.stages.search import RUN, Entry
+from hardneg.stages.spec_parts import FREE, Name, PluginKind, Reference, Setting, StageSpec
 from hardneg.stages.work import Work
+from hardneg.types import PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.rerankers.scoring import Advance, Request
+    from hardneg.stages.search import Entry
 
 EVERY_PROCESS = True
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
+
+
+class Rerank(StageSpec):
+    """Scores the best documents of a run anew, query and document together.
+
+    reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
+    lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
+    keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
+    """
+
+    version = 1
+    kind = "run"
+    needs_dataset = True
+    resumes = True
+    stage: Literal["rerank"]
+    reranker: Annotated[Name | None, Reference(("reranker",))] = None
+    plugin: Annotated[Setting | None, PluginKind("rerankers")] = None
+    run: Annotated[Name, Reference(("run",))]
+    split: Name = "test"
+    depth: int = Field(default=50, gt=0)
+    positives: bool = False
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    keep_scores: bool = Field(default=True, json_schema_extra=FREE)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Rerank":
+        if (self.reranker is None) == (self.plugin is None):
+            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+        return self
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """The plugin, where one is named."""
+        return ((field, kind, setting) for field, kind, setting in super().plugins() if setting is not None)
 
 
 @dataclass(frozen=True)
@@ -43,13 +79,13 @@ class _Block:
     texts: Sequence[str]
     doc_ids: Sequence[Sequence[str]]
 
-    def requests(self, corpus: Corpus) -> Iterator[Request]:
+    def requests(self, corpus: Corpus) -> "Iterator[Request]":
         """What a reranker is given."""
         contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
         for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
             yield text, list(islice(contents, len(doc_ids)))
 
-    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[Entry]:
+    def entries(self, answers: Iterator[Sequence[float]]) -> "Iterator[Entry]":
         """The queries' documents with the scores that a reranker gave."""
         for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
             scores = next(answers, ())
@@ -64,6 +100,10 @@ def run(work: Work) -> dict[str, Any]:
 
     Several processes share the blocks. A block's scores do not depend on the other blocks.
     """
+    from hardneg.stages.opening import open_collection
+    from hardneg.stages.own_queries import pass_on, queries_of
+    from hardneg.stages.search import RUN
+
     collection, here = open_collection(work.inputs["dataset"]), world()
     parts, facts = work.folder / SCRATCH, Counter({"depth": work.spec.depth})
     queries = queries_of(work, collection, "run")
@@ -96,6 +136,8 @@ def _blocks(
     work: Work, collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
 ) -> Iterator[_Block]:
     """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
+    from hardneg.stages.search import RUN
+
     known = positives(collection.all_qrels()) if work.spec.positives else {}
     lists = lists_in_order(work.inputs["run"].folder / RUN, queries.query_ids)
     for start in range(0, len(queries), step):
@@ -113,7 +155,7 @@ def _blocks(
         pass
 
 
-def _speed(task: Task) -> Advance:
+def _speed(task: Task) -> "Advance":
     """Tells how many pairs a second are scored, while a block is under way."""
     began, pairs = time.monotonic(), 0
 
@@ -125,8 +167,12 @@ def _speed(task: Task) -> Advance:
     return advance
 
 
-def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block], advance: Advance) -> Iterator[Sequence[float]]:
+def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block], advance: "Advance") -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
+    from hardneg.rerankers.score_cache import CachedScorer, CachedScores
+    from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+    from hardneg.stages.opening import MODEL_FOLDER
+
     source = work.inputs.get("reranker")
     plugin = work.plugins["plugin"] if source is None else source.plugins["reranker"]
     if not isinstance(plugin, TrainableReranker):

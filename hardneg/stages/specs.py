@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.fuse_spec import FuseSpec
-from hardneg.stages.label_spec import LabelSpec
-from hardneg.stages.learning_spec import LearningSpec
+from hardneg.stages.fuse import Fuse
+from hardneg.stages.label import Label
 from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
-from hardneg.stages.refresh_spec import TrainRefreshedSpec
-from hardneg.stages.reranker_spec import RerankSpec, TrainRerankerSpec
+from hardneg.stages.rerank import Rerank
 from hardneg.stages.spec_parts import (
     FREE,
     LATER,
@@ -28,7 +26,10 @@ from hardneg.stages.spec_parts import (
     StageSpec,
     has_answers,
 )
-from hardneg.stages.train_spec import TrainSpec
+from hardneg.stages.train import Train
+from hardneg.stages.train_queries import TrainQueries
+from hardneg.stages.train_refreshed import TrainRefreshed
+from hardneg.stages.train_reranker import TrainReranker
 
 
 class DatasetSpec(StageSpec):
@@ -130,81 +131,6 @@ class MineSpec(StageSpec):
             yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
 
-class Watch(BaseModel):
-    """What to note every so many steps of some training queries: how negatives age, and the ranking.
-
-    negatives: those to watch, the first `depth` of each query; by default the lists in use. depth: the top of the index
-    that they are compared with. queries: how many to look at.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    every: int = Field(gt=0)
-    negatives: Name | None = None
-    depth: int = Field(default=200, gt=0)
-    queries: int = Field(default=200, gt=0)
-
-
-class TrainQueriesSpec(LearningSpec):
-    """Trains the query encoder alone, on a fixed index.
-
-    schedule: where a step's documents come from: `dynamic` searches the index at each step, `static` takes the first
-    `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` draws from the
-    corpus. forced_positives: the known positives that a list lacks and gets behind its end. retrieval_dropout: queries
-    search as dropout left them; without it they are encoded once more. centroids: `trained` moves those of a
-    product-quantised index too, at their own rate; the stage then makes an index as well, which a search may name.
-    """
-
-    version = 2
-    gives = ("ranks",)
-    stage: Literal["train-queries"]
-    index: Annotated[Name, Reference(("index",))]
-    split: Name = "train"
-    schedule: Literal["dynamic", "static", "refreshed", "random"] = "dynamic"
-    negatives: Annotated[Name | None, Reference(("negatives",))] = None
-    refresh_every: int | None = Field(default=None, gt=0)
-    depth: int = Field(default=200, gt=0)
-    forced_positives: Literal["none_retrieved", "always", "never"] = "none_retrieved"
-    retrieval_dropout: bool = True
-    centroids: Literal["fixed", "trained"] = "fixed"
-    centroid_learning_rate: float = Field(default=1e-4, gt=0)
-    watch: Watch | None = None
-
-    @model_validator(mode="after")
-    def _complete(self) -> "TrainQueriesSpec":
-        if self.segments is not None:
-            raise ValueError("segments: the index has one vector a document; leave them out")
-        if named := self.options.given_of_batches():
-            raise ValueError(f"options.{named[0]}: queries meet lists of their own, and no batch; leave it out")
-        if self.centroids == "trained" and self.options.keep_every:
-            raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
-        needs = {"negatives": "static", "refresh_every": "refreshed"}
-        for name, schedule in needs.items():
-            given = getattr(self, name) is not None
-            if given != (self.schedule == schedule):
-                told = f"leave out {name}" if given else f"give {name}"
-                raise ValueError(f"schedule {self.schedule}: {told}")
-        return self
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """A model, and an index where it trains centroids."""
-        return ("model", "index") if self.centroids == "trained" else ("model",)
-
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the watch too."""
-        yield from super().references()
-        if self.watch is not None and self.watch.negatives is not None:
-            yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
-
-    def identity(self) -> dict[str, Any]:
-        """Watched negatives count by their key."""
-        identity = super().identity()
-        if self.watch is not None:
-            identity["watch"] = self.watch.model_dump(mode="json", exclude={"negatives"})
-        return identity
-
-
 class EvaluateSpec(StageSpec):
     """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage.
 
@@ -250,36 +176,18 @@ class ReportSpec(StageSpec):
     title: str = ""
 
 
-AnyStage = (
-    EncodeSpec
-    | IndexSpec
-    | SearchSpec
-    | MineSpec
-    | LabelSpec
-    | TrainSpec
-    | TrainQueriesSpec
-    | TrainRefreshedSpec
-    | TrainRerankerSpec
-    | FuseSpec
-    | RerankSpec
-    | TrainReaderSpec
-    | ReadSpec
-    | EvaluateSpec
-    | AnalyzeSpec
-    | ReportSpec
-)
 STAGES: Mapping[str, type[StageSpec]] = {
     "encode": EncodeSpec,
     "index": IndexSpec,
     "search": SearchSpec,
     "mine": MineSpec,
-    "label": LabelSpec,
-    "train": TrainSpec,
-    "train-queries": TrainQueriesSpec,
-    "train-refreshed": TrainRefreshedSpec,
-    "train-reranker": TrainRerankerSpec,
-    "fuse": FuseSpec,
-    "rerank": RerankSpec,
+    "label": Label,
+    "train": Train,
+    "train-queries": TrainQueries,
+    "train-refreshed": TrainRefreshed,
+    "train-reranker": TrainReranker,
+    "fuse": Fuse,
+    "rerank": Rerank,
     "train-reader": TrainReaderSpec,
     "read": ReadSpec,
     "evaluate": EvaluateSpec,

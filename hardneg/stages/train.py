@@ -1,24 +1,49 @@
-"""Stage `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
+"""Verb `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import model_validator
 
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
-from hardneg.stages.learning import examples_of, save, validation
-from hardneg.stages.opening import open_collection, open_learner
-from hardneg.stages.teaching import taught
+from hardneg.stages.spec_parts import Name, Reference
+from hardneg.stages.training_common import EncoderTrainingSpec, examples_of, save, taught, validation
 from hardneg.stages.work import Work
 from hardneg.training.examples import TrainingData
-from hardneg.training.loop import train
 from hardneg.training.mixture import mixed
 
 EVERY_PROCESS = True
 
 
+class Train(EncoderTrainingSpec):
+    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`.
+
+    augmented: more negatives, with the queries they are of, such as a label stage makes: their examples are mixed with
+    the others. teacher: a run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn;
+    it is of the queries that the negatives are of.
+    """
+
+    version = 1
+    gives = ("teacher",)
+    stage: Literal["train"]
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    augmented: Annotated[Name | None, Reference(("negatives",))] = None
+    teacher: Annotated[Name | None, Reference(("run",))] = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Train":
+        if self.negatives is None and self.options.negatives_per_query:
+            raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
+        return self
+
+
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves the model with its card, and leaves the learning curve beside it."""
+    from hardneg.stages.opening import open_collection, open_learner
+    from hardneg.training.loop import train
+
     collection = open_collection(work.inputs["dataset"])
     encoder = open_learner(work, work.device)
     data, told = _data(work, collection)

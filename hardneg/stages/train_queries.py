@@ -1,11 +1,12 @@
-"""Stage `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
+"""Verb `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.artifacts import SCRATCH
 from hardneg.counting import counted
@@ -13,28 +14,104 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.indexes.product import PqSearcher
-from hardneg.models.encoder import Encoder
-from hardneg.models.untied import split
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.stages.learning import save, training_data, validation
-from hardneg.stages.mine import NEGATIVES
-from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_learner, open_searcher
+from hardneg.stages.spec_parts import Name, Reference
+from hardneg.stages.training_common import EncoderTrainingSpec, save, training_data, validation
 from hardneg.stages.work import Input, Work
 from hardneg.training.examples import Examples, QueryRows, TrainingData
-from hardneg.training.loop import learn
-from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
-from hardneg.training.methods.jpq import JpqTraining
-from hardneg.training.negative_sources import Clock, NegativeSource, Searched, Uniform
-from hardneg.training.negative_tables import NegativeTable, mined, searched
-from hardneg.training.staleness import StalenessWatch
+
+if TYPE_CHECKING:
+    from hardneg.models.encoder import Encoder
+    from hardneg.training.methods.adore import AdoreTraining
+    from hardneg.training.negative_sources import Clock, NegativeSource
+    from hardneg.training.staleness import StalenessWatch
 
 EVERY_PROCESS = True
 
 
+class WatchOptions(BaseModel):
+    """What to note every so many steps of some training queries: how negatives age, and the ranking.
+
+    negatives: those to watch, the first `depth` of each query; by default the lists in use. depth: the top of the index
+    that they are compared with. queries: how many to look at.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(gt=0)
+    negatives: Name | None = None
+    depth: int = Field(default=200, gt=0)
+    queries: int = Field(default=200, gt=0)
+
+
+class TrainQueries(EncoderTrainingSpec):
+    """Trains the query encoder alone, on a fixed index.
+
+    schedule: where a step's documents come from: `dynamic` searches the index at each step, `static` takes the first
+    `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` draws from the
+    corpus. forced_positives: the known positives that a list lacks and gets behind its end. retrieval_dropout: queries
+    search as dropout left them; without it they are encoded once more. centroids: `trained` moves those of a
+    product-quantised index too, at their own rate; the stage then makes an index as well, which a search may name.
+    """
+
+    version = 2
+    gives = ("ranks",)
+    stage: Literal["train-queries"]
+    index: Annotated[Name, Reference(("index",))]
+    split: Name = "train"
+    schedule: Literal["dynamic", "static", "refreshed", "random"] = "dynamic"
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    refresh_every: int | None = Field(default=None, gt=0)
+    depth: int = Field(default=200, gt=0)
+    forced_positives: Literal["none_retrieved", "always", "never"] = "none_retrieved"
+    retrieval_dropout: bool = True
+    centroids: Literal["fixed", "trained"] = "fixed"
+    centroid_learning_rate: float = Field(default=1e-4, gt=0)
+    watch: WatchOptions | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "TrainQueries":
+        if self.segments is not None:
+            raise ValueError("segments: the index has one vector a document; leave them out")
+        if named := self.options.given_of_batches():
+            raise ValueError(f"options.{named[0]}: queries meet lists of their own, and no batch; leave it out")
+        if self.centroids == "trained" and self.options.keep_every:
+            raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
+        needs = {"negatives": "static", "refresh_every": "refreshed"}
+        for name, schedule in needs.items():
+            given = getattr(self, name) is not None
+            if given != (self.schedule == schedule):
+                told = f"leave out {name}" if given else f"give {name}"
+                raise ValueError(f"schedule {self.schedule}: {told}")
+        return self
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """A model, and an index where it trains centroids."""
+        return ("model", "index") if self.centroids == "trained" else ("model",)
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of the watch too."""
+        yield from super().references()
+        if self.watch is not None and self.watch.negatives is not None:
+            yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
+
+    def identity(self) -> dict[str, Any]:
+        """Watched negatives count by their key."""
+        identity = super().identity()
+        if self.watch is not None:
+            identity["watch"] = self.watch.model_dump(mode="json", exclude={"negatives"})
+        return identity
+
+
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
+    from hardneg.models.untied import split
+    from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_learner
+    from hardneg.training.loop import learn
+    from hardneg.training.methods.jpq import JpqTraining
+
     collection = open_collection(work.inputs["dataset"])
     encoder = split(open_learner(work, work.device))
     data = training_data(collection, collection.queries(work.spec.split), work.inputs.get("negatives"))
@@ -57,7 +134,11 @@ def run(work: Work) -> dict[str, Any]:
     return {**facts, "search's part of the time": round(share, 4)}
 
 
-def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: Encoder) -> AdoreTraining:
+def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: "Encoder") -> "AdoreTraining":
+    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
+    from hardneg.training.methods.jpq import JpqTraining
+    from hardneg.training.negative_sources import Clock
+
     spec, clock = work.spec, Clock()
     index = Index(_searcher(work, collection), data.corpus.content_hash, work.inputs["index"].key)
     examples = Examples(data, int(data.negatives is not None), spec.options.seed)
@@ -71,6 +152,9 @@ def _approach(work: Work, collection: StoredCollection, data: TrainingData, enco
 
 
 def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
+    from hardneg.indexes.product import PqSearcher
+    from hardneg.stages.opening import open_searcher
+
     source = work.inputs["index"]
     searcher = open_searcher(source, collection, work.device, None, few=work.spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher):
@@ -80,7 +164,12 @@ def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
     return searcher
 
 
-def _source(work: Work, data: TrainingData, encoder: Encoder, searcher: DenseSearcher, clock: Clock) -> NegativeSource:
+def _source(
+    work: Work, data: TrainingData, encoder: "Encoder", searcher: DenseSearcher, clock: "Clock"
+) -> "NegativeSource":
+    from hardneg.training.negative_sources import Searched, Uniform
+    from hardneg.training.negative_tables import NegativeTable, mined, searched
+
     spec, folder = work.spec, work.folder / SCRATCH
     shape = (len(data.query_ids), spec.depth)
     if spec.schedule == "static":
@@ -95,11 +184,13 @@ def _source(work: Work, data: TrainingData, encoder: Encoder, searcher: DenseSea
 def _watch(
     work: Work,
     data: TrainingData,
-    encoder: Encoder,
+    encoder: "Encoder",
     examples: Examples,
     searcher: DenseSearcher,
-    source: NegativeSource,
-) -> StalenessWatch:
+    source: "NegativeSource",
+) -> "StalenessWatch":
+    from hardneg.training.staleness import StalenessWatch
+
     spec, draws = work.spec.watch, generator(work.spec.options.seed, "watch")
     count = min(spec.queries, len(examples))
     asked = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
@@ -108,9 +199,11 @@ def _watch(
 
 
 def _watched(
-    work: Work, data: TrainingData, asked: QueryRows, source: NegativeSource
+    work: Work, data: TrainingData, asked: QueryRows, source: "NegativeSource"
 ) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
+    from hardneg.training.negative_tables import mined
+
     depth = work.spec.watch.depth
     if "watch.negatives" not in work.inputs:
         return lambda vectors: source.in_use(asked, vectors)
@@ -120,6 +213,8 @@ def _watched(
 
 
 def _negatives(source: Input) -> NegativesFile:
+    from hardneg.stages.mine import NEGATIVES
+
     return read_negatives(source.folder / NEGATIVES)
 
 

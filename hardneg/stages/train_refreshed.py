@@ -1,38 +1,79 @@
-"""Stage `train-refreshed`: a dual encoder trained on negatives that a second process mines with its checkpoints."""
+"""Verb `train-refreshed`: a dual encoder trained on negatives that a second process mines with its checkpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
+from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
 
 from hardneg.artifacts import SCRATCH
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.models.encoder import Encoder
-from hardneg.stages.learning import pseudo_positives, save, training_data, validation
-from hardneg.stages.opening import open_collection, open_learner
+from hardneg.stages.spec_parts import FREE, Name, Reference, has_answers, without_problems
+from hardneg.stages.training_common import EncoderTrainingSpec, pseudo_positives, save, training_data, validation
 from hardneg.stages.work import Work
-from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
-from hardneg.training.loop import learn
-from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.devices import inferencer_devices, threads, trainer_device
+from hardneg.training.refresh.devices import Devices, inferencer_devices, threads, trainer_device
 from hardneg.training.refresh.folder import Refreshes
-from hardneg.training.refresh.inferencer import Settings
 from hardneg.training.refresh.manifest import refresh_facts
-from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant
-from hardneg.training.refresh.process import Process
-from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
+from hardneg.training.refresh.options import RefreshOptions
+
+if TYPE_CHECKING:
+    from hardneg.models.encoder import Encoder
+    from hardneg.training.methods.ance import AnceTraining
+    from hardneg.training.refresh.provider import RefreshProvider
 
 EVERY_PROCESS = True
+
+for _dataclass in (RefreshOptions, Devices):
+    with_config(ConfigDict(extra="forbid"))(_dataclass)
+
+
+class TrainRefreshed(EncoderTrainingSpec):
+    """Trains a dual encoder on negatives that it mines itself, again and again, while it trains.
+
+    negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
+    them that one is waited for. refresh: when negatives are mined, and which. devices: what the trainer and the process
+    that mines beside it may use.
+    """
+
+    version = 1
+    stage: Literal["train-refreshed"]
+    split: Name = "train"
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
+    devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()
+
+    @model_validator(mode="after")
+    def _mines(self) -> "TrainRefreshed":
+        evaluated = self.validation_run is not None
+        if told := self.refresh.never_again(self.options, evaluated, self.options.known_end):
+            raise ValueError(f"refresh: {told}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The steps between checkpoints count too where those decide which models mine."""
+        identity = super().identity()
+        if self.refresh.policy == "continuous":
+            identity["checkpoint_every"] = self.options.checkpoint_every
+        return identity
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where negatives are told by them."""
+        if self.refresh.without_answers and not has_answers(collection, self.split):
+            yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
 
 
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
+    from hardneg.stages.opening import open_collection, open_learner
+    from hardneg.training.loop import learn
+    from hardneg.training.methods.ance import AnceTraining
+    from hardneg.training.refresh.mining import known_to_be_relevant
+
     spec, place = work.spec, Refreshes(work.folder / SCRATCH / "refreshes")
     collection = open_collection(work.inputs["dataset"])
     encoder = open_learner(work, trainer_device(spec.devices, work.device, world()))
@@ -56,7 +97,7 @@ def run(work: Work) -> dict[str, Any]:
     return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
 
 
-def _check(work: Work, way: AnceTraining) -> None:
+def _check(work: Work, way: "AnceTraining") -> None:
     """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
     options, evaluated = work.spec.options, "validation_run" in work.inputs
     if told := work.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
@@ -64,8 +105,17 @@ def _check(work: Work, way: AnceTraining) -> None:
 
 
 @contextmanager
-def _supply(work: Work, encoder: Encoder, data: TrainingData, place: Refreshes) -> Iterator[RefreshProvider]:
+def _supply(work: Work, encoder: "Encoder", data: TrainingData, place: Refreshes) -> "Iterator[RefreshProvider]":
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
+    import torch
+
+    from hardneg.stages.opening import open_collection
+    from hardneg.training.checkpoint import Checkpoints
+    from hardneg.training.refresh.inferencer import Settings
+    from hardneg.training.refresh.mining import Mining, asked_answers
+    from hardneg.training.refresh.process import Process
+    from hardneg.training.refresh.provider import BackgroundProvider, SynchronousProvider
+
     spec, note = work.spec, work.progress.note
     options, first = spec.refresh, 0 if data.negatives is None else spec.refresh.every or 1
     if options.waits:

@@ -1,30 +1,58 @@
-"""Stage `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
+"""Verb `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, with_config
 
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.rerankers.card import reranker_card
-from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import ScoreOptions, best_device
-from hardneg.stages.learning import examples_of, validation_data
-from hardneg.stages.opening import MODEL_FOLDER, open_collection
+from hardneg.stages.spec_parts import Loss, Name, PluginKind, Reference, Setting, without_problems
+from hardneg.stages.training_common import TrainingSpec, examples_of, validation_data
 from hardneg.stages.work import Work
 from hardneg.training.history import HISTORY
-from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.methods.reranker import RerankerTraining
-from hardneg.training.reranker_validation import rerank_validation
+from hardneg.training.options import RerankerOptions
+from hardneg.types import PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.rerankers.network import PairNetwork
+    from hardneg.training.loop import TrainingResult
 
 EVERY_PROCESS = True
+
+with_config(ConfigDict(extra="forbid"))(RerankerOptions)
+
+
+class TrainReranker(TrainingSpec):
+    """Trains a reranker on mined negatives, each query's documents against each other.
+
+    start: the stage whose weights it goes on from, of the same plugin; by default the plugin's source.
+    validation: how many dev queries, and how many documents of `validation_run` for each (`depth`).
+    """
+
+    version = 1
+    kind = "reranker"
+    stage: Literal["train-reranker"]
+    reranker: Annotated[Setting, PluginKind("rerankers")]
+    start: Annotated[Name | None, Reference(("reranker",))] = None
+    negatives: Annotated[Name, Reference(("negatives",))]
+    loss: Loss = PluginSetting("bce")
+    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)
 
 
 def run(work: Work) -> dict[str, Any]:
     """Trains, saves the network with its card, and leaves the learning curve beside it."""
+    from hardneg.rerankers.card import reranker_card
+    from hardneg.rerankers.network import PairNetwork
+    from hardneg.rerankers.scoring import best_device
+    from hardneg.stages.opening import MODEL_FOLDER, open_collection
+    from hardneg.training.loop import learn
+    from hardneg.training.methods.reranker import RerankerTraining
+
     collection, spec = open_collection(work.inputs["dataset"]), work.spec
     network = PairNetwork(work.plugins["reranker"].load(_start(work)).to(work.device or best_device()))
     _check_outputs(work, network)
@@ -46,6 +74,8 @@ def run(work: Work) -> dict[str, Any]:
 
 def _start(work: Work) -> Path | None:
     """The folder of the weights to go on from; None for the plugin's own."""
+    from hardneg.stages.opening import MODEL_FOLDER
+
     if (start := work.inputs.get("start")) is None:
         return None
     found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, work.plugins))
@@ -56,7 +86,7 @@ def _start(work: Work) -> Path | None:
     return start.folder / MODEL_FOLDER
 
 
-def _check_outputs(work: Work, network: PairNetwork) -> None:
+def _check_outputs(work: Work, network: "PairNetwork") -> None:
     wanted, found = getattr(work.plugins["loss"], "outputs", None), network.module.num_labels
     if wanted not in (None, found):
         raise UsageError(
@@ -66,16 +96,19 @@ def _check_outputs(work: Work, network: PairNetwork) -> None:
 
 
 def _validation(
-    work: Work, collection: StoredCollection, network: PairNetwork
+    work: Work, collection: StoredCollection, network: "PairNetwork"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
+    from hardneg.rerankers.scoring import ScoreOptions
+    from hardneg.training.reranker_validation import rerank_validation
+
     if (data := validation_data(work, collection)) is None:
         return None
     options = ScoreOptions(precision=work.spec.options.precision)
     return rerank_validation(network, data, work.spec.validation.depth, options)
 
 
-def _said(work: Work, collection: StoredCollection, result: TrainingResult) -> dict[str, object]:
+def _said(work: Work, collection: StoredCollection, result: "TrainingResult") -> dict[str, object]:
     """What the model card says."""
     options, negatives = work.spec.options, work.inputs["negatives"]
     pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)

@@ -16,7 +16,7 @@ from hardneg.progress import Silent
 from hardneg.stages import analyze, fuse
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.fuse_spec import FuseSpec
+from hardneg.stages.fuse import Fuse
 from hardneg.stages.work import Input, Work
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"]}
@@ -51,7 +51,7 @@ def work_of(stored, folder, spec, **inputs):
 
 
 def fused(stored, folder, runs=("dense", "sparse"), **values):
-    spec = FuseSpec.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
+    spec = Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
     tuned = {"tuning__runs__x": "wrong", "tuning__runs__y": "right"} if "tuning" in values else {}
     facts = fuse.run(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
     return facts, {query_id: ids for query_id, ids, _ in stream_run(folder / "run.trec.gz")}
@@ -85,12 +85,12 @@ def test_weights_are_tuned_on_another_split(stored, tmp_path):
 )
 def test_mistakes_are_told_before_anything_runs(values, told):
     with pytest.raises(ValidationError, match=told):
-        FuseSpec.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
+        Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
 
 
 def test_what_counts_in_a_fusion():
     def identity(**values):
-        return FuseSpec.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values}).identity()
+        return Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values}).identity()
 
     assert not {"norm", "parameter", "tuning", "order"} & identity().keys()
     assert identity(method="zip")["order"] == ["x", "y"] != identity(method="zip", runs={"y": "b", "x": "a"})["order"]
@@ -138,7 +138,7 @@ def test_what_counts_in_an_analysis():
 
 def test_a_fusion_of_what_is_tuned_on_is_refused():
     from hardneg.data.runs import Run
-    from hardneg.stages.fuse_tuning import Development, check_development
+    from hardneg.fusion.tuning import Development, check_development
 
     known = Development(["x"], [Run([], [], [])], {"q1": {"d": 1}})
     with pytest.raises(DataError, match="such as q1"):

@@ -12,7 +12,7 @@ from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.stages.teaching import taught
+from hardneg.stages.training_common import taught
 from hardneg.stages.work import Input, Work
 from hardneg.training.history import History
 

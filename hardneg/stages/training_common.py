@@ -1,0 +1,210 @@
+"""What the stages that train share: their options, examples and teacher, the dev queries, the saved model."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from hardneg.artifacts import KEPT, SCRATCH
+from hardneg.counting import counted
+from hardneg.data.collection import StoredCollection
+from hardneg.data.negatives import read_negatives
+from hardneg.data.qrels import positives
+from hardneg.data.queries import Queries
+from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import Run
+from hardneg.distributed import barrier, world
+from hardneg.errors import TrainingError
+from hardneg.stages.spec_parts import LATER, START, Loss, Name, OwnCut, Reference, StageSpec, without_problems
+from hardneg.stages.work import Input, Work
+from hardneg.training.examples import TrainingData
+from hardneg.training.history import HISTORY
+from hardneg.training.options import TrainOptions
+from hardneg.training.teacher import Teacher, write_teacher
+
+if TYPE_CHECKING:
+    from hardneg.models.encoder import Encoder
+    from hardneg.training.loop import TrainingResult
+    from hardneg.training.validation import ValidationData
+
+_QUERIES = 4096
+
+
+class Validation(BaseModel):
+    """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    split: Name = "dev"
+    depth: int = Field(default=20, gt=0)
+    queries: int | None = Field(default=None, gt=0)
+
+
+class TrainingSpec(StageSpec):
+    """What all stages that train by a loss have in common.
+
+    gives: the optional parts of a `ScoreBatch` that the stage's batches have, for losses that need them.
+    """
+
+    gives: ClassVar[tuple[str, ...]] = ()
+    needs_dataset = True
+    resumes = True
+    loss: Loss
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
+    validation_run: Annotated[Name | None, Reference(("run",))] = None
+    validation: Validation = Validation()
+
+    def identity(self) -> dict[str, Any]:
+        """The options that only say how often to look or to save are left out."""
+        return {**super().identity(), "options": self.options.identity()}
+
+
+class EncoderTrainingSpec(TrainingSpec):
+    """What the stages that train an encoder have in common.
+
+    segments: how documents are cut, each then scored by its best segment; none reads their first `document_length`
+    tokens.
+    """
+
+    kind = "model"
+    model: Annotated[Name, Reference(("model",))] = START
+    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
+
+
+def examples_of(collection: StoredCollection, negatives: Input | None) -> TrainingData:
+    """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
+    from hardneg.stages.own_queries import own_queries
+
+    split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
+    return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
+
+
+def training_data(collection: StoredCollection, queries: Queries, negatives: Input | None) -> TrainingData:
+    """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
+    from hardneg.stages.mine import NEGATIVES
+
+    lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
+    known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
+    if pseudo := pseudo_positives(negatives):
+        known = {**read_negatives(pseudo).positives, **known}
+    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
+
+
+def pseudo_positives(negatives: Input | None) -> Path | None:
+    """The file of mined negatives, where it tells the positives of queries for which none is known."""
+    from hardneg.stages.mine import NEGATIVES
+
+    if negatives is None or not getattr(negatives.spec, "pseudo_positives", None):
+        return None
+    return negatives.folder / NEGATIVES
+
+
+def taught(work: Work, data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+    """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
+
+    Raises:
+        DataError: the run is of other queries.
+        TrainingError: it scores no positive of any of them.
+    """
+    from hardneg.stages.search import RUN
+
+    source = work.inputs.get("teacher")
+    if source is None:
+        return data, {}
+    folder = work.folder / SCRATCH / "teacher"
+    if world().first:
+        write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
+    barrier()
+    teacher = Teacher.open(folder, len(data.corpus))
+    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
+    if not scored:
+        raise TrainingError(
+            f"{work.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
+            "with `positives: true`"
+        )
+    if scored < known:
+        work.progress.note(
+            f"{work.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
+        )
+    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
+
+
+def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
+    """By block of queries: how many have a positive with a score, and how many have a positive."""
+    queries = iter(enumerate(data.query_ids))
+    yield 0, 0
+    while block := list(islice(queries, _QUERIES)):
+        pairs = [(place, doc_id) for place, query_id in block for doc_id in data.positives.get(query_id, ())]
+        place = np.array([place for place, _ in pairs], np.int64)
+        scores = teacher.scores(place, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
+        yield len(np.unique(place[~np.isnan(scores)])), len(np.unique(place))
+
+
+def validation(
+    work: Work, collection: StoredCollection, encoder: "Encoder"
+) -> Callable[[], Mapping[str, float]] | None:
+    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
+
+    The best weights are chosen by it, so it depends on nothing that was timed.
+    """
+    from hardneg.models.encoder import EncodeOptions
+    from hardneg.models.token_budget import usual_budget
+    from hardneg.training.validation import pool_validation
+
+    if (data := validation_data(work, collection)) is None:
+        return None
+    data, settled = replace(data, segments=work.spec.segments), EncodeOptions(usual_budget(encoder.device))
+    return pool_validation(encoder, data, work.spec.validation.depth, settled)
+
+
+def validation_data(work: Work, collection: StoredCollection) -> "ValidationData | None":
+    """The dev queries, their labels and a run of them; None where the recipe names no run."""
+    from hardneg.stages.search import RUN
+    from hardneg.training.validation import ValidationData
+
+    if "validation_run" not in work.inputs:
+        return None
+    options = work.spec.validation
+    queries = collection.queries(options.split)
+    query_ids = queries.query_ids[: options.queries]
+    return ValidationData(
+        collection.corpus,
+        query_ids,
+        queries.texts[: options.queries],
+        collection.qrels(options.split),
+        _tops(work.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
+    )
+
+
+def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
+    """The first `depth` documents of the first `count` queries: a run of all may be too large to hold."""
+    lists = [
+        (ranked.doc_ids[:depth], ranked.scores[:depth]) for ranked in islice(lists_in_order(path, query_ids), count)
+    ]
+    return Run(list(query_ids[:count]), [list(doc_ids) for doc_ids, _ in lists], [scores for _, scores in lists])
+
+
+def save(work: Work, encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult") -> dict[str, Any]:
+    """Saves the model with a card of these and the common facts; returns what the manifest says."""
+    from hardneg.models.card import model_card
+    from hardneg.stages.opening import MODEL_FOLDER
+
+    options, model = work.spec.options, work.inputs["model"]
+    said: dict[str, object] = {
+        "Base model": model.name if model.model is None else model.model.name,
+        **facts,
+        "Loss": work.plugins["loss"],
+        "Training": f"{counted(result.steps, 'step')} of {options.batch_size * options.accumulate} queries, "
+        f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}",
+    }
+    if (cut := work.spec.segments) is not None:
+        said["Documents"] = f"by the best of up to {cut.count} segments of {cut.length} tokens"
+    if result.best is not None:
+        said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
+    encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))
+    work.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
+    return result.facts(options.metric)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.cli.options import open_store
+from hardneg.cli.options import open_store, tell_once
 from hardneg.cli.outputs import Outputs, Target, inputs_of
 from hardneg.cli.printing import say
 from hardneg.errors import UsageError
@@ -64,7 +64,10 @@ def check_tree(command: str, recipe: Tree, settings: Sequence[str] = ()) -> "Rec
     from hardneg.recipe.yaml_load import apply_settings
 
     changed, problems = apply_settings(recipe, settings)
-    return check_recipe(changed, Path(command), found=problems)
+    recipe = check_recipe(changed, Path(command), found=problems)
+    for note in recipe.notes:
+        tell_once(note)
+    return recipe
 
 
 def dataset_tree(dataset: str) -> Tree:

@@ -114,7 +114,7 @@ class _Renaming(TyperCommand):
         """Reads the arguments by the new names."""
         given = [] if ctx.resilient_parsing else _used(args, self.old)
         for name in given:
-            _tell(name, self.old[name])
+            tell_once(f"{name} is called {self.old[name]} now; the next release no longer knows {name}")
         return list(super().parse_args(ctx, _renamed(args, {**self.old, **self.same})))
 
 
@@ -144,9 +144,10 @@ def _name(arg: str, names: Mapping[str, str]) -> str:
     return f"{names.get(name, name)}{equals}{value}"
 
 
-def _tell(name: str, new: str) -> None:
+def tell_once(line: str) -> None:
+    """One line on stderr: of several processes only the first says it, or the one that has started them."""
     from hardneg.cli.launch import ASKED
     from hardneg.distributed import world
 
-    if world().first and ASKED not in os.environ:  # the one that has started the others has said it
-        say(f"hardneg: {name} is called {new} now; the next release no longer knows {name}", err=True)
+    if world().first and ASKED not in os.environ:
+        say(f"hardneg: {line}", err=True)

@@ -8,7 +8,7 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import plan_outputs
-from hardneg.cli.options import DEVICE, PROCESSES, STORE, WRITTEN, open_store, renaming
+from hardneg.cli.options import DEVICE, PROCESSES, STORE, WRITTEN, open_store, renaming, tell_once
 from hardneg.cli.outputs import OVERWRITE, Target
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.counting import counted
@@ -201,7 +201,10 @@ def _plan(name: str, preset: str | None, settings: list[str], problems: list[str
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.yaml_load import find_recipe
 
-    return make_plan(load_recipe(find_recipe(name), preset, settings), problems)
+    recipe = load_recipe(find_recipe(name), preset, settings)
+    for note in recipe.notes:
+        tell_once(note)
+    return make_plan(recipe, problems)
 
 
 def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:

@@ -20,8 +20,8 @@ class Triplet:
     """The sum of max(0, s_negative - s_positive + margin) over all pairs of a batch, s = 1 - arccos(cosine) / pi.
 
     Made for cosines, of a model with `similarity: cosine`. Each query meets every document of the batch but its known
-    positives; with the option `mask: none` of the stage, every one but its own positive, as published. It is a sum: a
-    batch of twice the size has four times the loss.
+    positives; with the stage's option `false_negative_mask: false`, every one but its own positive, as published. It
+    is a sum: a batch of twice the size has four times the loss.
 
     The arccosine has no finite derivative at 1 and -1: a cosine nearer than 1e-6 to them counts with its value and has
     no gradient.

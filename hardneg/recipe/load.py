@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -15,6 +15,7 @@ from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.references import reference_problems
+from hardneg.recipe.renamed import parts, with_new_names
 from hardneg.recipe.yaml_load import apply_preset, apply_settings
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
 from hardneg.registry import configure, needs_of, suggestion
@@ -58,7 +59,7 @@ class Recipe:
 
     stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
     file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
-    sizes: what the recipe says of its dataset's size.
+    sizes: what the recipe says of its dataset's size. notes: what to write otherwise, one line each.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Recipe:
     outputs: Mapping[str, str]
     sizes: Sizes
     tree: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
@@ -91,9 +93,9 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    problems = list(found)
+    problems, notes = list(found), list[str]()
     top = _check_top(tree, problems)
-    stages = dict(_check_stages(tree.get("stages"), top, problems))
+    stages = dict(_check_stages(tree.get("stages"), top, problems, notes))
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
@@ -104,7 +106,9 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     if problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", problems)
     name, title = source.stem, top.title or source.stem
-    return Recipe(name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree)
+    return Recipe(
+        name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree, tuple(notes)
+    )
 
 
 def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
@@ -115,7 +119,9 @@ def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
         return None
 
 
-def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
+def _check_stages(
+    stages: Any, top: _Top | None, problems: list[str], notes: list[str]
+) -> Iterator[tuple[str, StageSpec]]:
     if not isinstance(stages, Mapping) or len(stages) > _MOST_STAGES:
         return
     for name, value in stages.items():
@@ -133,6 +139,7 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
             problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, STAGES)}; one of: {', '.join(STAGES)}")
         else:
             spec = STAGES[value["stage"]]
+            value = with_new_names(spec, value, path, notes, problems)
             try:
                 yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
             except ValidationError as error:
@@ -159,18 +166,10 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     kind: type[Any] = spec
     for name in location[:-1]:
         fields = kind.model_fields if issubclass(kind, BaseModel) else {}
-        kind = next(_parts(fields[name].annotation), kind) if name in fields else kind
+        kind = next(parts(fields[name].annotation), kind) if name in fields else kind
     if issubclass(kind, BaseModel):
         return list(kind.model_fields)
     return [field.name for field in dataclasses.fields(kind)]
-
-
-def _parts(annotation: Any) -> Iterator[type[Any]]:
-    """The classes with options of their own that stand in a type."""
-    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _parts(inner)
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Examples:
 
     A query's positive and its n negatives are drawn uniformly, anew in each epoch; negatives without
     replacement, unless there are fewer than n. With `positive` "first" its first known positive is taken instead. With
-    `order` "consecutive" an epoch has all negatives of a query, n at a time and one example after the other.
+    `iterate_negatives` an epoch has all negatives of a query, n at a time and one example after the other.
 
     skipped: how many queries were left out, and how many positives were, by reason.
     """
@@ -114,7 +114,7 @@ class Examples:
         negatives_per_query: int,
         seed: int,
         positive: Literal["drawn", "first"] = "drawn",
-        order: Literal["shuffled", "consecutive"] = "shuffled",
+        iterate_negatives: bool = False,
     ) -> None:
         self._data = data
         self._first = positive == "first"
@@ -135,9 +135,9 @@ class Examples:
         if not len(self._queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
             raise TrainingError(f"no query can be trained on: {reasons or 'there are none'}")
-        self._consecutive = order == "consecutive" and negatives_per_query > 0
+        self._iterated = iterate_negatives and negatives_per_query > 0
         turns = self._counts[self._queries] // max(1, negatives_per_query)
-        self._turns = np.maximum(turns, 1) if self._consecutive else np.ones_like(turns)
+        self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
 
     def __len__(self) -> int:
         return int(self._turns.sum())
@@ -206,7 +206,7 @@ class Examples:
         if not self._width or self._data.negatives is None:
             return positive, []
         count = int(self._counts[query])
-        if self._consecutive:
+        if self._iterated:
             places = np.arange(turn * self._width, (turn + 1) * self._width) % count
         else:
             places = source.choice(count, self._width, replace=count < self._width)

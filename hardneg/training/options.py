@@ -1,10 +1,12 @@
 """What can be said about a training run."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from hardneg.distributed import world
+from hardneg.renamed import Renamed, old_names
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class TrainOptions:
             the other queries' documents as the only negatives.
         positive: a query's positive is `drawn` from all that are known, anew in each epoch, or is the `first` one of
             the judgements, as DPR's files have the gold passage first.
-        order: `shuffled` has each query once an epoch; `consecutive` has it once for each `negatives_per_query` of its
-            negatives, in their order, one time after the other, as ANCE's program has a query's triples.
+        iterate_negatives: an epoch has each query once for each `negatives_per_query` of its negatives, in their order,
+            one time after the other, as ANCE's program has a query's triples; otherwise once, its negatives drawn.
         epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
         max_steps: updates of the weights in all.
         stop_at: the step to end at, though the learning rate goes on as if all steps were to come; a training that has
@@ -36,10 +38,10 @@ class TrainOptions:
         accumulate: batches that share one step; each is scored on its own.
         chunk: queries that are encoded at a time, with their documents, so that a batch needs the memory of so many;
             each is encoded twice for it. None encodes the batch at once.
-        mask: `known`: no known positive of a query, nor a copy of one, is a negative of it; `none`: every document of
-            the batch but the query's own positive is, as in the published program.
-        across: whose documents a query sees when several processes train: those of all `processes`, or those of its
-            `own` process.
+        false_negative_mask: no known positive of a query, nor a copy of one, is a negative of it; otherwise every
+            document of the batch but the query's own positive is, as in the published program.
+        share_negatives_across: whose documents a query sees when several processes train: those of all `processes`, or
+            with `none` those of its own process.
         precision: `bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training
             that is gone on with stays with what it began with.
         gradient_checkpointing: compute activations twice to need less memory.
@@ -57,16 +59,31 @@ class TrainOptions:
         {"checkpoint_every", "checkpoint_minutes", "gradient_checkpointing", "tracker"}
     )
     later: ClassVar[frozenset[str]] = frozenset(
-        {"positive", "order", "chunk", "mask", "across", "stop_at", "keep_every", "epsilon"}
+        {
+            "positive",
+            "iterate_negatives",
+            "chunk",
+            "false_negative_mask",
+            "share_negatives_across",
+            "stop_at",
+            "keep_every",
+            "epsilon",
+        }
     )
     """Options that models were trained without: they count where they have another value than their default."""
-    of_batches: ClassVar[tuple[str, ...]] = ("chunk", "mask", "across")
+    of_batches: ClassVar[tuple[str, ...]] = ("chunk", "false_negative_mask", "share_negatives_across")
     """Options of training where each query meets the documents of its batch."""
+    renamed: ClassVar[Mapping[str, Renamed]] = {
+        "order": Renamed("iterate_negatives", {"shuffled": False, "consecutive": True}),
+        "mask": Renamed("false_negative_mask", {"known": True, "none": False}),
+        "across": Renamed("share_negatives_across", {"own": "none"}),
+    }
+    """Identities keep the old names, as models were made under them."""
 
     batch_size: int = 32
     negatives_per_query: int = 1
     positive: Literal["drawn", "first"] = "drawn"
-    order: Literal["shuffled", "consecutive"] = "shuffled"
+    iterate_negatives: bool = False
     epochs: float | None = 1.0
     max_steps: int | None = None
     stop_at: int | None = None
@@ -81,8 +98,8 @@ class TrainOptions:
     clip_norm: float | None = 1.0
     accumulate: int = 1
     chunk: int | None = None
-    mask: Literal["known", "none"] = "known"
-    across: Literal["processes", "own"] = "processes"
+    false_negative_mask: bool = True
+    share_negatives_across: Literal["processes", "none"] = "processes"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     gradient_checkpointing: bool = False
     seed: int = 42
@@ -99,8 +116,9 @@ class TrainOptions:
         left_out = self.not_in_identity | {
             name for name in self.later if getattr(self, name) == getattr(type(self), name)
         }
-        alone = {"processes": world().size} if self.across == "own" else {}
-        return {name: value for name, value in asdict(self).items() if name not in left_out} | alone
+        alone = {"processes": world().size} if self.share_negatives_across == "none" else {}
+        kept = {name: value for name, value in asdict(self).items() if name not in left_out}
+        return old_names(kept, self.renamed) | alone
 
     def given_of_batches(self) -> list[str]:
         """Those `of_batches` that have another value than their default."""

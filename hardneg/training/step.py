@@ -76,7 +76,8 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
 
 def _value(loss: Tensor, options: TrainOptions) -> float:
     """The loss, or the mean of all processes' losses where each has its own."""
-    return float(loss if options.across == "processes" else gather(loss.reshape(1, 1), world().size).mean())
+    shared = options.share_negatives_across == "processes"
+    return float(loss if shared else gather(loss.reshape(1, 1), world().size).mean())
 
 
 def _check_finite(what: str, value: float, step: int, batches: Sequence[Any]) -> None:

@@ -33,7 +33,7 @@ def test_a_thousand_steps_in_bfloat16_stay_finite(tmp_path: Path, tiny_model: Pa
         learning_rate=1e-3,
         weight_decay=0.1,
         precision="bf16",
-        mask="none",
+        false_negative_mask=False,
         checkpoint_every=None,
     )
     data = toy_data(write_toy(tmp_path / "toy"))

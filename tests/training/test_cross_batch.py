@@ -94,8 +94,8 @@ def main(toy: str, out: str, number: str) -> None:
     folder = Path(out) / number
     folder.mkdir(exist_ok=True)
     for name, more in CASES.items():
-        across = "own" if name.startswith("own") else "processes"
-        learn(Path(toy), folder, name, settings(across=across, **more))
+        across = "none" if name.startswith("own") else "processes"
+        learn(Path(toy), folder, name, settings(share_negatives_across=across, **more))
     right = dual_encoder.gather
     for name in BROKEN:
         dual_encoder.gather = broken(name)
@@ -210,14 +210,17 @@ def test_shares_must_be_equal_where_each_process_is_on_its_own(
     encoder: Any = PreciseEncoder()
     monkeypatch.setattr(dual_encoder, "world", lambda: World(0, 4))
     with pytest.raises(UsageError, match="4 processes have no equal shares of batch_size 6: give a multiple of 4"):
-        dual_encoder.DualEncoderTraining(encoder, toy_data(toy_folder), settings(batch_size=6, across="own"))
+        dual_encoder.DualEncoderTraining(
+            encoder, toy_data(toy_folder), settings(batch_size=6, share_negatives_across="none")
+        )
 
 
 def test_options_count_where_they_change_what_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = TrainOptions().identity()
-    assert TrainOptions(mask="none").identity() == {**plain, "mask": "none"}
+    assert TrainOptions(false_negative_mask=False).identity() == {**plain, "mask": "none"}
+    assert TrainOptions(iterate_negatives=True).identity() == {**plain, "order": "consecutive"}
     assert TrainOptions(chunk=8).identity() == {**plain, "chunk": 8}
-    assert TrainOptions(across="own").identity() == {**plain, "across": "own", "processes": 1}
+    assert TrainOptions(share_negatives_across="none").identity() == {**plain, "across": "own", "processes": 1}
     assert plain.keys() <= asdict(TrainOptions()).keys()
     assert TrainOptions(chunk=0).problems() == ["chunk must be 1 or above, not 0"]
 

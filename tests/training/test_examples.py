@@ -64,7 +64,7 @@ def test_the_first_positive_alone_and_the_same_negatives(toy_folder: Path) -> No
 
 def test_consecutive_examples_have_each_negative_of_a_query_in_turn(toy_folder: Path) -> None:
     data = toy_data(toy_folder)
-    examples = Examples(data, 2, seed=0, order="consecutive")
+    examples = Examples(data, 2, seed=0, iterate_negatives=True)
     assert len(examples) == 36  # six negatives each, two at a time
     draw = examples.draw(0, 72)
     assert draw.query_ids[:36:3] == draw.query_ids[1:36:3] == draw.query_ids[2:36:3]
@@ -82,7 +82,7 @@ def test_a_short_list_has_one_turn_and_begins_again(toy_folder: Path, tmp_path: 
     lists = [Negatives("q0", ["p0"], ["n1", "n2", "n3"], np.zeros(3)), Negatives("q1", ["p1"], ["n5"], np.zeros(1))]
     write_negatives(tmp_path / "short.arrow", lists)
     data = replace(toy_data(toy_folder), negatives=read_negatives(tmp_path / "short.arrow"))
-    examples = Examples(data, 2, seed=0, order="consecutive")
+    examples = Examples(data, 2, seed=0, iterate_negatives=True)
     draw = examples.draw(0, len(examples))
     found = {q: data.corpus.ids(row) for q, row in zip(draw.query_ids, draw.documents[:, 1:], strict=True)}
     assert found == {"q0": ["n1", "n2"], "q1": ["n5", "n5"]}

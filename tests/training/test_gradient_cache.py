@@ -54,12 +54,15 @@ def assert_equal(found: tuple[float, Gradients], expected: tuple[float, Gradient
     negatives=st.integers(0, 3),
     loss=st.sampled_from([InfoNCE(), Star(), RankNet()]),
     cut=st.sampled_from([None, Segments(length=2, count=3)]),
-    mask=st.sampled_from(["known", "none"]),
+    masked=st.booleans(),
 )
 def test_value_and_gradients_are_those_of_the_plain_batch(
-    toy_folder: Path, batch_size: int, chunk: int, negatives: int, loss: Any, cut: Any, mask: str
+    toy_folder: Path, batch_size: int, chunk: int, negatives: int, loss: Any, cut: Any, masked: bool
 ) -> None:
-    encoder, more = PreciseEncoder(), {"batch_size": batch_size, "negatives_per_query": negatives, "mask": mask}
+    encoder, more = (
+        PreciseEncoder(),
+        {"batch_size": batch_size, "negatives_per_query": negatives, "false_negative_mask": masked},
+    )
     plain = gradients(encoder, toy_folder, loss, cut, **more)
     assert_equal(gradients(encoder, toy_folder, loss, cut, chunk=chunk, **more), plain)
     if batch_size > 1 or negatives:

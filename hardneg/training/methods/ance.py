@@ -72,7 +72,7 @@ class AnceTraining(DualEncoderTraining):
         return self._waited / max(time.monotonic() - self._began, 1e-9)
 
     def __len__(self) -> int:
-        if self._options.order == "shuffled":
+        if not self._options.iterate_negatives:
             return len(self._all)
         return len(self._all) * max(1, self._refreshing.negatives // max(1, self._options.negatives_per_query))
 
@@ -161,4 +161,4 @@ class AnceTraining(DualEncoderTraining):
 
     def _listed(self, data: TrainingData) -> Examples:
         options = self._options
-        return Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
+        return Examples(data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives)

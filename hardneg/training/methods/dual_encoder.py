@@ -43,10 +43,12 @@ class DualEncoderTraining:
         self.trainable: nn.Module = encoder.module
         self.forward_module = TwoTowers(encoder)
         self._corpus, self._cut = data.corpus, data.segments
-        self._unmasked = options.mask == "none"
+        self._unmasked = not options.false_negative_mask
         self._here = _sharing(options)
         self._chunk = _chunk(options)
-        self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
+        self._examples = Examples(
+            data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
+        )
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -109,11 +111,11 @@ def _chunk(options: TrainOptions) -> int | None:
 def _sharing(options: TrainOptions) -> World:
     """This process's place among those whose documents its queries see."""
     here = world()
-    if options.across == "processes":
+    if options.share_negatives_across == "processes":
         return here
     if options.batch_size % here.size:
         raise UsageError(
-            f"training options: across own: {here.size} processes have no equal shares of batch_size "
+            f"training options: share_negatives_across none: {here.size} processes have no equal shares of batch_size "
             f"{options.batch_size}: give a multiple of {here.size}"
         )
     return World()

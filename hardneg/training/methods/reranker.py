@@ -69,7 +69,9 @@ class RerankerTraining:
         self.trainable: nn.Module = network.module
         self.forward_module: nn.Module = PairTower(network)
         self._corpus, self._loss, self._size = data.corpus, loss, options.adversarial
-        self._examples = Examples(data, options.negatives_per_query, options.seed, options.positive, options.order)
+        self._examples = Examples(
+            data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
+        )
 
     @property
     def skipped(self) -> Mapping[str, int]:

@@ -23,6 +23,8 @@ class ReaderOptions(TrainOptions):
             f"{name} has no effect on a reader, which is shown each question's own passages: leave it out"
             for name in self.given_of_batches()
         ]
-        if self.order != "shuffled":
-            found.append("order has no effect on a reader, whose questions are shuffled in each epoch: leave it out")
+        if self.iterate_negatives:
+            found.append(
+                "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"
+            )
         return found

@@ -126,8 +126,13 @@ def test_dev_queries_are_reranked(toy_folder: Path, tiny_model: Path) -> None:
 
 
 def test_options_without_effect_are_told() -> None:
-    problems = RerankerOptions(negatives_per_query=0, adversarial=-1, mask="none", chunk=8).problems()
-    assert [line.split()[0] for line in problems] == ["negatives_per_query", "adversarial", "chunk", "mask"]
+    problems = RerankerOptions(negatives_per_query=0, adversarial=-1, false_negative_mask=False, chunk=8).problems()
+    assert [line.split()[0] for line in problems] == [
+        "negatives_per_query",
+        "adversarial",
+        "chunk",
+        "false_negative_mask",
+    ]
     assert "adversarial" in RerankerOptions().identity() and "chunk" not in RerankerOptions().identity()
 
 

@@ -154,5 +154,5 @@ def test_options_of_batches_have_no_effect_and_are_refused() -> None:
     assert ReaderOptions().problems() == []
     (problem,) = ReaderOptions(chunk=4).problems()
     assert "chunk has no effect on a reader" in problem
-    (problem,) = ReaderOptions(order="consecutive").problems()
-    assert "order has no effect on a reader" in problem
+    (problem,) = ReaderOptions(iterate_negatives=True).problems()
+    assert "iterate_negatives has no effect on a reader" in problem

@@ -64,10 +64,10 @@ def check_tree(command: str, recipe: Tree, settings: Sequence[str] = ()) -> "Rec
     from hardneg.recipe.yaml_load import apply_settings
 
     changed, problems = apply_settings(recipe, settings)
-    recipe = check_recipe(changed, Path(command), found=problems)
-    for note in recipe.notes:
+    checked = check_recipe(changed, Path(command), found=problems)
+    for note in checked.notes:
         tell_once(note)
-    return recipe
+    return checked
 
 
 def dataset_tree(dataset: str) -> Tree:

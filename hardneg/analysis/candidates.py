@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.qrels import Qrels
-from hardneg.data.runs import Run
+from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import DataError
+from hardneg.types import RankedList
 
 COUNTS = (16, 32, 64, 128, 256, 512, 1000)
 
@@ -51,7 +52,7 @@ def candidates(
         for count, name in zip(options.counts, recalls, strict=True):
             made = prefix(reranked, places, count)
             quality = means(evaluate(made, qrels, [options.metric], level))[options.metric]
-            documents = float(np.mean([min(count, len(doc_ids)) for doc_ids in first.doc_ids] or [0]))
+            documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
             rows.append({"candidates": count, "quality": quality, "recall": recall[name], "documents": documents})
         found[label] = rows
     return found
@@ -62,24 +63,24 @@ def prefix(reranked: Run, places: Sequence[NDArray[np.int64]], count: int) -> Ru
 
     places: for each query the first-stage places of its reranked documents, from 0, int64 [n].
     """
-    kept = [np.flatnonzero(place < count) for place in places]
-    doc_ids = [[ids[i] for i in chosen.tolist()] for ids, chosen in zip(reranked.doc_ids, kept, strict=True)]
-    scores = [scored[chosen] for scored, chosen in zip(reranked.scores, kept, strict=True)]
-    return Run(reranked.query_ids, doc_ids, scores)
+    made = {}
+    for (query_id, ranked), place in zip(reranked.items(), places, strict=True):
+        kept = np.flatnonzero(place < count)
+        made[query_id] = RankedList([ranked.doc_ids[i] for i in kept.tolist()], ranked.scores[kept])
+    return made
 
 
 def _places(label: str, first: Run, reranked: Run, most: int) -> list[NDArray[np.int64]]:
     """Where the reranked documents stand in the first stage's lists; those that it lacks stand behind all."""
-    listed = dict(zip(first.query_ids, first.doc_ids, strict=True))
-    scored = dict(zip(reranked.query_ids, reranked.doc_ids, strict=True))
-    for query_id, doc_ids in listed.items():
-        if lacking := set(doc_ids[:most]).difference(scored.get(query_id, ())):
+    for query_id, ranked in first.items():
+        doc_ids = ranked.doc_ids
+        if lacking := set(doc_ids[:most]).difference(reranked.get(query_id, EMPTY).doc_ids):
             raise DataError(
                 f"{label}: the reranked run lacks {len(lacking)} of the first {min(most, len(doc_ids))} candidates of "
                 f"query {query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
             )
     found = []
-    for query_id, doc_ids in scored.items():
-        place = {doc_id: number for number, doc_id in enumerate(listed.get(query_id, ()))}
-        found.append(np.array([place.get(doc_id, np.iinfo(np.int64).max) for doc_id in doc_ids], np.int64))
+    for query_id, ranked in reranked.items():
+        place = {doc_id: number for number, doc_id in enumerate(first.get(query_id, EMPTY).doc_ids)}
+        found.append(np.array([place.get(doc_id, np.iinfo(np.int64).max) for doc_id in ranked.doc_ids], np.int64))
     return found

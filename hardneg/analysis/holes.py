@@ -70,10 +70,6 @@ def holes(runs: Mapping[str, Run], qrels: Qrels, options: HoleOptions) -> dict[s
     return {**asked, "judged_zero": zeros, "runs": found}
 
 
-def _judged(run: Run, qrels: Qrels) -> dict[str, list[str]]:
+def _judged(run: Run, qrels: Qrels) -> dict[str, Sequence[str]]:
     """The lists of the queries that have judgements."""
-    return {
-        query_id: doc_ids
-        for query_id, doc_ids in zip(run.query_ids, run.doc_ids, strict=True)
-        if query_id in qrels and doc_ids
-    }
+    return {query_id: each.doc_ids for query_id, each in run.items() if query_id in qrels and each.doc_ids}

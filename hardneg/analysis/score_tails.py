@@ -21,7 +21,7 @@ def single_queries(runs: Mapping[str, Run], wanted: int | Sequence[str], seed: i
     Raises:
         UsageError: a run does not list a query that is named.
     """
-    listed = {label: {*run.query_ids} for label, run in runs.items()}
+    listed = {label: {*run} for label, run in runs.items()}
     if isinstance(wanted, int):
         pool = sorted(set.intersection(*listed.values()))
         return [*generator(seed, "single queries").permutation(pool)[:wanted].tolist()]
@@ -33,8 +33,9 @@ def single_queries(runs: Mapping[str, Run], wanted: int | Sequence[str], seed: i
 
 def tails_of(run: Run, depths: Sequence[int] = DEPTHS, single: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The curves of a run, as `score_tails` has them, with those of `single` queries."""
-    places = dict(zip(run.query_ids, range(len(run.query_ids)), strict=True)) if single else {}
-    return score_tails(run.scores, depths, {name: places[name] for name in single})
+    places = {query_id: place for place, query_id in enumerate(run)}
+    scores = [ranked.scores for ranked in run.values()]
+    return score_tails(scores, depths, {name: places[name] for name in single})
 
 
 def score_tails(

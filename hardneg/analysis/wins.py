@@ -50,7 +50,7 @@ def wins_of(runs: tuple[Run, Run], qrels: Qrels, metric: str, relevance_level: i
     from hardneg.evaluation.metrics import evaluate
 
     ours, theirs = (next(iter(evaluate(run, qrels, [metric], relevance_level).values())) for run in runs)
-    first, second = (dict(zip(run.query_ids, run.doc_ids, strict=True)) for run in runs)
+    first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
     return cases((first, second), (ours, theirs), qrels)
 
 

@@ -74,7 +74,7 @@ def fuse(
     values = _grid(grid or [])
     _check(asked, tuned="parameter" in values)
     runs = [read_run(path) for path in run]
-    query_ids = list(dict.fromkeys(query_id for each in runs for query_id in each.query_ids))
+    query_ids = list(dict.fromkeys(query_id for each in runs for query_id in each))
     if tune_run:
         tuned_on = [read_run(path) for path in _paired(tune_run, run)]
         known = Development(labels, tuned_on, _judged(qrels), metric, relevance_level)
@@ -91,10 +91,10 @@ def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: 
     from hardneg.fusion.tuning import lists_of
 
     fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
-    entries = ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in fused if ranked.doc_ids)
+    entries = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
     count = write_run(output, entries, tag="fused")
     say(f"{output}: {counted(len(query_ids), 'query')}, {counted(count, 'document')}")
-    lacking = {label: len(query_ids) - len(run.query_ids) for label, run in runs.items()}
+    lacking = {label: len(query_ids) - len(run) for label, run in runs.items()}
     adhoc_recipe.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 
 

@@ -159,9 +159,7 @@ def _run_scores(run: Path, folder: Path) -> "Scores":
     from hardneg.stages.mine import NEGATIVES
     from hardneg.stages.positive_scores import scores_in_run
 
-    read = read_run(run)
-    entries = zip(read.query_ids, read.doc_ids, read.scores, strict=True)
-    return scores_in_run(read_negatives(folder / NEGATIVES), entries)
+    return scores_in_run(read_negatives(folder / NEGATIVES), read_run(run).items())
 
 
 def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollection", device: str | None) -> "Scores":
@@ -171,7 +169,7 @@ def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollectio
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.flat import FlatVectors
     from hardneg.data.negatives import read_negatives
-    from hardneg.data.run_stream import stream_run
+    from hardneg.data.runs import stream_run
     from hardneg.models.encoder import Encoder
     from hardneg.stages.mine import NEGATIVES
     from hardneg.stages.positive_scores import fill_from_model, scores_in_run

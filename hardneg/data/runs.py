@@ -8,51 +8,30 @@ import codecs
 import gzip
 import shutil
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv
 
 from hardneg.atomic_write import replacing
-from hardneg.counting import counted
-from hardneg.data.text_lines import checked_id, other_kind
+from hardneg.data.run_lines import RunLines, parse_lines
+from hardneg.data.text_lines import other_kind
 from hardneg.errors import DataError
+from hardneg.types import RankedList
 
-_COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
-_TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
 _CHUNK = 1 << 22
-_CONTROLS = [bytes([code]) for code in (*range(32), 127) if code not in b"\t\n"]
-_MORE_CONTROLS = [chr(code).encode() for code in range(128, 160)]
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 
+Run = Mapping[str, RankedList]
+"""Ranked lists by query id: queries in the file's order, each list best first, as trec_eval would order it."""
 
-@dataclass(frozen=True)
-class Run:
-    """Ranked lists by query: queries in the file's order, each list best first, as trec_eval would order it.
-
-    doc_ids: one list a query; scores: one float32 array a query, of the same length, descending.
-    """
-
-    query_ids: list[str]
-    doc_ids: list[list[str]]
-    scores: list[NDArray[np.float32]]
-
-
-class _Lines(NamedTuple):
-    """The lines of a run in file order: codes index into ids; int64 [L], int64 [L], float32 [L]."""
-
-    query_ids: list[str]
-    query_codes: NDArray[np.int64]
-    doc_ids: list[str]
-    doc_codes: NDArray[np.int64]
-    scores: NDArray[np.float32]
+EMPTY = RankedList((), np.empty(0, np.float32))
+"""The list of a query that a run lacks."""
 
 
 def read_run(path: Path) -> Run:
@@ -63,137 +42,107 @@ def read_run(path: Path) -> Run:
             control characters, a score that is not a finite float32, or a document that stands twice for one query;
             naming the file, where it holds nothing.
     """
-    data = _content(path)
-    lines = _parse_at_once(data)
-    run = _ranked(lines if lines is not None else _parse_by_line(path, data))
-    if not run.query_ids:
+    run = dict(_ranked(parse_lines(path, b"".join(_chunks(path)))))
+    if not run:
         raise DataError(f"{path}: the run is empty{'' if path.is_file() else '; a pipe can be read only once'}")
     return run
 
 
-def _content(path: Path) -> bytes:
-    chunks: list[bytes] = []
+def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
+    """The items of `read_run`, a few megabytes at a time, for runs that are too large to hold; none of an empty file.
+
+    Raises:
+        DataError: as `read_run`, when it is come to; and where the lines of one query do not stand together.
+    """
+    seen: set[str] = set()
+    for first, block in _blocks(path):
+        for query_id, ranked in _ranked(parse_lines(path, block, first)):
+            if query_id in seen:
+                raise DataError(f"{path}: the lines of query {query_id} do not stand together: sort the run by query")
+            seen.add(query_id)
+            yield query_id, ranked
+
+
+def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
+    """The run's list for each query, an empty one where the run has none, as `stream_run` reads them.
+
+    Raises:
+        DataError: the run does not keep the order of the queries.
+    """
+    stream = stream_run(path)
+    head = next(stream, None)
+    for query_id in query_ids:
+        if head is not None and head[0] == query_id:
+            yield head[1]
+            head = next(stream, None)
+        else:
+            yield EMPTY
+    if head is not None:
+        raise DataError(
+            f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
+        )
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The file's bytes, unpacked and without a mark of their order."""
+    line = 1
     try:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            start = _first(path, source.read(_CHUNK))
+            line += start.count(b"\n")
+            yield start
             while chunk := source.read(_CHUNK):
-                chunks.append(chunk)
+                line += chunk.count(b"\n")
+                yield chunk
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        line = sum(chunk.count(b"\n") for chunk in chunks) + 1
         raise DataError.at(path, line, f"the gzip file is damaged ({error}): fetch it again") from error
     except OSError as error:
         raise DataError(f"{path}: the run cannot be read ({error.strerror})") from error
-    data = b"".join(chunks)
+
+
+def _first(path: Path, data: bytes) -> bytes:
     if kind := other_kind(data[:64]):
         raise DataError(f"{path}: not a text file but {kind}")
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _parse_at_once(data: bytes) -> _Lines | None:
-    """Parses a file without any irregularity; None where `_parse_by_line` has to look closer."""
-    delimiter = b"\t" if b"\t" in data else b" "
-    if not data or not _is_text(data) or not _is_regular(data, delimiter):
-        return None
-    try:
-        table = csv.read_csv(
-            pa.BufferReader(data),
-            read_options=csv.ReadOptions(column_names=_COLUMNS),
-            parse_options=csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
-            convert_options=csv.ConvertOptions(
-                include_columns=list(_TYPES),
-                column_types={"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()},
-                strings_can_be_null=False,
-                null_values=[],
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    query_ids, query_codes = _encoded(table["query_id"])
-    doc_ids, doc_codes = _encoded(table["doc_id"])
-    scores = _as_float32(table["score"].to_numpy())
-    good = np.isfinite(scores).all() and not _has_repeats(query_codes, doc_codes, len(doc_ids))
-    return _Lines(query_ids, query_codes, doc_ids, doc_codes, scores) if good else None
+def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """All lines of some queries that follow each other, and the number of the first line."""
+    first, rest = 1, b""
+    for chunk in _chunks(path):
+        rest += chunk
+        if end := _last_query(rest):
+            yield first, rest[:end]
+            first, rest = first + rest.count(b"\n", 0, end), rest[end:]
+    if rest:
+        yield first, rest
 
 
-def _is_text(data: bytes) -> bool:
-    try:
-        return data.isascii() or bool(data.decode())
-    except UnicodeDecodeError:
-        return False
+def _last_query(data: bytes) -> int:
+    """Where the lines of the last query begin that has a whole line in `data`; 0 where there is no other before."""
+    end = data.rfind(b"\n")
+    begin, query_id = end + 1, b""
+    while end > 0:
+        start = data.rfind(b"\n", 0, end) + 1
+        name = next(iter(data[start:end].split(None, 1)), query_id)
+        if query_id and name != query_id:
+            return begin
+        begin, query_id, end = start, name, start - 1
+    return 0
 
 
-def _is_regular(data: bytes, delimiter: bytes) -> bool:
-    other = b" " if delimiter == b"\t" else b"\t"
-    irregular = (other, b"\r", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
-    inside = any(part in data for part in (*irregular, *_CONTROLS))
-    inside = inside or (not data.isascii() and any(part in data for part in _MORE_CONTROLS))
-    return not (inside or data.startswith(delimiter) or data.endswith(delimiter))
-
-
-def _encoded(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
-    encoded = column.combine_chunks().dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
-
-
-def _as_float32(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        return scores.astype(np.float32)
-
-
-def _has_repeats(query_codes: NDArray[np.int64], doc_codes: NDArray[np.int64], documents: int) -> bool:
-    pairs = np.sort(query_codes * documents + doc_codes)
-    return bool((pairs[1:] == pairs[:-1]).any())
-
-
-def _parse_by_line(path: Path, data: bytes) -> _Lines:
-    query_index: dict[str, int] = {}
-    doc_index: dict[str, int] = {}
-    seen: set[tuple[int, int]] = set()
-    scores: list[float] = []
-    codes: list[tuple[int, int]] = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        query_id, doc_id, score = _fields(path, number, line)
-        query_code = query_index.setdefault(query_id, len(query_index))
-        pair = query_code, doc_index.setdefault(doc_id, len(doc_index))
-        if pair in seen:
-            raise DataError.at(path, number, f"document {doc_id} comes twice for query {query_id}: keep one")
-        seen.add(pair)
-        codes.append(pair)
-        scores.append(score)
-    pairs = np.array(codes, dtype=np.int64).reshape(-1, 2)
-    return _Lines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array(scores, dtype=np.float32))
-
-
-def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
-    try:
-        fields = [field.decode() for field in line.split()]
-    except UnicodeDecodeError as error:
-        raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
-    if len(fields) != len(_COLUMNS):
-        raise DataError.at(path, number, f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)")
-    try:
-        score = float(fields[4].replace("_", "?"))
-    except ValueError as error:
-        raise DataError.at(path, number, f"score {fields[4]!r} is not a number") from error
-    if not np.isfinite(_as_float32(np.array(score))):
-        raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
-    return checked_id(path, number, fields[0]), checked_id(path, number, fields[2]), score
-
-
-def _ranked(lines: _Lines) -> Run:
+def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
     order = _trec_eval_order(lines)
     doc_ids = np.array(lines.doc_ids, dtype=object)[lines.doc_codes[order]]
     scores = lines.scores[order]
     ends = np.cumsum(np.bincount(lines.query_codes, minlength=len(lines.query_ids)))
-    bounds = list(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=False))
-    lists = [doc_ids[start:end].tolist() for start, end in bounds]
-    return Run(lines.query_ids, lists, [scores[start:end] for start, end in bounds])
+    for query_id, start, end in zip(lines.query_ids, [0, *ends[:-1].tolist()], ends.tolist(), strict=False):
+        yield query_id, RankedList(doc_ids[start:end].tolist(), scores[start:end])
 
 
-def _trec_eval_order(lines: _Lines) -> NDArray[np.int64]:
+def _trec_eval_order(lines: RunLines) -> NDArray[np.int64]:
     order = np.lexsort((-lines.scores, lines.query_codes))
     scores, queries = lines.scores[order], lines.query_codes[order]
     tied = (scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])
@@ -203,9 +152,7 @@ def _trec_eval_order(lines: _Lines) -> NDArray[np.int64]:
     return np.lexsort((-ranks[lines.doc_codes], -lines.scores, lines.query_codes))
 
 
-def write_run(
-    path: Path, entries: Iterable[tuple[str, Sequence[str], NDArray[np.float32]]], tag: str = "hardneg"
-) -> int:
+def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
     """Writes a run, all of it or nothing, one query at a time; gzip where the name ends in `.gz`.
 
     Documents are ordered by (-score, doc_id), and equal scores are made different by the smallest steps of
@@ -213,7 +160,7 @@ def write_run(
 
     Args:
         path: where to write.
-        entries: query id, its document ids [n], and their scores, float32 [n], in any order.
+        entries: as a run's `items()`; documents in any order.
         tag: the name in the last column.
 
     Returns:
@@ -227,12 +174,12 @@ def write_run(
     written: set[str] = set()
     count = 0
     with replacing(path) as file:
-        for query_id, doc_ids, scores in entries:
+        for query_id, ranked in entries:
             if query_id in written:
                 raise DataError(f"query {query_id} comes twice in the run {path}")
             written.add(query_id)
-            file.write(_lines_of(query_id, doc_ids, np.asarray(scores, dtype=np.float32), tag))
-            count += len(doc_ids)
+            file.write(_lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores, np.float32), tag))
+            count += len(ranked.doc_ids)
     return count
 
 

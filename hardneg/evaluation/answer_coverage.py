@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.passage_answers import PassageAnswers
-from hardneg.data.runs import Run
+from hardneg.data.runs import EMPTY, Run
 from hardneg.evaluation.metrics import Scores
 
 _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
@@ -26,8 +26,7 @@ def answer_coverage(run: Run, answers: PassageAnswers, query_ids: Sequence[str],
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.
     """
-    places = {query_id: place for place, query_id in enumerate(run.query_ids)}
-    lists = [run.doc_ids[places[query_id]] if query_id in places else [] for query_id in query_ids]
+    lists = [run.get(query_id, EMPTY).doc_ids for query_id in query_ids]
     first = _first_ranks(answers, query_ids, lists, sorted(cutoffs))
     return {f"answer@{k}": dict(zip(query_ids, (first <= k).astype(float).tolist(), strict=True)) for k in cutoffs}
 

@@ -87,8 +87,8 @@ def is_metric(name: str) -> bool:
 
 def coverage(run: "Run", qrels: "Qrels") -> Coverage:
     """Counts the queries that `evaluate` scores, scores 0 for want of a ranking, and leaves out."""
-    shared = sum(query_id in qrels for query_id in run.query_ids)
-    return Coverage(shared, len(qrels) - shared, len(run.query_ids) - shared)
+    shared = len(run.keys() & qrels.keys())
+    return Coverage(shared, len(qrels) - shared, len(run) - shared)
 
 
 def evaluate(run: "Run", qrels: "Qrels", metrics: Sequence[str], relevance_level: int = 1) -> Scores:
@@ -160,13 +160,12 @@ def _as_arrays(run: "Run", qrels: "Qrels") -> tuple[Any, Any]:
 
     Documents are numbered within their query; unjudged ones are -1. Ranked scores spell out the run's order.
     """
-    rows = {query_id: row for row, query_id in enumerate(run.query_ids)}
     judged, ranked = [], []
     for query_id, grades in qrels.items():
         best_first = sorted(grades, key=grades.__getitem__, reverse=True)
         numbers = {doc_id: number for number, doc_id in enumerate(best_first)}
         judged.append(_pairs(range(len(best_first)), [grades[doc_id] for doc_id in best_first]))
-        found = run.doc_ids[rows[query_id]] if query_id in rows else ()
+        found = run[query_id].doc_ids if query_id in run else ()
         ranked.append(_pairs([numbers.get(doc_id, -1) for doc_id in found], range(len(found), 0, -1)))
     return _typed_list(judged), _typed_list(ranked)
 

@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from hardneg.counting import counted
 from hardneg.data.qrels import Qrels
-from hardneg.data.runs import Run
+from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import DataError, UsageError
 from hardneg.fusion.methods import WITH_WEIGHTS, Fusion
 from hardneg.fusion.through_ranx import PARAMETERS
@@ -103,8 +101,7 @@ def tune(
     with progress.task("tuning", None, "settings") as task:
 
         def worth(each: Fusion) -> float:
-            fused = list(each.over(lists))
-            made = Run(query_ids, [list(one.doc_ids) for one in fused], [one.scores for one in fused])
+            made = dict(zip(query_ids, each.over(lists), strict=True))
             task.advance()
             return mean(made)
 
@@ -113,15 +110,7 @@ def tune(
 
 def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
     """Each query's lists, one a run; empty where a run lacks the query."""
-    empty = RankedList((), np.empty(0, np.float32))
-    by_query = [
-        {
-            query_id: RankedList(doc_ids, scores)
-            for query_id, doc_ids, scores in zip(run.query_ids, run.doc_ids, run.scores, strict=True)
-        }
-        for run in runs
-    ]
-    return [[found.get(query_id, empty) for found in by_query] for query_id in query_ids]
+    return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
 
 
 def check_development(known: Development, query_ids: Sequence[str]) -> None:
@@ -130,7 +119,7 @@ def check_development(known: Development, query_ids: Sequence[str]) -> None:
         told = counted(len(shared), "query is", "queries are")
         raise DataError(f"tuning: {told} among those that are fused, such as {min(shared)}; tune on other queries")
     for label, run in zip(known.labels, known.runs, strict=True):
-        if not set(run.query_ids).intersection(known.qrels):
+        if not known.qrels.keys() & run.keys():
             raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")
 
 

@@ -9,7 +9,7 @@ from hardneg.analysis.planted import Asked, planted
 from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
-from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import lists_in_order
 from hardneg.stages.analyze_runs import texts_of
 from hardneg.stages.mine import DROPPED, NEGATIVES
 from hardneg.stages.opening import open_collection

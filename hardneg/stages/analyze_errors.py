@@ -8,7 +8,7 @@ from hardneg.analysis.pairwise_errors import PairwiseErrors
 from hardneg.analysis.run_errors import errors_in_run
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
-from hardneg.data.run_stream import stream_run
+from hardneg.data.runs import stream_run
 from hardneg.indexes.exact import ExactOptions
 from hardneg.models.encoder import EncodeOptions
 from hardneg.protocols import DenseSearcher
@@ -66,7 +66,7 @@ def _of_index(work: Work, label: str, collection: StoredCollection, relevant: Re
 
 
 def _of_run(work: Work, source: Input, collection: StoredCollection, relevant: Relevant) -> PairwiseErrors:
-    lists = ((query_id, doc_ids) for query_id, doc_ids, _ in stream_run(source.folder / RUN))
+    lists = ((query_id, ranked.doc_ids) for query_id, ranked in stream_run(source.folder / RUN))
     return errors_in_run(lists, relevant.positives, work.spec.cut, _aside_ids(collection, relevant))
 
 

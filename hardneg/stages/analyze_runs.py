@@ -10,8 +10,7 @@ from hardneg.analysis.wins import to_json, wins_of
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.run_stream import stream_run
-from hardneg.data.runs import Run, read_run
+from hardneg.data.runs import Run, read_run, stream_run
 from hardneg.errors import DataError
 from hardneg.stages.mine import NEGATIVES
 from hardneg.stages.opening import open_collection
@@ -39,7 +38,7 @@ def overlap_found(work: Work) -> dict[str, Any]:
     trained = []
     for label, source in work.inputs_of("overlap.negatives").items():
         negatives = read_negatives(source.folder / NEGATIVES)
-        found = ((query_id, doc_ids) for query_id, doc_ids, _ in stream_run(met[label].folder / RUN))
+        found = ((query_id, ranked.doc_ids) for query_id, ranked in stream_run(met[label].folder / RUN))
         shared = negatives_overlap(negatives, found, relevant, part.depth)
         trained.append({"training": label, **shared.to_json()})
     return {"depth": part.depth, "runs": run_overlaps(lists, part.depth, part.against), "negatives": trained}
@@ -76,4 +75,4 @@ def _runs(work: Work, field: str) -> dict[str, Run]:
 
 
 def _lists(run: Run) -> Lists:
-    return dict(zip(run.query_ids, run.doc_ids, strict=True))
+    return {query_id: ranked.doc_ids for query_id, ranked in run.items()}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hardneg.data.collection import StoredCollection
-from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import lists_in_order
 from hardneg.errors import DataError
 from hardneg.reading.answering import Question
 from hardneg.stages.search import RUN

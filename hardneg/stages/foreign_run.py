@@ -6,9 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import Run, read_run, strictly_decreasing, write_run
 from hardneg.errors import DataError
@@ -17,6 +14,7 @@ from hardneg.stages import mine, rerank
 from hardneg.stages.opening import open_collection
 from hardneg.stages.search import RUN
 from hardneg.stages.work import Input, Work
+from hardneg.types import RankedList
 
 
 def mine_from(path: Path, work: Work, scores: Path | None = None) -> dict[str, Any]:
@@ -59,16 +57,15 @@ def _with_run(path: Path, work: Work, field: str) -> tuple[Work, dict[str, int]]
 
 def _entries(
     run: Run, query_ids: list[str], collection: StoredCollection, facts: Counter[str]
-) -> Iterator[tuple[str, list[str], NDArray[np.float32]]]:
+) -> Iterator[tuple[str, RankedList]]:
     """The lists of the split's queries in its order, what the corpus lacks left out, ties kept in the run's order."""
-    place = {query_id: number for number, query_id in enumerate(run.query_ids)}
-    facts["run queries that are not in the split"] = len(place.keys() - set(query_ids))
+    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
     for query_id in query_ids:
-        if (number := place.get(query_id)) is None:
+        if (ranked := run.get(query_id)) is None:
             facts["queries that are not in the run"] += 1
             continue
         facts["queries in the run"] += 1
-        known = collection.corpus.rows(run.doc_ids[number]) >= 0
+        known = collection.corpus.rows(ranked.doc_ids) >= 0
         facts["run documents that are not in the corpus"] += int((~known).sum())
-        doc_ids = [doc_id for doc_id, there in zip(run.doc_ids[number], known.tolist(), strict=True) if there]
-        yield query_id, doc_ids, strictly_decreasing(run.scores[number][known])
+        doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
+        yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
-from hardneg.data.run_stream import lists_in_order
-from hardneg.data.runs import read_run, write_run
+from hardneg.data.runs import lists_in_order, read_run, write_run
 from hardneg.errors import UsageError
 from hardneg.fusion.methods import AnyMethod, Fusion
 from hardneg.fusion.through_ranx import Norm
@@ -137,7 +136,7 @@ def _entries(work: Work, fusion: Fusion, query_ids: Sequence[str], facts: Counte
         for query_id, ranked in zip(query_ids, fused, strict=True):
             task.advance()
             if ranked.doc_ids:
-                yield query_id, ranked.doc_ids, ranked.scores
+                yield query_id, ranked
 
 
 def _lists(work: Work, query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:

@@ -13,7 +13,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import lists_in_order
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import Listed, PseudoLabels

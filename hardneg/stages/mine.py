@@ -13,7 +13,7 @@ from hardneg.data.negatives import write_negatives
 from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.qrels import positives
 from hardneg.data.rejected import recorded
-from hardneg.data.run_stream import lists_in_order
+from hardneg.data.runs import lists_in_order
 from hardneg.errors import DataError
 from hardneg.stages.opening import open_collection, open_queries
 from hardneg.stages.search import RUN

@@ -1,6 +1,6 @@
 """Scores of the positives beside mined negatives: those of the run, or the model's where the run lacks them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,22 +11,20 @@ from hardneg.data.queries import Queries
 from hardneg.data.segments import document_rows
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.progress import Progress
-from hardneg.types import Negatives
+from hardneg.types import Negatives, RankedList
 
 _QUERIES = 4096
 
 Scores = dict[str, NDArray[np.float32]]
 
 
-def scores_in_run(
-    negatives: Iterable[Negatives], entries: Iterable[tuple[str, Sequence[str], NDArray[np.float32]]]
-) -> Scores:
+def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> Scores:
     """float32 [positives] for each query of `negatives`: its positives' scores in the run, nan where it lacks them."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     found = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
-    for query_id, doc_ids, scores in entries:
+    for query_id, ranked in entries:
         if query_id in positives:
-            known = dict(zip(doc_ids, scores.tolist(), strict=True))
+            known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
             found[query_id] = np.array([known.get(doc_id, np.nan) for doc_id in positives[query_id]], np.float32)
     return found
 

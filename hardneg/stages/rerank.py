@@ -16,8 +16,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
-from hardneg.data.run_stream import lists_in_order
-from hardneg.data.runs import join_runs, write_run
+from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
@@ -26,7 +25,7 @@ from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity
 from hardneg.stages.spec_parts import FREE, Name, PluginKind, Reference, Setting, StageSpec
 from hardneg.stages.work import Work
-from hardneg.types import PluginSetting
+from hardneg.types import PluginSetting, RankedList
 
 if TYPE_CHECKING:
     from hardneg.rerankers.scoring import Advance, Request
@@ -92,7 +91,7 @@ class _Block:
             if len(scores) != len(doc_ids):
                 counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
                 raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
-            yield query_id, doc_ids, np.asarray(scores, np.float32)
+            yield query_id, RankedList(doc_ids, np.asarray(scores, np.float32))
 
 
 def run(work: Work) -> dict[str, Any]:

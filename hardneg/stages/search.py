@@ -12,8 +12,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
-from hardneg.data.run_stream import lists_in_order
-from hardneg.data.runs import join_runs, write_run
+from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.distributed import World, barrier, world
 from hardneg.errors import UsageError
 from hardneg.indexes.angular import angular_scores
@@ -31,7 +30,7 @@ QUERIES_AT_ONCE = 65_536
 _LISTS = 1024
 EVERY_PROCESS = True
 
-Entry = tuple[str, Sequence[str], NDArray[np.float32]]
+Entry = tuple[str, RankedList]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
@@ -101,7 +100,7 @@ def _entries(
                 theirs = [known.get(query_id, ()) for query_id in query_ids]
                 found = _with_positives(hits, searcher, wanted, theirs, collection.corpus)
             for query_id, (rows, scores) in zip(query_ids, found, strict=True):
-                yield query_id, collection.corpus.ids(rows), _reported(work, scores)
+                yield query_id, RankedList(collection.corpus.ids(rows), _reported(work, scores))
             task.advance(len(texts))
     for _ in lists or ():
         pass

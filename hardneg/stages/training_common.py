@@ -15,8 +15,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
-from hardneg.data.run_stream import lists_in_order
-from hardneg.data.runs import Run
+from hardneg.data.runs import Run, lists_in_order
 from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
 from hardneg.stages.spec_parts import LATER, START, Loss, Name, OwnCut, Reference, StageSpec, without_problems
@@ -25,6 +24,7 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.options import TrainOptions
 from hardneg.training.teacher import Teacher, write_teacher
+from hardneg.types import RankedList
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
@@ -182,10 +182,8 @@ def validation_data(work: Work, collection: StoredCollection) -> "ValidationData
 
 def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
     """The first `depth` documents of the first `count` queries: a run of all may be too large to hold."""
-    lists = [
-        (ranked.doc_ids[:depth], ranked.scores[:depth]) for ranked in islice(lists_in_order(path, query_ids), count)
-    ]
-    return Run(list(query_ids[:count]), [list(doc_ids) for doc_ids, _ in lists], [scores for _, scores in lists])
+    lists = zip(query_ids, islice(lists_in_order(path, query_ids), count), strict=False)
+    return {query_id: RankedList(ranked.doc_ids[:depth], ranked.scores[:depth]) for query_id, ranked in lists}
 
 
 def save(work: Work, encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult") -> dict[str, Any]:

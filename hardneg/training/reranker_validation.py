@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hardneg.data.runs import EMPTY
 from hardneg.errors import TrainingError
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer, ScoreOptions
@@ -24,8 +25,7 @@ def rerank_validation(
     if not asked:
         raise TrainingError("no dev query has a relevant document: check its qrels")
     known = [_gains(data, data.query_ids[number]) for number in asked]
-    lists = dict(zip(data.run.query_ids, data.run.doc_ids, strict=True))
-    listed = [lists.get(data.query_ids[number], [])[:depth] for number in asked]
+    listed = [data.run.get(data.query_ids[number], EMPTY).doc_ids[:depth] for number in asked]
     gains = np.array([gain for judged in known for gain in judged.values()], np.int64)
     query = np.repeat(np.arange(len(asked)), [len(judged) for judged in known])
 

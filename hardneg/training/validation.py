@@ -93,12 +93,7 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     if not found.any():
         raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
     asked = set(data.query_ids)
-    listed = [
-        doc_id
-        for query_id, doc_ids in zip(data.run.query_ids, data.run.doc_ids, strict=True)
-        if query_id in asked
-        for doc_id in doc_ids[:depth]
-    ]
+    listed = [doc_id for query_id, ranked in data.run.items() if query_id in asked for doc_id in ranked.doc_ids[:depth]]
     others = data.corpus.rows(listed)
     rows = np.union1d(relevant[found], others[others >= 0])
     numbers = np.array([number for number, _, _ in judged], np.int64)[found]

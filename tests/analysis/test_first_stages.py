@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from hardneg.analysis.candidates import CandidateOptions, _places, candidates, prefix
 from hardneg.analysis.depths import depths, dimensions
 from hardneg.analysis.first_stage_tables import candidate_table, depth_table, dimension_table
-from hardneg.data.runs import Run
 from hardneg.errors import DataError
+from hardneg.types import RankedList
+from tests.run_lists import doc_lists
 
 
 def run(**lists):
     scores = [np.arange(len(ids), 0, -1, np.float32) for ids in lists.values()]
-    return Run(list(lists), [list(ids) for ids in lists.values()], scores)
+    return {q: RankedList(list(lists[q]), each) for q, each in zip(lists, scores, strict=True)}
 
 
 QRELS = {"q": {"a": 2, "d": 3, "c": 1}, "r": {"x": 2}}
@@ -48,7 +49,7 @@ def test_a_candidate_without_a_score_is_told():
 
 def test_what_was_reranked_besides_is_no_candidate():
     first, reranked = run(q="ab"), run(q="zba")
-    assert prefix(reranked, _places("", first, reranked, 9), 1000).doc_ids == [["b", "a"]]
+    assert doc_lists(prefix(reranked, _places("", first, reranked, 9), 1000)) == [["b", "a"]]
 
 
 @settings(max_examples=50)

@@ -1,17 +1,14 @@
-import numpy as np
 import pytest
 
 from hardneg.analysis.holes import HoleOptions, hole_rates, holes
-from hardneg.data.runs import Run
 from hardneg.errors import UsageError
+from tests.run_lists import falling
 
 QRELS = {"q1": {"a": 1, "b": 0, "c": -1}, "q2": {"a": 2}, "q3": {"z": 1}}
 
 
 def run(**lists):
-    return Run(
-        list(lists), list(lists.values()), [np.arange(len(each), 0, -1, dtype=np.float32) for each in lists.values()]
-    )
+    return falling(lists)
 
 
 def test_a_hole_is_a_document_that_nobody_judged_and_one_judged_not_relevant_is_none():

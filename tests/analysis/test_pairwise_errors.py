@@ -109,5 +109,5 @@ def test_a_published_run_counted_with_awk_gives_the_same(test_data):
     folder = test_data / "msmarco-dl1920"
     run = read_run(folder / "runs" / "bm25.dl20.trec.gz")
     known = positives(read_qrels(folder / "qrels" / "test.tsv"), level=2)
-    found = to_json(errors_in_run(zip(run.query_ids, run.doc_ids, strict=True), known, cut=50))
+    found = to_json(errors_in_run(((q, ranked.doc_ids) for q, ranked in run.items()), known, cut=50))
     assert (found["queries"], round(found["top_errors"], 3)) == (54, 669.852)

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from hardneg.analysis.figures.runs import draw_scores
 from hardneg.analysis.score_tails import score_tails, single_queries, tails_of
-from hardneg.data.runs import Run
 from hardneg.errors import UsageError
+from hardneg.types import RankedList
 
 
 def scores(*lists):
@@ -41,7 +41,7 @@ def test_neither_scale_nor_origin_matters(scale, shift):
 
 
 def run(**lists):
-    return Run([*lists], [[f"d{i}" for i in range(len(each))] for each in lists.values()], scores(*lists.values()))
+    return {q: RankedList([f"d{i}" for i in range(len(e))], scores(e)[0]) for q, e in lists.items()}
 
 
 def test_single_queries_have_curves_of_their_own(tmp_path):

@@ -22,7 +22,7 @@ def files(tmp_path_factory):
     listed = {doc_id: float(4 - place) for place, doc_id in enumerate(DENSE)}
     for name, scores in (("dense", listed), ("ce", SCORES)):
         found = ranked(scores)
-        write_run(folder / f"{name}.trec", [(query_id, found.doc_ids, found.scores) for query_id in ("q1", "q2")])
+        write_run(folder / f"{name}.trec", [(query_id, found) for query_id in ("q1", "q2")])
     asked = Candidates("q1", ["p"], {"dense": ranked(listed), "scores": ranked(SCORES)}, [])
     mined = recorded(Denoised().mine([asked], seed=0), folder / "dropped.arrow")
     write_negatives(folder / "negatives.arrow", mined)

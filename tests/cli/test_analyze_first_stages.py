@@ -3,13 +3,14 @@ import pytest
 from cli.analyze_command import call, printed
 
 from hardneg.data.runs import write_run
+from hardneg.types import RankedList
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, ids in (("bm25", "abcd"), ("bm25-reranked", "dcab"), ("dense", "dbca")):
-        write_run(folder / f"{name}.trec", [("q", list(ids), np.array([9, 3, 1, 0], np.float32))])
+        write_run(folder / f"{name}.trec", [("q", RankedList(list(ids), np.array([9, 3, 1, 0], np.float32)))])
     (folder / "qrels.txt").write_text("q 0 a 2\nq 0 d 3\nq 0 c 1\n")
     return folder
 

@@ -4,7 +4,7 @@ from cli.analyze_command import call, printed
 
 from hardneg.data.negatives import write_negatives
 from hardneg.data.runs import write_run
-from hardneg.types import Negatives
+from hardneg.types import Negatives, RankedList
 
 SPARSE = {"q1": ["a", "b", "c"], "q2": ["d", "a", "b"]}
 DENSE = {"q1": ["b", "x", "a"], "q2": ["d", "y", "z"]}
@@ -14,7 +14,7 @@ DENSE = {"q1": ["b", "x", "a"], "q2": ["d", "y", "z"]}
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, lists in (("bm25", SPARSE), ("dense", DENSE)):
-        entries = [(query_id, ids, np.array([9, 3, 1], np.float32)) for query_id, ids in lists.items()]
+        entries = [(query_id, RankedList(ids, np.array([9, 3, 1], np.float32))) for query_id, ids in lists.items()]
         write_run(folder / f"{name}.trec", entries)
     (folder / "qrels.txt").write_text("q1 0 b 2\nq1 0 a 0\nq2 0 d 1\n")
     (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "what is b"}\n{"_id": "q2", "text": "d"}\n')

@@ -1,9 +1,9 @@
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.data.runs import read_run, write_run
+from tests.run_lists import doc_lists, falling
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +16,7 @@ def files(tmp_path_factory):
         "bm25-dev": {"d1": "ba", "d2": "ba"},
     }
     for name, by_query in lists.items():
-        entries = [(q, list(ids), np.arange(len(ids), 0, -1, np.float32)) for q, ids in by_query.items()]
-        write_run(folder / f"{name}.trec", entries)
+        write_run(folder / f"{name}.trec", falling(by_query).items())
     (folder / "dev.txt").write_text("d1 0 b 1\nd2 0 b 1\n")
     (folder / "same.txt").write_text("q1 0 b 1\n")
     return folder
@@ -34,7 +33,7 @@ def tuning(files, qrels="dev.txt"):
 
 def lists(files):
     run = read_run(files / "made.trec.gz")
-    return dict(zip(run.query_ids, map("".join, run.doc_ids), strict=True))
+    return dict(zip(list(run), map("".join, doc_lists(run)), strict=True))
 
 
 def test_runs_are_zipped_in_the_order_given(files):

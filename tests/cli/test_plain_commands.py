@@ -14,6 +14,7 @@ from hardneg.cli.main import app
 from hardneg.data.negatives import read_negatives
 from hardneg.data.runs import read_run
 from hardneg.errors import DataError, RecipeError, UsageError
+from tests.run_lists import doc_lists
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
     hardneg("encode", *MODEL, *LENGTHS, "--output", "index")
     hardneg("search", *MODEL, *LENGTHS, "--depth", "7", "--output", "test.trec.gz")
     run = read_run(Path("test.trec.gz"))
-    assert len(run.query_ids) == 14 and {len(doc_ids) for doc_ids in run.doc_ids} == {7}
+    assert len(list(run)) == 14 and {len(doc_ids) for doc_ids in doc_lists(run)} == {7}
     (place / "full").mkdir()
     (place / "full" / "thesis.txt").touch()
     for command, output in [("encode", "full"), ("search", "full"), ("search", "x.txt"), ("encode", "run.txt")]:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.data.runs import read_run
 from hardneg.errors import DataError, RecipeError, UsageError
+from tests.run_lists import doc_lists, score_lists
 
 RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 2 x", "q0 Q0 d0 1 1 x"]
 
@@ -45,11 +46,11 @@ def test_anyones_run_is_reranked(hardneg, tmp_path):
     for told in ("run queries that are not in the split: 1", "documents that are not in the corpus: 1"):
         assert told in out, out
     found = read_run(tmp_path / "best.trec.gz")
-    assert found.query_ids == ["q46", "q47"] and sorted(found.doc_ids[0]) == ["d1", "d46"]
-    assert ((found.scores[0] > 0) & (found.scores[0] < 1)).all()
+    assert list(found) == ["q46", "q47"] and sorted(doc_lists(found)[0]) == ["d1", "d46"]
+    assert ((score_lists(found)[0] > 0) & (score_lists(found)[0] < 1)).all()
     assert len(list((tmp_path / "cache" / "hardneg" / "scores").iterdir())) == 1
     hardneg("--reranker", "cross-encoder:model", "--depth", "1", "--output", "first.trec.gz")
-    assert [len(ids) for ids in read_run(tmp_path / "first.trec.gz").doc_ids] == [1, 1]
+    assert [len(ids) for ids in doc_lists(read_run(tmp_path / "first.trec.gz"))] == [1, 1]
 
 
 def test_mistakes_are_told(hardneg):

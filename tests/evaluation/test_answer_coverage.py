@@ -12,7 +12,7 @@ from hardneg.errors import UsageError
 from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs
 from hardneg.evaluation.metrics import parse_metrics
 from hardneg.progress import Silent
-from hardneg.types import Document
+from hardneg.types import Document, RankedList
 
 TEXTS = {"a": "the river Rhine", "b": "in 1901", "c": "nothing", "d": "the Danube, a river"}
 
@@ -26,7 +26,7 @@ def answers(tmp_path: Path) -> PassageAnswers:
 
 def run(**lists: str) -> Run:
     doc_ids = [list(ids) for ids in lists.values()]
-    return Run(list(lists), doc_ids, [-np.arange(len(ids), dtype=np.float32) for ids in doc_ids])
+    return {q: RankedList(ids, -np.arange(len(ids), dtype=np.float32)) for q, ids in zip(lists, doc_ids, strict=True)}
 
 
 def test_the_first_passage_with_an_answer_decides(answers: PassageAnswers) -> None:

@@ -12,6 +12,7 @@ from hardneg.data.qrels import Qrels, read_qrels
 from hardneg.data.runs import Run, read_run
 from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import Metric, coverage, evaluate, is_metric, means, parse_metrics
+from hardneg.types import RankedList
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
 
@@ -30,7 +31,7 @@ MEASURES = {"ndcg_cut.10", "ndcg", "recip_rank", "recall.100", "map", "map_cut.1
 
 def run_of(lists: dict[str, list[str]]) -> Run:
     scores = [np.arange(len(docs), 0, -1, dtype=np.float32) for docs in lists.values()]
-    return Run(list(lists), list(lists.values()), scores)
+    return {q: RankedList(lists[q], each) for q, each in zip(lists, scores, strict=True)}
 
 
 def trec_eval(qrels: Qrels, run: dict[str, dict[str, float]], level: int) -> dict[str, dict[str, float]]:

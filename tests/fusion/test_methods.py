@@ -87,12 +87,9 @@ def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
 
     folder = test_data / "msmarco-dl1920" / "runs"
     runs = [read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25")]
-    query_ids = sorted(set(runs[0].query_ids) & set(runs[1].query_ids))[:20]
+    query_ids = sorted(runs[0].keys() & runs[1].keys())[:20]
     lists = [
-        {
-            query_id: RankedList(doc_ids, strictly_decreasing(scores))
-            for query_id, doc_ids, scores in zip(run.query_ids, run.doc_ids, run.scores, strict=True)
-        }
+        {query_id: RankedList(each.doc_ids, strictly_decreasing(each.scores)) for query_id, each in run.items()}
         for run in runs
     ]
     theirs = [

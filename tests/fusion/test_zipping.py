@@ -53,7 +53,7 @@ def test_published_runs(test_data):
 
     folder = test_data / "msmarco-dl1920" / "runs"
     dense, sparse = (read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25"))
-    assert sorted(dense.query_ids) == sorted(sparse.query_ids) and len(dense.query_ids) == 54
-    for query_id, first in zip(dense.query_ids, dense.doc_ids, strict=True):
-        second = sparse.doc_ids[sparse.query_ids.index(query_id)]
+    assert dense.keys() == sparse.keys() and len(dense) == 54
+    for query_id, ranked in dense.items():
+        first, second = ranked.doc_ids, sparse[query_id].doc_ids
         assert zipped([listed(first), listed(second)], 100).doc_ids == naive([first, second], 100)

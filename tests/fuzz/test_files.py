@@ -16,8 +16,7 @@ from hardneg.data.export.rows import Lookup
 from hardneg.data.negatives import write_negatives
 from hardneg.data.qrels import read_qrels
 from hardneg.data.queries import Queries
-from hardneg.data.run_stream import stream_run
-from hardneg.data.runs import read_run
+from hardneg.data.runs import read_run, stream_run
 from hardneg.data.vectors_import import import_json_lines, import_npy
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.msmarco import MsMarcoPassage

@@ -64,9 +64,9 @@ def test_the_first_four_strictly_below_a_tenth_are_kept_in_rank_order() -> None:
 
 def test_a_stored_run_has_no_two_scores_at_the_threshold(tmp_path: Path) -> None:
     """The second of two at a tenth is written a step lower, and so kept."""
-    write_run(tmp_path / "run.trec.gz", [("q", ["a", "b", "c"], np.array([0.5, 0.1, 0.1], np.float32))])
+    write_run(tmp_path / "run.trec.gz", [("q", RankedList(["a", "b", "c"], np.array([0.5, 0.1, 0.1], np.float32)))])
     stored = read_run(tmp_path / "run.trec.gz")
-    kept = RULES["denoised"](0.1)(stored.scores[0], np.array([np.nan], np.float32))
+    kept = RULES["denoised"](0.1)(stored["q"].scores, np.array([np.nan], np.float32))
     assert kept.tolist() == [False, False, True]
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.run_stream import stream_run
-from hardneg.data.runs import write_run
+from hardneg.data.runs import stream_run, write_run
 from hardneg.miners.pseudo_labels import NO_NEGATIVE, NO_POSITIVE, PseudoLabels
 from hardneg.progress import Silent
 from hardneg.types import Document, RankedList
@@ -63,10 +62,10 @@ def test_of_equal_ones_the_best_ranked_is_the_positive(corpus: Corpus, tmp_path:
     """A written run tells equal scores apart by the smallest steps, in the order of the ids."""
     path = tmp_path / "run.trec.gz"
     scores = {"1": 0.98, "2": 0.98, "3": 0.98, "4": 0.9799, "5": 0.01}
-    write_run(path, [("q", list(scores), np.array(list(scores.values()), np.float32))])
-    [(_, doc_ids, written)] = stream_run(path)
-    assert doc_ids == ["1", "2", "3", "4", "5"] and len(set(written.tolist())) == 5
-    hits = {"run": lists(["4", "3", "2", "5", "1"], scores)["run"], "scores": RankedList(doc_ids, written)}
+    write_run(path, [("q", RankedList(list(scores), np.array(list(scores.values()), np.float32)))])
+    [(_, found)] = stream_run(path)
+    assert found.doc_ids == ["1", "2", "3", "4", "5"] and len(set(found.scores.tolist())) == 5
+    hits = {"run": lists(["4", "3", "2", "5", "1"], scores)["run"], "scores": found}
     assert PseudoLabels().positive(hits) == "3"
 
 

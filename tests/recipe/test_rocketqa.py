@@ -17,7 +17,7 @@ from recipe.recipes import small_collection, write_recipe
 from hardneg.artifacts import Artifact, Store
 from hardneg.data.negatives import read_negatives
 from hardneg.data.rejected import drop_batches
-from hardneg.data.run_stream import stream_run
+from hardneg.data.runs import stream_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
@@ -77,7 +77,7 @@ def line(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         scored = made_of(write_recipe(folder / "first.yaml", tree), "train-scores")[1]["train-scores"]
-        scores = np.concatenate([scores for _, _, scores in stream_run(scored.path / RUN)])
+        scores = np.concatenate([ranked.scores for _, ranked in stream_run(scored.path / RUN)])
         below, above = np.quantile(scores, [0.4, 0.6]).tolist()
         tree["stages"]["denoised-negatives"]["miner"]["below"] = below
         tree["stages"]["pseudo-labels"] |= {"above": above, "below": below}
@@ -90,7 +90,8 @@ def test_all_four_steps(line: tuple[Path, Plan, dict[str, Artifact]]) -> None:
     assert set(made) == set(plan.steps) and set(plan.steps) >= {"cross-encoder", "behind", "report"}
     below = plan.steps["denoised-negatives"].plugins["miner"].below
     scores = {
-        query_id: dict(zip(*rest, strict=True)) for query_id, *rest in stream_run(made["train-scores"].path / RUN)
+        query_id: dict(zip(ranked.doc_ids, ranked.scores, strict=True))
+        for query_id, ranked in stream_run(made["train-scores"].path / RUN)
     }
     dropped = 0
     for batch in drop_batches(made["denoised-negatives"].path / DROPPED):

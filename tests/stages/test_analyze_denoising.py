@@ -39,7 +39,9 @@ def stored(tmp_path_factory):
     for name, scores in (("dense", range(6, 0, -1)), ("ce", SCORES.values())):
         (folder / name).mkdir()
         values = np.array(list(scores), np.float32)
-        write_run(folder / name / "run.trec.gz", [(query_id, ids, values) for query_id, ids in DENSE.items()])
+        write_run(
+            folder / name / "run.trec.gz", [(query_id, RankedList(ids, values)) for query_id, ids in DENSE.items()]
+        )
     (folder / "mined").mkdir()
     hits = {"dense": RankedList(list(SCORES), np.arange(6, 0, -1, dtype=np.float32))}
     hits["scores"] = RankedList(list(SCORES), np.array(list(SCORES.values()), np.float32))
@@ -175,7 +177,7 @@ def test_a_split_without_known_positives_is_a_report_all_the_same(stored, tmp_pa
     given = {"dataset": Input("d", "", tmp_path / "there"), "planted.run": Input("r", "", tmp_path)}
     collection = StoredCollection.open(tmp_path / "there")
     ids = collection.queries("unlabelled").query_ids
-    write_run(tmp_path / "run.trec.gz", [(query_id, ["d0"], np.ones(1, np.float32)) for query_id in ids])
+    write_run(tmp_path / "run.trec.gz", [(query_id, RankedList(["d0"], np.ones(1, np.float32))) for query_id in ids])
     analyze.run(Work("behind", AnalyzeSpec.model_validate(spec), tmp_path, given, {}, Silent()))
     (section,) = sections("Behind", tmp_path, ["planted"])
     assert len(ids) and "0 hidden positives among 0 scored candidates: 0 queries of split" in section.explained

@@ -16,7 +16,8 @@ from hardneg.stages import analyze
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.work import Input, Work
-from hardneg.types import Negatives
+from hardneg.types import Negatives, RankedList
+from tests.run_lists import falling
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
 DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
@@ -28,8 +29,7 @@ def stored(tmp_path_factory):
     write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
     for name, lists in (("sparse", SPARSE), ("dense", DENSE)):
         (folder / name).mkdir()
-        entries = [(query_id, ids, np.arange(len(ids), 0, -1, np.float32)) for query_id, ids in lists.items()]
-        write_run(folder / name / "run.trec.gz", entries)
+        write_run(folder / name / "run.trec.gz", falling(lists).items())
     (folder / "mined").mkdir()
     mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
     write_negatives(folder / "mined" / "negatives.arrow", [mined])
@@ -82,7 +82,7 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
 
 def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
     (stored / "long").mkdir(exist_ok=True)
-    entry = ("q46", [f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32))
+    entry = ("q46", RankedList([f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32)))
     write_run(stored / "long" / "run.trec.gz", [entry])
     spec = {"scores": {"long": "x"}, "score_queries": ["q46"]}
     found, section = content(stored, tmp_path / "long", spec, scores__long="long")

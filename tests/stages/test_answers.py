@@ -8,7 +8,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.data.negatives import read_negatives
-from hardneg.data.run_stream import stream_run
+from hardneg.data.runs import stream_run
 from hardneg.errors import DataError, RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -58,7 +58,7 @@ def test_coverage_is_that_of_the_words_in_the_texts(finished):
     texts, answers = facts_of(folder)
     found = json.loads((artifacts["scores"].path / "metrics.json").read_text())
     for label, stage in {"start": "start-test", "STAR": "star-test"}.items():
-        lists = {query_id: ids for query_id, ids, _ in stream_run(artifacts[stage].path / "run.trec.gz")}
+        lists = {query_id: ranked.doc_ids for query_id, ranked in stream_run(artifacts[stage].path / "run.trec.gz")}
         for k in (1, 5, 20):
             by_hand = {q: float(any(answers[q] in texts[i] for i in ids[:k])) for q, ids in lists.items()}
             assert found["per_query"][label][f"answer@{k}"] == by_hand
@@ -93,7 +93,7 @@ def test_what_nobody_labelled_gets_the_first_passage_with_an_answer(tmp_path, ti
     tree["stages"]["static"]["pseudo_positives"] = 2
     texts, answers = facts_of(tmp_path)
     artifacts = made(tmp_path, tree)[1]
-    lists = {query_id: ids for query_id, ids, _ in stream_run(artifacts["start-train"].path / "run.trec.gz")}
+    lists = {query_id: ranked.doc_ids for query_id, ranked in stream_run(artifacts["start-train"].path / "run.trec.gz")}
     first = {q: [i for i in ids[:2] if answers[q] in texts[i]][:1] for q, ids in lists.items()}
     mined = read_negatives(artifacts["static"].path / "negatives.arrow")
     assert mined.positives == {query_id: ids for query_id, ids in first.items() if ids}
@@ -130,10 +130,10 @@ def test_options_count_where_they_are_not_the_default(finished, tmp_path):
 
 
 def test_a_run_in_another_order_is_refused(finished, tmp_path):
-    from hardneg.data.run_stream import lists_in_order
+    from hardneg.data.runs import lists_in_order
 
     path = finished[2]["start-train"].path / "run.trec.gz"
-    query_ids = [query_id for query_id, _, _ in stream_run(path)]
+    query_ids = [query_id for query_id, _ in stream_run(path)]
     assert len(list(lists_in_order(path, query_ids))) == 36
     with pytest.raises(DataError, match="not in its order"):
         list(lists_in_order(path, query_ids[1:]))

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hardneg.data.collection import write_collection
@@ -14,6 +13,7 @@ from hardneg.progress import Silent
 from hardneg.stages import evaluate
 from hardneg.stages.specs import EvaluateSpec
 from hardneg.stages.work import Input, Work
+from tests.run_lists import falling
 
 PASSAGES = "id\ttext\ttitle\n1\tLondres is large\tLondon\n2\tParis is not\tParis\n3\tthe capital of Japan\tTokyo\n"
 ALIASES = ["London", "Londres", "Llundain", "The City of London"]
@@ -39,8 +39,7 @@ def scores(collection: Path, folder: Path, split: str, **more: object) -> tuple[
     made = folder / "made"
     made.mkdir()
     lists = {f"{split}-0": ["2", "1", "3"], f"{split}-1": ["3", "2", "1"]}
-    entries = [(query_id, ids, np.array([3, 2, 1], np.float32)) for query_id, ids in lists.items()]
-    write_run(folder / "run.trec.gz", entries)
+    write_run(folder / "run.trec.gz", falling(lists).items())
     spec = EvaluateSpec(stage="evaluate", runs={"row": "run"}, split=split, **more)
     inputs = {"dataset": Input("dataset", "", collection), "runs.row": Input("run", "", folder)}
     facts = evaluate.run(Work("scores", spec, made, inputs, {}, Silent()))

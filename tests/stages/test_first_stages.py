@@ -2,14 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 from recipe.recipes import small_collection
 
 from hardneg.data.collection import write_collection
-from hardneg.data.run_stream import stream_run
-from hardneg.data.runs import write_run
+from hardneg.data.runs import stream_run, write_run
 from hardneg.datasets.beir import Beir
 from hardneg.errors import DataError
 from hardneg.progress import Silent
@@ -18,6 +16,7 @@ from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse import Fuse
 from hardneg.stages.work import Input, Work
+from tests.run_lists import falling
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"]}
 DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3", "d1"]}
@@ -30,8 +29,7 @@ def stored(tmp_path_factory):
     dev = write_dev(folder)
     for name, lists in {"sparse": SPARSE, "dense": DENSE, **dev}.items():
         (folder / name).mkdir()
-        entries = [(query_id, ids, np.arange(len(ids), 0, -1, np.float32)) for query_id, ids in lists.items()]
-        write_run(folder / name / "run.trec.gz", entries)
+        write_run(folder / name / "run.trec.gz", falling(lists).items())
     return folder
 
 
@@ -54,7 +52,7 @@ def fused(stored, folder, runs=("dense", "sparse"), **values):
     spec = Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
     tuned = {"tuning__runs__x": "wrong", "tuning__runs__y": "right"} if "tuning" in values else {}
     facts = fuse.run(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
-    return facts, {query_id: ids for query_id, ids, _ in stream_run(folder / "run.trec.gz")}
+    return facts, {query_id: ranked.doc_ids for query_id, ranked in stream_run(folder / "run.trec.gz")}
 
 
 def test_runs_are_zipped_the_first_one_first(stored, tmp_path):
@@ -137,10 +135,9 @@ def test_what_counts_in_an_analysis():
 
 
 def test_a_fusion_of_what_is_tuned_on_is_refused():
-    from hardneg.data.runs import Run
     from hardneg.fusion.tuning import Development, check_development
 
-    known = Development(["x"], [Run([], [], [])], {"q1": {"d": 1}})
+    known = Development(["x"], [{}], {"q1": {"d": 1}})
     with pytest.raises(DataError, match="such as q1"):
         check_development(known, ["q1", "q2"])
     with pytest.raises(DataError, match="no query of the run x is judged"):

@@ -4,13 +4,12 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
-from hardneg.data.run_stream import stream_run
+from hardneg.data.runs import stream_run
 from hardneg.errors import RecipeError
 from hardneg.fusion.sums import weighted_sum
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.types import RankedList
 
 
 def tree_of(collection, model):
@@ -27,7 +26,7 @@ def tree_of(collection, model):
 
 
 def lists_of(artifact):
-    return {query_id: (ids, scores.tolist()) for query_id, ids, scores in stream_run(artifact.path / "run.trec.gz")}
+    return {q: (ranked.doc_ids, ranked.scores.tolist()) for q, ranked in stream_run(artifact.path / "run.trec.gz")}
 
 
 def test_a_sum_of_two_runs(tmp_path, tiny_model):
@@ -35,9 +34,7 @@ def test_a_sum_of_two_runs(tmp_path, tiny_model):
     plan = make_plan(load_recipe(write_recipe(tmp_path / "fuse.yaml", tree)))
     artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     long, short, made = (lists_of(artifacts[name]) for name in ("long", "short", "sum"))
-    runs = [
-        {q: RankedList(i, s) for q, i, s in stream_run(artifacts[n].path / "run.trec.gz")} for n in ("long", "short")
-    ]
+    runs = [dict(stream_run(artifacts[n].path / "run.trec.gz")) for n in ("long", "short")]
     for query_id, (ids, scores) in made.items():
         expected = weighted_sum([run[query_id] for run in runs], [1.0, 2.5])
         assert ids == expected.doc_ids[:15] and scores == pytest.approx(expected.scores[:15].tolist(), rel=1e-5)

@@ -8,7 +8,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.artifacts import Store
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
-from hardneg.data.run_stream import stream_run
+from hardneg.data.runs import stream_run
 from hardneg.errors import RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -61,7 +61,8 @@ def test_labels_are_those_of_the_scores(finished):
     artifacts = finished[2]
     collection = StoredCollection.open(artifacts["dataset"].path)
     found, left = {item.query_id: item for item in negatives_of(artifacts, "labels")}, {"positive": 0, "negative": 0}
-    for query_id, doc_ids, scores in stream_run(artifacts["start-new"].path / "run.trec.gz"):
+    for query_id, ranked in stream_run(artifacts["start-new"].path / "run.trec.gz"):
+        doc_ids, scores = ranked.doc_ids, ranked.scores
         top = dict(zip(doc_ids[:20], scores[:20].tolist(), strict=True))
         texts = dict(zip(top, collection.corpus.contents(collection.corpus.rows(list(top))), strict=True))
         sure = [doc_id for doc_id, score in top.items() if score < 0.75 and texts[doc_id] != texts[doc_ids[0]]][:4]

@@ -16,6 +16,8 @@ from hardneg.progress import Silent
 from hardneg.stages import mine
 from hardneg.stages.specs import MineSpec
 from hardneg.stages.work import Input, Work
+from hardneg.types import RankedList
+from tests.run_lists import falling
 
 DENSE = {"q0": ["d0", "d1", "d2", "d3"], "q1": ["d5", "d4", "d1"], "q3": ["d9"]}
 SCORES = {"q0": {"d1": 0.99, "d0": 0.5, "d3": 0.01, "d2": 0.0}, "q1": {"d4": 0.3, "d5": 0.2}, "q3": {"d3": 0.9}}
@@ -28,10 +30,9 @@ def mined(tmp_path):
     lists = {name: tmp_path / name for name in ("dense", "rerank")}
     for folder in (*lists.values(), tmp_path / "out"):
         folder.mkdir()
-    plain = [(name, ids, np.arange(len(ids), 0, -1, np.float32)) for name, ids in DENSE.items()]
-    write_run(lists["dense"] / "run.trec.gz", plain)
-    scored = [(name, list(each), np.array(list(each.values()), np.float32)) for name, each in SCORES.items()]
-    write_run(lists["rerank"] / "run.trec.gz", scored)
+    write_run(lists["dense"] / "run.trec.gz", falling(DENSE).items())
+    scored = {name: RankedList(list(each), np.array(list(each.values()), np.float32)) for name, each in SCORES.items()}
+    write_run(lists["rerank"] / "run.trec.gz", scored.items())
 
     def run(miner):
         spec = MineSpec(stage="mine", miner="denoised", runs={"dense": "a", "scores": "b"})

@@ -18,6 +18,7 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.types import Query
+from tests.run_lists import doc_lists
 
 OUTSIDE = [("o1", "heavy violin"), ("o2", "the fast engine"), ("o3", "quiet garden"), ("o4", "blue copper bridge")]
 
@@ -79,8 +80,8 @@ def test_a_file_is_searched_as_a_split_would_be(made: dict[str, Artifact], tmp_p
 def test_its_queries_are_reranked_labelled_and_learnt_from(made: dict[str, Artifact]) -> None:
     ids = [query_id for query_id, _ in OUTSIDE]
     scored = read_run(made["scored"].path / "run.trec.gz")
-    assert scored.query_ids == ids and {len(found) for found in scored.doc_ids} == {4}
-    assert scored.doc_ids != [found[:4] for found in read_run(made["found"].path / "run.trec.gz").doc_ids]
+    assert list(scored) == ids and {len(found) for found in doc_lists(scored)} == {4}
+    assert doc_lists(scored) != [found[:4] for found in doc_lists(read_run(made["found"].path / "run.trec.gz"))]
     labels = read_negatives(made["labels"].path / "negatives.arrow")
     assert labels.query_ids and set(labels.query_ids) <= set(ids)
     assert made["scored-labels"].facts["queries without a pseudo-negative"] == 4

@@ -13,7 +13,7 @@ from recipe.questions import questions
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.data.run_stream import stream_run
+from hardneg.data.runs import stream_run
 from hardneg.errors import RecipeError
 from hardneg.evaluation.exact_match import exact_match, f1
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -101,7 +101,7 @@ def test_answers_are_measured_by_question(recipe: Path, made: dict[str, Artifact
 def test_an_answer_stands_where_it_says(recipe: Path, made: dict[str, Artifact]) -> None:
     corpus = [json.loads(line) for line in (recipe.parent / "data" / "corpus.jsonl").read_text().splitlines()]
     texts = {row["_id"]: row["text"] for row in corpus}
-    lists = {query_id: ids for query_id, ids, _ in stream_run(made["start-test"].path / "run.trec.gz")}
+    lists = {query_id: ranked.doc_ids for query_id, ranked in stream_run(made["start-test"].path / "run.trec.gz")}
     for row in rows_of(made["read"]):
         assert texts[row["doc_id"]][row["begin"] : row["end"]] == row["answer"] == row["by_passages"]["5"]
         assert row["doc_id"] in lists[row["query_id"]][:5] and row["span"] <= 0

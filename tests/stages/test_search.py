@@ -18,6 +18,8 @@ from hardneg.recipe.plan import make_plan
 from hardneg.stages.search import _candidates
 from hardneg.stages.specs import SearchSpec
 from hardneg.stages.work import Input, Work
+from hardneg.types import RankedList
+from tests.run_lists import doc_lists, score_lists
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "test"}
 
@@ -50,9 +52,9 @@ def test_candidates_are_ranked_as_the_index_ranks_them(made):
     )
     for name, source, depth in (("again", "few", 7), ("top", "all", 3)):
         found, expected = run_of(artifacts[name]), run_of(artifacts[source])
-        assert found.query_ids == expected.query_ids
+        assert list(found) == list(expected)
         for ids, scores, other_ids, others in zip(
-            found.doc_ids, found.scores, expected.doc_ids, expected.scores, strict=True
+            doc_lists(found), score_lists(found), doc_lists(expected), score_lists(expected), strict=True
         ):
             np.testing.assert_allclose(scores, others[:depth], atol=1e-5)
             assert set(ids[: depth - 1]) <= set(other_ids)
@@ -67,15 +69,15 @@ def test_candidates_in_segments_count_by_their_best_one(made):
     artifacts = made({"cut": cut, "all": search, "again": {**search, "candidates": "all", "depth": 9}})
     assert artifacts["cut"].facts["segments"] > 60
     found, expected = run_of(artifacts["again"]), run_of(artifacts["all"])
-    for scores, others in zip(found.scores, expected.scores, strict=True):
+    for scores, others in zip(score_lists(found), score_lists(expected), strict=True):
         np.testing.assert_allclose(scores, others[:9], atol=1e-5)
 
 
 def test_angular_scores_are_those_of_the_cosines(made):
     artifacts = made({"own": {**SEARCH, "depth": 9}, "angular": {**SEARCH, "depth": 9, "scores": "angular"}})
     cosines, found = run_of(artifacts["own"]), run_of(artifacts["angular"])
-    assert found.doc_ids == cosines.doc_ids
-    for scores, expected in zip(found.scores, cosines.scores, strict=True):
+    assert doc_lists(found) == doc_lists(cosines)
+    for scores, expected in zip(score_lists(found), score_lists(cosines), strict=True):
         np.testing.assert_allclose(scores, 1 - np.arccos(expected.clip(-1, 1)) / np.pi, atol=1e-5)
     assert "scores" not in SearchSpec(stage="search", index="i").identity()
 
@@ -94,7 +96,7 @@ def test_a_search_of_the_whole_corpus_keeps_its_identity():
 
 
 def test_each_process_takes_its_queries_candidates_and_counts_all(tmp_path):
-    entries = [(f"q{i}", [f"d{i}", "d9"], np.array([2, 1], np.float32)) for i in (0, 2, 3)]
+    entries = [(f"q{i}", RankedList([f"d{i}", "d9"], np.array([2, 1], np.float32))) for i in (0, 2, 3)]
     write_run(tmp_path / "run.trec.gz", entries)
     work = Work("again", None, tmp_path, {"candidates": Input("run", "key", tmp_path)}, {}, Silent())
     queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
@@ -108,17 +110,17 @@ def test_known_positives_stand_behind_the_list_that_lacks_them_at_their_own_scor
     train = {**SEARCH, "split": "train"}
     artifacts = made({"all": {**train, "depth": 60}, "few": {**train, "depth": 2, "positives": True}})
     every, few = run_of(artifacts["all"]), run_of(artifacts["few"])
-    assert few.query_ids == every.query_ids
+    assert few.query_ids == list(every)
     longer = 0
     for query_id, ids, scores, all_ids, others in zip(
-        few.query_ids, few.doc_ids, few.scores, every.doc_ids, every.scores, strict=True
+        few.query_ids, few.doc_ids, few.scores, doc_lists(every), score_lists(every), strict=True
     ):
         positive = "d" + query_id[1:]
         known = dict(zip(all_ids, others.tolist(), strict=True))
         assert list(ids[:2]) == list(all_ids[:2]) and ids.count(positive) == 1
         np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-6)
         longer += list(ids[2:]) == [positive]
-    assert 0 < longer < 36 and sum(map(len, few.doc_ids)) == 72 + longer
+    assert 0 < longer < 36 and sum(map(len, doc_lists(few))) == 72 + longer
 
 
 def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
@@ -127,10 +129,12 @@ def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
     few = {**train, "candidates": "all", "depth": 1, "positives": True}
     artifacts = made({"cut": cut, "all": {**train, "depth": 60}, "few": few})
     every, found = run_of(artifacts["all"]), run_of(artifacts["few"])
-    for ids, scores, all_ids, others in zip(found.doc_ids, found.scores, every.doc_ids, every.scores, strict=True):
+    for ids, scores, all_ids, others in zip(
+        doc_lists(found), score_lists(found), doc_lists(every), score_lists(every), strict=True
+    ):
         known = dict(zip(all_ids, others.tolist(), strict=True))
         np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-5)
-    assert {len(ids) for ids in found.doc_ids} == {1, 2}
+    assert {len(ids) for ids in doc_lists(found)} == {1, 2}
 
 
 @pytest.mark.parametrize(

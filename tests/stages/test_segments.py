@@ -27,6 +27,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.stages.positive_scores import fill_from_model
 from hardneg.types import Negatives
+from tests.run_lists import doc_lists, score_lists
 
 CUT = {"length": 12, "count": 5}
 
@@ -88,8 +89,8 @@ def test_a_run_ranks_documents_by_their_best_segment(
     queries, best = collection.queries("test"), best_scores(*opened)
     for name, tolerance in {"start-test": 1e-5, "half-test": 2e-3}.items():
         run = read_run(made[name].path / "run.trec.gz")
-        assert list(run.query_ids) == list(queries.query_ids)
-        for scores, doc_ids, expected in zip(run.scores, run.doc_ids, best, strict=True):
+        assert list(run) == list(queries.query_ids)
+        for scores, doc_ids, expected in zip(score_lists(run), doc_lists(run), best, strict=True):
             assert len(set(doc_ids)) == 20
             np.testing.assert_allclose(scores, -np.sort(-expected)[:20], atol=tolerance)
             np.testing.assert_allclose(expected[collection.corpus.rows(doc_ids)], scores, atol=tolerance)
@@ -119,7 +120,7 @@ def test_commands_take_segments_by_set(recipe: Path, tiny_model: Path) -> None:
     assert (folder / "index" / "docid").read_text().startswith("d0#0\n")
     done = CliRunner().invoke(app, ["search", *common, *cut, "--output", str(folder / "run.trec.gz")])
     assert done.exit_code == 0, done.output
-    assert {doc_id for doc_ids in read_run(folder / "run.trec.gz").doc_ids for doc_id in doc_ids} <= {
+    assert {doc_id for doc_ids in doc_lists(read_run(folder / "run.trec.gz")) for doc_id in doc_ids} <= {
         f"d{i}" for i in range(60)
     }
 
@@ -135,7 +136,7 @@ def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe: Path, tiny_mo
     assert facts["segments"] == made["start-index"].facts["segments"] and not facts["documents cut off"]
     assert 0 < made["star"].facts["best dev mrr@10"] <= 1
     assert "by the best of up to 20 segments of 24 tokens" in (made["star"].path / "model" / "README.md").read_text()
-    assert len(set(read_run(made["star-test"].path / "run.trec.gz").doc_ids[0])) == 20
+    assert len(set(doc_lists(read_run(made["star-test"].path / "run.trec.gz"))[0])) == 20
 
 
 def test_without_segments_nothing_has_another_key(recipe: Path) -> None:

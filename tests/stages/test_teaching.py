@@ -15,6 +15,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.stages.training_common import taught
 from hardneg.stages.work import Input, Work
 from hardneg.training.history import History
+from hardneg.types import RankedList
 
 
 def tree_of(collection, model):
@@ -62,13 +63,13 @@ def test_a_run_must_score_positives_of_these_queries(tmp_path):
     inputs = {"teacher": Input("reranked", "", tmp_path / "run")}
     work = Work("student", None, tmp_path / "work", inputs, {}, Silent())
     run = tmp_path / "run" / "run.trec.gz"
-    write_run(run, [("q0", ["p0", "n1"], np.array([1, 0])), ("q3", ["n3"], np.array([1]))])
+    write_run(run, [("q0", RankedList(["p0", "n1"], np.float32([1, 0]))), ("q3", RankedList(["n3"], np.float32([1])))])
     found, told = taught(work, data)
     assert told == {"queries without a positive that the teacher scored": 11} and found.teacher is not None
-    write_run(run, [("q0", ["n1"], np.array([1]))])
+    write_run(run, [("q0", RankedList(["n1"], np.float32([1])))])
     with pytest.raises(TrainingError, match=r"student\.teacher: reranked scores no known positive.*positives: true"):
         taught(work, data)
-    write_run(run, [("q40", ["p0"], np.array([1]))])
+    write_run(run, [("q40", RankedList(["p0"], np.float32([1])))])
     with pytest.raises(DataError, match="query q40 is not in the split"):
         taught(work, data)
     assert taught(Work("student", None, tmp_path / "work", {}, {}, Silent()), data) == (data, {})

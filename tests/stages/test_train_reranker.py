@@ -23,6 +23,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.recipe.publish import publish
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.stages.train_reranker import _start
+from tests.run_lists import doc_lists, score_lists
 
 OPTIONS = {"max_steps": 3, "batch_size": 6, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}
 
@@ -66,9 +67,9 @@ def test_a_trained_reranker_reranks_and_opens_elsewhere(planned, tmp_path):
     run = read_run(reranked.path / "run.trec.gz")
     corpus = Corpus.open(artifacts["dataset"].path)
     published = Published(str(judge.path / "model"), device="cpu", local_files_only=True)
-    texts = corpus.contents(corpus.rows(run.doc_ids[0]))
-    expected = published.predict([(query_text(tmp_path, run.query_ids[0]), text) for text in texts])
-    np.testing.assert_allclose(run.scores[0], expected, atol=1e-6)
+    texts = corpus.contents(corpus.rows(doc_lists(run)[0]))
+    expected = published.predict([(query_text(tmp_path, next(iter(run))), text) for text in texts])
+    np.testing.assert_allclose(score_lists(run)[0], expected, atol=1e-6)
     card = (judge.path / "model" / "README.md").read_text()
     assert "2 a query from TopK" in card and "18 pairs" in card and str(tmp_path) not in card
     publish(plan, artifacts, store, tmp_path / "out")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from toy import BagEncoder, options, toy_data
 
-from hardneg.data.runs import Run
 from hardneg.errors import TrainingError
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training.history import History
 from hardneg.training.loop import train
 from hardneg.training.validation import Pool, ValidationData, make_pool, pool_metrics, pool_validation
+from hardneg.types import RankedList
 
 
 def test_metrics_are_those_computed_by_hand() -> None:
@@ -45,7 +45,9 @@ def test_cut_offs_count() -> None:
 def dev_data(toy: Path, **more: Any) -> ValidationData:
     data = toy_data(toy)
     lists = [["n3", "p4", "n5"], ["n1"], ["n20"]]
-    run = Run(["q1", "q2", "other"], lists, [np.zeros(len(ids), np.float32) for ids in lists])
+    run = {
+        q: RankedList(ids, np.zeros(len(ids), np.float32)) for q, ids in zip(("q1", "q2", "other"), lists, strict=True)
+    }
     fields: dict[str, Any] = {
         "query_ids": ["q1", "q2", "q3"],
         "texts": ["one", "two", "three"],
@@ -76,7 +78,7 @@ def test_training_raises_the_dev_metric(toy_folder: Path, tmp_path: Path) -> Non
     data = toy_data(toy_folder)
     qrels = {query_id: dict.fromkeys(doc_ids, 1) for query_id, doc_ids in data.positives.items()}
     ranked = [[f"n{i}" for i in range(21)]]
-    run = Run(["q0"], ranked, [np.zeros(21, np.float32)])
+    run = {"q0": RankedList(ranked[0], np.zeros(21, np.float32))}
     dev = ValidationData(data.corpus, data.query_ids, data.texts, qrels, run)
     validate = pool_validation(encoder, dev, depth=21)
     before = validate()

@@ -119,21 +119,14 @@ def _grid(given: Sequence[str]) -> dict[str, list[float]]:
 
 def _asked(run: Path, scores: Mapping[Path, str], judgements: tuple[Path, Path]) -> "Iterator[Asked]":
     """The queries of the run that have known positives."""
-    import numpy as np
-
     from hardneg.data.qrels import positives, read_qrels
-    from hardneg.data.runs import read_run
-    from hardneg.types import Candidates, RankedList
+    from hardneg.data.runs import EMPTY, read_run
+    from hardneg.types import Candidates
 
     known, hidden = (positives(read_qrels(path)) for path in judgements)
-    lists = {}
-    for path, label in {run: "", **scores}.items():
-        each = read_run(path)
-        ranked = map(RankedList, each.doc_ids, each.scores)
-        lists[label] = dict(zip(each.query_ids, ranked, strict=True))
-    empty = RankedList((), np.empty(0, np.float32))
+    lists = {label: read_run(path) for path, label in {run: "", **scores}.items()}
     ranking = next(iter(lists.values()))
     for query_id in ranking:
         if query_id in known:
-            hits = {label: each.get(query_id, empty) for label, each in lists.items()}
+            hits = {label: each.get(query_id, EMPTY) for label, each in lists.items()}
             yield Candidates(query_id, known[query_id], hits, ()), frozenset(hidden.get(query_id, ()))

@@ -73,8 +73,8 @@ def _of_runs(runs: Sequence[Path], known: Mapping[str, Sequence[str]], cut: int)
 
     found = {}
     for path, label in run_labels(runs).items():
-        read = read_run(path)
-        found[label] = errors_in_run(zip(read.query_ids, read.doc_ids, strict=True), known, cut)
+        lists = ((query_id, ranked.doc_ids) for query_id, ranked in read_run(path).items())
+        found[label] = errors_in_run(lists, known, cut)
     return found
 
 

@@ -80,7 +80,9 @@ def overlap(
     from hardneg.analysis.run_tables import overlap_table
 
     check_plot(plot, overwrite, run, negatives, qrels)
-    lists = {label: dict(zip(each.query_ids, each.doc_ids, strict=True)) for label, each in _read(run).items()}
+    lists = {
+        label: {query_id: ranked.doc_ids for query_id, ranked in each.items()} for label, each in _read(run).items()
+    }
     if negatives:
         found: dict[str, Any] = {"depth": depth, "runs": [], "negatives": _met(negatives, lists, qrels, depth)}
     elif len(lists) < 2:

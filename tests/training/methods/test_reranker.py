@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from toy import Interrupted, toy_data
 from two_processes import results
 
-from hardneg.data.runs import Run
 from hardneg.errors import TrainingError
 from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
@@ -23,6 +22,7 @@ from hardneg.training.methods.reranker import RerankerTraining
 from hardneg.training.options import RerankerOptions
 from hardneg.training.reranker_validation import rerank_validation
 from hardneg.training.validation import ValidationData
+from hardneg.types import RankedList
 
 FP32 = ScoreOptions(precision="fp32")
 
@@ -112,7 +112,7 @@ def test_the_adversary_raises_the_loss(toy_folder: Path, tiny_model: Path) -> No
 def test_dev_queries_are_reranked(toy_folder: Path, tiny_model: Path) -> None:
     data, network = toy_data(toy_folder), toy_network(tiny_model)
     listed = [["n1", "p0", "n2"], ["n3", "n4", "n5"]]
-    run = Run(["q0", "q1"], listed, [np.array([3, 2, 1], np.float32)] * 2)
+    run = {q: RankedList(ids, np.array([3, 2, 1], np.float32)) for q, ids in zip(("q0", "q1"), listed, strict=True)}
     qrels = {"q0": {"p0": 1, "n9": 0}, "q1": {"p1": 2}, "q2": {"n1": 0}}
     dev = ValidationData(data.corpus, ["q0", "q1", "q2", "q3"], [*data.texts[:4]], qrels, run)
     contents = data.corpus.contents(data.corpus.rows(listed[0]))

@@ -1,0 +1,24 @@
+"""Runs for tests: made of lists of documents, and taken apart to be compared whole."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.runs import Run
+from hardneg.types import RankedList
+
+
+def falling(lists: Mapping[str, Sequence[str]]) -> Run:
+    """A run of these documents by query, with scores n, n - 1, ..., 1."""
+    return {query_id: RankedList(list(ids), np.arange(len(ids), 0, -1, np.float32)) for query_id, ids in lists.items()}
+
+
+def doc_lists(run: Run) -> list[list[str]]:
+    """The documents of each query, in the run's order."""
+    return [list(ranked.doc_ids) for ranked in run.values()]
+
+
+def score_lists(run: Run) -> list[NDArray[np.float32]]:
+    """The scores of each query, beside `doc_lists`."""
+    return [ranked.scores for ranked in run.values()]

@@ -21,6 +21,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.scoring import PairScorer
+from tests.run_lists import doc_lists, score_lists
 
 
 @pytest.fixture
@@ -60,14 +61,14 @@ def rerank(model, **more):
 def test_the_top_is_scored_by_the_reranker(made, tiny_model):
     artifacts = made({"all": rerank(tiny_model, depth=20), "top": rerank(tiny_model, depth=3)})
     before, after, top = (run_of(artifacts[name]) for name in ("start-test", "all", "top"))
-    assert after.query_ids == before.query_ids and len(after.query_ids) == 14
-    assert [set(ids) for ids in after.doc_ids] == [set(ids) for ids in before.doc_ids]
-    assert [set(ids) for ids in top.doc_ids] == [set(ids[:3]) for ids in before.doc_ids]
-    assert after.doc_ids != before.doc_ids
+    assert list(after) == list(before) and len(list(after)) == 14
+    assert [set(ids) for ids in doc_lists(after)] == [set(ids) for ids in doc_lists(before)]
+    assert [set(ids) for ids in doc_lists(top)] == [set(ids[:3]) for ids in doc_lists(before)]
+    assert doc_lists(after) != doc_lists(before)
     assert artifacts["top"].facts["pairs"] == 42
     texts = ["the old river was seen again near river"]
     (score,) = next(CrossEncoder(str(tiny_model), length=32).rerank([("old river", texts)]))
-    assert 0 < score < 1 and all(((s > 0) & (s < 1)).all() for s in after.scores)
+    assert 0 < score < 1 and all(((s > 0) & (s < 1)).all() for s in score_lists(after))
 
 
 def test_positives_that_the_run_lacks_are_scored_too(made, tiny_model):
@@ -75,7 +76,7 @@ def test_positives_that_the_run_lacks_are_scored_too(made, tiny_model):
     artifacts = made({"plain": plain, "whole": {**plain, "positives": True}})
     plain, whole = run_of(artifacts["plain"]), run_of(artifacts["whole"])
     added = 0
-    for query_id, ids, more in zip(plain.query_ids, plain.doc_ids, whole.doc_ids, strict=True):
+    for query_id, ids, more in zip(list(plain), doc_lists(plain), doc_lists(whole), strict=True):
         assert set(more) == {*ids, f"d{query_id[1:]}"}
         added += len(more) - len(ids)
     assert artifacts["whole"].facts["positives that the run lacks"] == added > 0
@@ -184,8 +185,10 @@ def test_scores_are_kept_by_content(planned, tiny_model, tmp_path, monkeypatch):
         top = make("one", depth=5)
         again = make("two", depth=20)
     assert (again.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
-    known = [dict(zip(*one, strict=True)) for one in zip(run_of(whole).doc_ids, run_of(whole).scores, strict=True)]
-    for scores, ids, values in zip(known, run_of(top).doc_ids, run_of(top).scores, strict=True):
+    known = [
+        dict(zip(*one, strict=True)) for one in zip(doc_lists(run_of(whole)), score_lists(run_of(whole)), strict=True)
+    ]
+    for scores, ids, values in zip(known, doc_lists(run_of(top)), score_lists(run_of(top)), strict=True):
         assert [scores[name] for name in ids] == values.tolist()
 
 
@@ -201,7 +204,7 @@ def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_model, 
     plan.steps["r"].plugins[name] = Shortest()
     made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     before, after = run_of(made["start-test"]), run_of(made["r"])
-    assert [set(ids) for ids in after.doc_ids] == [set(ids) for ids in before.doc_ids]
+    assert [set(ids) for ids in doc_lists(after)] == [set(ids) for ids in doc_lists(before)]
     monkeypatch.setattr(Shortest, "rerank", lambda self, requests: ([1.0] for _ in requests))
     with pytest.raises(PluginError, match="the reranker gave 1 scores for the 20 documents of query q46"):
         execute(plan, Store(tmp_path / "store"), Options(device="cpu", force=("r",)), Watcher())

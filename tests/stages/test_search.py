@@ -110,10 +110,10 @@ def test_known_positives_stand_behind_the_list_that_lacks_them_at_their_own_scor
     train = {**SEARCH, "split": "train"}
     artifacts = made({"all": {**train, "depth": 60}, "few": {**train, "depth": 2, "positives": True}})
     every, few = run_of(artifacts["all"]), run_of(artifacts["few"])
-    assert few.query_ids == list(every)
+    assert list(few) == list(every)
     longer = 0
     for query_id, ids, scores, all_ids, others in zip(
-        few.query_ids, few.doc_ids, few.scores, doc_lists(every), score_lists(every), strict=True
+        list(few), doc_lists(few), score_lists(few), doc_lists(every), score_lists(every), strict=True
     ):
         positive = "d" + query_id[1:]
         known = dict(zip(all_ids, others.tolist(), strict=True))

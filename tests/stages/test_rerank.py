@@ -185,11 +185,9 @@ def test_scores_are_kept_by_content(planned, tiny_model, tmp_path, monkeypatch):
         top = make("one", depth=5)
         again = make("two", depth=20)
     assert (again.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
-    known = [
-        dict(zip(*one, strict=True)) for one in zip(doc_lists(run_of(whole)), score_lists(run_of(whole)), strict=True)
-    ]
-    for scores, ids, values in zip(known, doc_lists(run_of(top)), score_lists(run_of(top)), strict=True):
-        assert [scores[name] for name in ids] == values.tolist()
+    known = {q: dict(zip(ranked.doc_ids, ranked.scores, strict=True)) for q, ranked in run_of(whole).items()}
+    for query_id, ranked in run_of(top).items():
+        assert [known[query_id][name] for name in ranked.doc_ids] == ranked.scores.tolist()
 
 
 def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_model, tmp_path, monkeypatch):

@@ -1,18 +1,13 @@
-"""Tables of an evaluation on the terminal: the means of each system, and the paired tests."""
+"""Tables on the terminal, of an evaluation and of whatever else has some."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from hardneg.cli.printing import visible
-from hardneg.counting import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hardneg.evaluation.metrics_json import Measured
-
-_INTERVAL = 26
-"""Columns that a mean with its interval and marks takes."""
+    from hardneg.reporting.table import Table
 
 
 def metrics_tables(console: "Console", content: Mapping[str, Any]) -> None:
@@ -24,71 +19,61 @@ def metrics_tables(console: "Console", content: Mapping[str, Any]) -> None:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.reporting.content import legend
-    from hardneg.reporting.report import Report, estimates
+    from hardneg.reporting.content import BRACKETS, Report, systems_section, tests_by_metric
 
-    systems = {name: estimates(scores) for name, scores in measured.results.items()}
-    sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
-    report = Report("", systems, max(sizes, default=0), measured.comparisons, marks=measured.marks)
-    shown = _systems(console, report)
-    for line in legend(report):
-        if shown or not line.startswith("Brackets"):
+    section = systems_section(Report.of("", measured))
+    [table] = section.tables
+    notes = _width(table) <= console.width
+    print_table(console, table, notes)
+    for line in (section.lead, *section.lines):
+        if notes or line != BRACKETS:
             _print_line(console, line)
-    if measured.comparisons:
-        _tests(console, report)
-
-
-def _systems(console: "Console", report: Any) -> bool:
-    """Prints the means; whether their intervals fitted beside them."""
-    from rich.text import Text
-
-    from hardneg.reporting.content import best, bounds, marks_of, number
-
-    names = max(map(len, report.systems), default=0)
-    wide = names + _INTERVAL * len(report.metrics) <= console.width
-    table = _table(["system", *report.metrics])
-    tops = {metric: best(report, metric) for metric in report.metrics}
-    for system, estimates in report.systems.items():
-        cells = [Text(visible(system))]
-        for metric, top in tops.items():
-            estimate = estimates[metric]
-            cell = Text(number(estimate.mean), style="bold" if estimate.mean == top else "")
-            cell.append(marks_of(report, system, metric).ljust(2), style="not bold")
-            cell.append(f" {bounds(estimate.interval)}" if wide and estimate.interval else "", style="dim not bold")
-            cells.append(cell)
-        table.add_row(*cells)
-    console.print(table)
-    _print_line(console, f"Means over {counted(report.queries, 'query')}.")
-    return wide
-
-
-def _tests(console: "Console", report: Any) -> None:
-    from rich.text import Text
-
-    from hardneg.reporting.content import difference_bounds, p_value, signed
-
-    for metric in report.metrics:
-        table = _table([metric, "difference", "95 % interval", "t-test p", "randomised p"])
-        for c in (c for c in report.comparisons if c.metric == metric):
-            figures = [signed(c.difference), difference_bounds(c), p_value(c.t_holm), p_value(c.randomisation_holm)]
-            style = "bold" if c.significant() else ""
-            table.add_row(*(Text(visible(cell), style=style) for cell in [f"{c.system} − {c.baseline}", *figures]))
+    for table in tests_by_metric(measured.comparisons):
         console.print()
-        console.print(table)
-    _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
+        print_table(console, table)
+    if measured.comparisons:
+        _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
 
 
-def _table(columns: list[str]) -> Any:
-    """A table without a frame, whose first column is words and the rest figures."""
-    from hardneg.cli.console import table
+def print_table(console: "Console", table: "Table", notes: bool = False) -> None:
+    """Prints a table without a frame; what stands beside its figures only with `notes`."""
+    from rich.text import Text
 
-    made = table()
-    for place, column in enumerate(columns):
-        if place:
-            made.add_column(column, justify="right", no_wrap=True)
+    from hardneg.cli.console import table as empty_table
+    from hardneg.cli.printing import visible
+    from hardneg.reporting.table import cell
+
+    shown = empty_table()
+    for place, column in enumerate(map(cell, table.columns)):
+        if place < table.words:
+            shown.add_column(column.text, overflow="fold")
         else:
-            made.add_column(column, overflow="fold")
-    return made
+            shown.add_column(column.text, justify="right", no_wrap=True)
+    marked = [
+        max((len(cell(row[place]).marks) for row in table.rows), default=0) for place in range(len(table.columns))
+    ]
+    for row in table.rows:
+        texts = []
+        for content, signs in zip(map(cell, row), marked, strict=True):
+            text = Text(visible(content.text), style="bold" if content.strong else "")
+            text.append(content.marks.ljust(signs), style="not bold")
+            text.append(f" {content.note}" if notes and content.note else "", style="dim not bold")
+            texts.append(text)
+        shown.add_row(*texts)
+    console.print(shown)
+
+
+def _width(table: "Table") -> int:
+    """The columns of a terminal that a table takes with what stands beside its figures."""
+    from rich.cells import cell_len
+
+    from hardneg.reporting.table import Cell, cell
+
+    def width(content: Cell) -> int:
+        return cell_len(content.text + content.marks) + (1 + len(content.note) if content.note else 0)
+
+    lines = [[width(cell(content)) for content in line] for line in (table.columns, *table.rows)]
+    return sum(max(column) + 2 for column in zip(*lines, strict=True))
 
 
 def _print_line(console: "Console", text: str) -> None:

@@ -45,7 +45,8 @@ def report(
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
-    from hardneg.reporting.report import NAMES, Report, estimates, write_report
+    from hardneg.reporting.content import Report, estimates
+    from hardneg.reporting.page import NAMES, write_report
 
     names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
     baselines = baseline_labels(baseline or [], labels) or list(labels.values())[:1]

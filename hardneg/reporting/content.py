@@ -1,25 +1,30 @@
 """What is known at the end of a recipe, as a page to read: systems, paired tests, training, how it was made.
 
-This module holds the `Report` and the words in it; `report_markdown` and `report_html` lay them out.
+This module holds the `Report`, and its words and tables; `page` lays them out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
+from typing import Any
 
+from hardneg.counting import counted
 from hardneg.evaluation.metrics import means
+from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
-from hardneg.reporting.curve import History, measurements
-from hardneg.reporting.table import Section
+from hardneg.reporting.curve import History, curve_svg, measurements
+from hardneg.reporting.table import Cell, Section, Table
 
 LEVEL = 0.01
 """Below this both corrected p values have a difference marked."""
+
+BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
 
 _MARKS = ("†", "‡", "§", "¶", "‖", *ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanScore:
     """A mean and its 95 % confidence interval, None where there are fewer than two queries."""
 
     mean: float
@@ -34,11 +39,11 @@ class Report:
     histories: for each trained model the trainer's rows: `step`, `loss`, and measurements on the dev set.
     settings: how it was made, name by name; values are shown as they print.
     marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
-    sections: analyses, shown before how it was made.
+    sections: analyses, shown before how it was made. by_query: the table by query, which comes last.
     """
 
     title: str
-    systems: Mapping[str, Mapping[str, Estimate]]
+    systems: Mapping[str, Mapping[str, MeanScore]]
     queries: int
     comparisons: Sequence[Comparison] = ()
     histories: Mapping[str, History] = field(default_factory=dict)
@@ -46,6 +51,14 @@ class Report:
     notes: Sequence[str] = ()
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sections: Sequence[Section] = ()
+    by_query: Section | None = None
+
+    @classmethod
+    def of(cls, title: str, measured: Measured, **others: Any) -> "Report":
+        """The report of an evaluation; others: fields that it does not fill."""
+        systems = {label: estimates(scores) for label, scores in measured.results.items()}
+        sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
+        return cls(title, systems, max(sizes, default=0), measured.comparisons, marks=measured.marks, **others)
 
     @property
     def metrics(self) -> list[str]:
@@ -53,9 +66,9 @@ class Report:
         return list(dict.fromkeys(name for estimates in self.systems.values() for name in estimates))
 
 
-def estimates(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Estimate]:
+def estimates(scores: Mapping[str, Mapping[str, float]]) -> dict[str, MeanScore]:
     """One system's means and intervals from its scores by metric and query; intervals end where metrics do."""
-    return {name: Estimate(mean, within(interval_of(scores[name]), 0.0)) for name, mean in means(scores).items()}
+    return {name: MeanScore(mean, within(interval_of(scores[name]), 0.0)) for name, mean in means(scores).items()}
 
 
 def within(interval: Interval | None, low: float, high: float = 1.0) -> Interval | None:
@@ -123,11 +136,11 @@ def legend(report: Report) -> list[str]:
     if len(report.systems) > 1:
         lines.append("Bold: the highest mean.")
     if any(e.interval for values in report.systems.values() for e in values.values()):
-        lines.append("Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1).")
+        lines.append(BRACKETS)
     return lines
 
 
-TESTS_EXPLAINED = (
+_TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test, each with Holm's correction "
     "over all comparisons by the same metric."
@@ -159,30 +172,72 @@ def difference_bounds(comparison: Comparison) -> str:
     return bounds(within(comparison.interval, -1.0), "+.3f")
 
 
-def test_row(comparison: Comparison) -> list[str]:
-    """The cells of one row of the table of paired tests; see `TEST_COLUMNS`."""
+def sections(report: Report) -> list[Section]:
+    """All that stands below the title and the summary, in order; what there is nothing to say of is left out."""
+    training = [Section("Training", [_training(report.histories)], svg=curve_svg(report.histories))]
+    settings = Table(["setting", "value"], [[name, str(value)] for name, value in report.settings.items()], words=2)
+    return [
+        *([systems_section(report)] if report.systems else []),
+        *([Section("Paired tests", [_tests(report.comparisons)], _TESTS_EXPLAINED)] if report.comparisons else []),
+        *(training if training[0].tables[0].rows else []),
+        *report.sections,
+        *([Section("How it was made", [settings])] if report.settings else []),
+        *([Section("Notes", lines=report.notes)] if report.notes else []),
+        *([report.by_query] if report.by_query else []),
+    ]
+
+
+def systems_section(report: Report) -> Section:
+    """A row a system with its means; the highest stand out, significant differences have signs."""
+    tops = {metric: best(report, metric) for metric in report.metrics}
+    rows = [
+        [Cell(name), *(_mean(report, name, metric, top) for metric, top in tops.items())] for name in report.systems
+    ]
+    queries = f"Means over {counted(report.queries, 'query')}."
+    return Section("Effectiveness", [Table(["system", *tops], rows)], lead=queries, lines=legend(report))
+
+
+def tests_by_metric(comparisons: Sequence[Comparison]) -> list[Table]:
+    """The paired tests as a narrow screen takes them: a table a metric, p values after Holm's correction alone."""
+    tables = []
+    for metric in dict.fromkeys(c.metric for c in comparisons):
+        found = [(c, _test_row(c)) for c in comparisons if c.metric == metric]
+        rows = [
+            [Cell(f"{c.system} − {c.baseline}", c.significant()), row[3], row[4], row[6], row[8]] for c, row in found
+        ]
+        tables.append(Table([metric, "difference", "95 % interval", "t-test p", "randomised p"], rows))
+    return tables
+
+
+def _mean(report: Report, system: str, metric: str, top: float | None) -> Cell:
+    found = report.systems[system].get(metric)
+    if found is None:
+        return Cell("–")
+    note = bounds(found.interval) if found.interval else ""
+    return Cell(number(found.mean), found.mean == top, marks_of(report, system, metric), note)
+
+
+def _tests(comparisons: Sequence[Comparison]) -> Table:
+    tests = ("t-test p", "Holm", "randomised p", "Holm")
+    columns = ["metric", "system", "baseline", "difference", "95 % interval", *tests]
+    return Table(columns, [_test_row(comparison) for comparison in comparisons], words=3)
+
+
+def _test_row(comparison: Comparison) -> list[Cell]:
     c = comparison
     tests = [p_value(c.t_p), p_value(c.t_holm), p_value(c.randomisation_p), p_value(c.randomisation_holm)]
-    return [c.metric, c.system, c.baseline, signed(c.difference), difference_bounds(c), *tests]
+    texts = [c.metric, c.system, c.baseline, signed(c.difference), difference_bounds(c), *tests]
+    return [Cell(text, strong=c.significant()) for text in texts]
 
 
-TEST_COLUMNS = (
-    "metric", "system", "baseline", "difference", "95 % interval",
-    "t-test p", "Holm", "randomised p", "Holm",
-)  # fmt: skip
-
-
-def training_rows(history: History) -> list[list[str]]:
-    """For the loss and each dev metric of one model: name, first, last, best and its step."""
+def _training(histories: Mapping[str, History]) -> Table:
+    """For the loss and each dev metric of each model: first, last, best and its step."""
     rows = []
-    for name, points in measurements(history).items():
-        ordered = sorted(points, key=lambda point: point[1], reverse=name != "loss")
-        step, value = ordered[0]
-        rows.append([name, f"{points[0][1]:.4f}", f"{points[-1][1]:.4f}", f"{value:.4f}", f"{step:g}"])
-    return rows
-
-
-TRAINING_COLUMNS = ("measured", "first", "last", "best", "at step")
+    for model, history in histories.items():
+        for name, points in measurements(history).items():
+            step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
+            rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
+    return Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
 
 
 def _all_of(names: Sequence[str]) -> str:

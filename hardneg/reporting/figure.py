@@ -1,6 +1,7 @@
 """What all figures share: a canvas without a screen, colours, axes, and files that are equal for equal numbers."""
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,19 @@ _IN_A_ROW = 3
 FORMS = (".png", ".svg", ".pdf")
 
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "hardneg", "text.parse_math": False, "font.size": 10.0}
+_INK = "#010203"
+_INKED = (
+    "text.color",
+    "axes.edgecolor",
+    "axes.labelcolor",
+    "axes.titlecolor",
+    "grid.color",
+    "xtick.color",
+    "ytick.color",
+)
+_LIGHT_AND_DARK = (
+    "<style>:root { color: #1c2024; } @media (prefers-color-scheme: dark) { :root { color: #e3e7ea; } }</style>"
+)
 _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
@@ -46,14 +60,21 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
 
 @contextmanager
 def svg_figure(text: io.StringIO, panels: int, height: float = 3.0, width: float = 4.4) -> Iterator[list[Any]]:
-    """The axes of `panels` panels; on leaving, `text` has them as SVG without a background."""
-    with _canvas(panels, height, width) as (drawn, axes):
+    """The axes of `panels` panels; on leaving, `text` has them as an SVG without ground, for light and dark pages."""
+    with _canvas(panels, height, width, dict.fromkeys(_INKED, _INK)) as (drawn, axes):
         yield axes
-        _write(drawn, text, ".svg", transparent=True)
+        svg = io.StringIO()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # the browser has its own fonts
+            _write(drawn, svg, ".svg", transparent=True)
+    head, opened, rest = svg.getvalue().partition("<defs>")
+    text.write(head + _LIGHT_AND_DARK + opened + rest.replace(_INK, "currentColor"))
 
 
 @contextmanager
-def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, list[Any]]]:
+def _canvas(
+    panels: int, height: float, width: float, style: Mapping[str, str] | None = None
+) -> Iterator[tuple[Any, list[Any]]]:
     """An empty figure and its axes; equal drawings give equal bytes."""
     try:
         from matplotlib import rc_context
@@ -61,7 +82,7 @@ def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, lis
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependency(f'figures need matplotlib ({error}); pip install "hardneg"') from error
-    with rc_context(_STYLE):
+    with rc_context({**_STYLE, **(style or {})}):
         rows = -(-panels // _IN_A_ROW)
         columns = -(-panels // rows)
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
@@ -121,11 +142,22 @@ def decades(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
-    """One line a label, each with a colour and a marker of its own, 20 a line at most, and a legend."""
+    """One line a label, each with a colour and a marker of its own, 20 a line at most, and a legend.
+
+    matplotlib keeps from the legend what begins with an underscore.
+    """
     for place, (label, points) in enumerate(series.items()):
         if points:
             x, y = zip(*points, strict=True)
             look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
-            axes.plot(x, y, label=label, markersize=4, linewidth=1.6, markevery=-(-len(x) // 20), **look)
+            axes.plot(
+                x,
+                y,
+                label=f" {label}" if label.startswith("_") else label,
+                markersize=4,
+                linewidth=1.6,
+                markevery=-(-len(x) // 20),
+                **look,
+            )
     if any(series.values()):
         axes.legend(frameon=False, fontsize=8)

@@ -1,23 +1,55 @@
-"""What every table of a report, of a figure's side and of the terminal is: words, then figures."""
+"""What every table of a page or of the terminal is: words, then figures; laid out elsewhere, once for each form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of texts below the names of their columns; the first `words` columns are words, the rest figures."""
+class Cell:
+    """A text that stands out (strong), or has signs right after it (marks) or something smaller beside it (note)."""
 
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    text: str
+    strong: bool = False
+    marks: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of texts below the names of their columns; the first `words` columns are words, the rest figures.
+
+    details: none, or for each row what it opens to. Such a table is sorted by a click on a column's name.
+    """
+
+    columns: Sequence[str | Cell]
+    rows: Sequence[Sequence[str | Cell]]
     words: int = 1
+    details: Sequence["Detail"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a row of a table opens to."""
+
+    title: str
+    table: Table
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of a report, with tables, what explains them, and a figure as SVG text (empty: none)."""
+    """A heading with tables, what explains them, and a figure as SVG text (empty: none).
+
+    lead: said before the tables; lines: a list after what explains them.
+    """
 
     title: str
-    tables: Sequence[Table]
+    tables: Sequence[Table] = ()
     explained: str = ""
     svg: str = ""
+    lead: str = ""
+    lines: Sequence[str] = ()
+
+
+def cell(content: str | Cell) -> Cell:
+    """A cell from its text, or as it is."""
+    return Cell(content) if isinstance(content, str) else content

@@ -31,7 +31,7 @@ def systems_matrix(work: Work) -> Matrix:
 def _estimates(work: Work, source: str, wanted: str | None, place: str) -> tuple[str, dict[str, Any]]:
     """The wanted metric, or the first one, and each system's estimate of it."""
     from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.reporting.report import estimates
+    from hardneg.reporting.content import estimates
 
     results = read_metrics(work.inputs[source].folder / METRICS).results
     systems = {label: estimates(scores) for label, scores in results.items()}

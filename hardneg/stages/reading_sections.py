@@ -48,8 +48,7 @@ def _count(metric: str) -> str:
 
 
 def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Comparison]") -> list[Sequence[str]]:
-    from hardneg.reporting.content import bounds, number, p_value, signed
-    from hardneg.reporting.report import estimates
+    from hardneg.reporting.content import bounds, estimates, number, p_value, signed
 
     found, rows = estimates(scores), list[Sequence[str]]()
     for metric in scores:

@@ -18,7 +18,8 @@ from hardneg.training.history import HISTORY
 def run(work: Work) -> dict[str, Any]:
     """Writes `report.md` and `report.html`."""
     from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.reporting.report import Report, estimates, write_report
+    from hardneg.reporting.content import Report, estimates
+    from hardneg.reporting.page import write_report
 
     evaluation, trained = work.inputs["evaluation"], work.inputs_of("training")
     measured = read_metrics(evaluation.folder / METRICS)

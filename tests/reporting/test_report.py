@@ -4,9 +4,9 @@ from xml.etree import ElementTree
 import pytest
 
 from hardneg.evaluation.significance import Comparison, Interval
-from hardneg.reporting.content import difference_bounds, legend, marks_of, summary
+from hardneg.reporting.content import MeanScore, Report, difference_bounds, estimates, legend, marks_of, summary
 from hardneg.reporting.curve import curve_svg, measurements
-from hardneg.reporting.report import Estimate, Report, estimates, html, markdown
+from hardneg.reporting.page import html, markdown
 
 HISTORY = [
     {"step": 1, "loss": 2.0, "lr": 1e-5},
@@ -24,8 +24,8 @@ def report(**changes: object) -> Report:
     fields: dict[str, object] = {
         "title": "Two systems",
         "systems": {
-            "bm25": {"ndcg@10": Estimate(0.5, Interval(0.4, 0.6)), "mrr": Estimate(0.7)},
-            "dense": {"ndcg@10": Estimate(0.6, Interval(0.5, 0.7))},
+            "bm25": {"ndcg@10": MeanScore(0.5, Interval(0.4, 0.6)), "mrr": MeanScore(0.7)},
+            "dense": {"ndcg@10": MeanScore(0.6, Interval(0.5, 0.7))},
         },
         "queries": 43,
         "comparisons": [comparison("dense", "bm25", 0.002)],
@@ -83,7 +83,7 @@ def test_each_baseline_has_its_sign() -> None:
 
 
 def test_a_mark_is_for_who_beats_all_that_it_names() -> None:
-    systems = {name: {"ndcg@10": Estimate(0.5)} for name in ("a", "b", "c", "d")}
+    systems = {name: {"ndcg@10": MeanScore(0.5)} for name in ("a", "b", "c", "d")}
     worse = Comparison("a", "d", "ndcg@10", -0.1, None, 43, 0.001, 0.001, 0.001, 0.001)
     tests = [comparison("c", "a", 0.002), comparison("c", "b", 0.002), comparison("d", "b", 0.2), worse]
     marked = report(systems=systems, comparisons=tests, marks={"*": ["a", "b"], "‡": ["a"]})
@@ -96,7 +96,11 @@ def test_a_mark_is_for_who_beats_all_that_it_names() -> None:
 
 def test_page_is_self_contained_and_well_formed() -> None:
     page = html(report())
-    assert not re.search(r"<script|<link|<img|@import|url\(['\"]?(?!#)", page)
+    assert not re.search(r"<script|<link|@import|url\(['\"]?(?!#)", page)
+    assert re.findall(r"<img class=\"figure\" alt=\"\w+\" src=\"(data:image/svg\+xml;base64,)", page) == [
+        "data:image/svg+xml;base64,"
+    ]
+    assert page.count("<img") == 1
     assert set(re.findall(r"https?://[^\s\"'<>]+", page)) <= {
         "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink",
     }  # fmt: skip
@@ -112,7 +116,7 @@ ODD = "<script>alert('x')</script> & $x_1$ \"q\" | *b*"
 def test_whatever_is_given_is_escaped(name: str) -> None:
     odd = report(
         title=name,
-        systems={name: {name: Estimate(0.5)}, "b": {name: Estimate(0.4)}},
+        systems={name: {name: MeanScore(0.5)}, "b": {name: MeanScore(0.4)}},
         comparisons=[Comparison(name, "b", name, 0.1, None, 1, 1.0, 1.0, 1.0, 1.0)],
         histories={name: HISTORY},
         settings={name: name},
@@ -144,4 +148,4 @@ def test_a_long_history_stays_small() -> None:
 
 
 def test_estimates() -> None:
-    assert estimates({"mrr": {"q1": 0.25}}) == {"mrr": Estimate(0.25, None)}
+    assert estimates({"mrr": {"q1": 0.25}}) == {"mrr": MeanScore(0.25, None)}

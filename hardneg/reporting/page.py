@@ -1,0 +1,75 @@
+"""A report laid out: Markdown, and one self-contained HTML page, from the same tables by two templates."""
+
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.atomic_write import replace_text
+from hardneg.reporting.content import Report, sections, summary
+from hardneg.reporting.table import cell
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+NAMES = ("report.md", "report.html")
+HEAD = 20
+"""Rows of a table whose rows open that Markdown has: its reader cannot close them."""
+
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
+
+
+def write_report(folder: Path, report: Report) -> list[Path]:
+    """Writes `report.md` and `report.html`, which say the same, and returns their paths."""
+    pages = dict(zip([folder / name for name in NAMES], (markdown(report), html(report)), strict=True))
+    for path, text in pages.items():
+        replace_text(path, text)
+    return list(pages)
+
+
+def html(report: Report) -> str:
+    """One page: nothing fetched, light and dark, all text escaped; equal reports give equal text.
+
+    The browser runs no script but the page's own, which sorts tables and is there only where one can be sorted.
+    """
+    content = _content(report)
+    sortable = any(table.details for section in content["sections"] for table in section.tables)
+    return _environment().get_template("report.html.j2").render(content | _script() | {"sortable": sortable})
+
+
+def markdown(report: Report) -> str:
+    """For a model card or a log: all that was given is escaped; equal reports give equal text."""
+    environment = _environment().overlay(autoescape=False, finalize=_as_markdown)
+    return environment.get_template("report.md.j2").render(_content(report)).strip() + "\n"
+
+
+def _content(report: Report) -> dict[str, Any]:
+    return {"title": report.title, "summary": summary(report), "sections": sections(report), "head": HEAD}
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("hardneg.reporting")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"cell": cell, "base64": _base64}
+    return made
+
+
+def _script() -> dict[str, Any]:
+    """The script that sorts, and its digest, by which the browser knows it."""
+    from markupsafe import Markup
+
+    text = (files("hardneg.reporting") / "templates" / "sort.js").read_text("utf-8")
+    return {"script": Markup(text), "digest": b64encode(sha256(text.encode()).digest()).decode()}
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def _as_markdown(value: object) -> str:
+    return str(value).translate(_SPECIAL)

@@ -1,0 +1,191 @@
+"""The table by query: where two systems differ most, what each of them found, and the whole as tab-separated values."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from hardneg.atomic_write import replacing
+from hardneg.counting import counted
+from hardneg.data.qrels import Qrels
+from hardneg.evaluation.metrics import Scores, means
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.reporting.content import number, signed
+from hardneg.reporting.table import Cell, Detail, Section, Table
+
+MOST_QUERIES = 500
+RANKED = 100
+"""How far down a ranked list a rank is told."""
+
+_FIGURES = 12  # columns beside the query and the difference
+_SYSTEMS = 6
+_TOP = 3
+_TEXT = 200  # characters of a passage
+
+
+@dataclass(frozen=True)
+class Passages:
+    """What opens below a query.
+
+    ranked: a system and some queries to the best documents of each, best first, `RANKED` at most; only those are asked
+    for that are shown. texts: doc ids to the texts that are known.
+    """
+
+    ranked: Callable[[str, Sequence[str]], Mapping[str, Sequence[str]]]
+    qrels: Qrels = field(default_factory=dict)
+    queries: Mapping[str, str] = field(default_factory=dict)
+    texts: Callable[[Sequence[str]], Mapping[str, str]] = lambda doc_ids: {}
+
+
+@dataclass(frozen=True)
+class ByQuery:
+    """Scores by query, in the order to show: the largest difference first, or of a single system the lowest score.
+
+    pair: the systems whose difference it is: the best against the first baseline, or the two best.
+    """
+
+    results: Mapping[str, Scores]
+    metric: str
+    pair: tuple[str, str] | None
+    query_ids: Sequence[str]
+
+    @classmethod
+    def of(cls, measured: Measured) -> "ByQuery":
+        """The queries of an evaluation, ordered by its first metric."""
+        metric = next((name for scores in measured.results.values() for name in scores), "")
+        averages = {name: means(scores)[metric] for name, scores in measured.results.items() if metric in scores}
+        ranked = sorted(averages, key=averages.__getitem__, reverse=True)
+        pair = None
+        if len(ranked) > 1:
+            baseline = next((c.baseline for c in measured.comparisons if c.metric == metric), ranked[1])
+            pair = next(name for name in ranked if name != baseline), baseline
+        found = cls(measured.results, metric, pair, ())
+        known = measured.results[pair[0] if pair else ranked[0]][metric] if ranked else {}
+        order = {name: -abs(found.difference(name)) if pair else value for name, value in known.items()}
+        return cls(measured.results, metric, pair, sorted(known, key=lambda query_id: (order[query_id], query_id)))
+
+    def difference(self, query_id: str) -> float:
+        """How much more the first system of the pair has for a query than the second; 0 where one lacks it."""
+        first, second = (self.results[name][self.metric] for name in self.pair or ())
+        return first.get(query_id, 0.0) - second.get(query_id, 0.0)
+
+    def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
+        """(metric, system), one metric after the other."""
+        names = dict.fromkeys(name for scores in self.results.values() for name in scores)
+        return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
+
+
+def query_section(measured: Measured, passages: Passages) -> Section | None:
+    """The queries with the largest differences, each with its passages; None where no query was scored."""
+    found = ByQuery.of(measured)
+    shown = found.query_ids[:MOST_QUERIES]
+    if not shown:
+        return None
+    systems = _shown_systems(found)
+    columns = found.columns(systems)[: max(_FIGURES // len(systems), 1) * len(systems)]
+    heads = [Cell(system, note=metric) for metric, system in columns]
+    rows = [
+        [query_id, *_scores(found, columns, query_id), *([signed(found.difference(query_id))] if found.pair else [])]
+        for query_id in shown
+    ]
+    details = _details(systems, shown, passages)
+    table = Table(["query", *heads, *(["difference"] if found.pair else [])], rows, details=details)
+    return Section("Queries", [table], _explained(systems, found), lead=_lead(found, len(shown)))
+
+
+def write_query_table(path: Path, measured: Measured, queries: Mapping[str, str] | None = None) -> None:
+    """All queries in the same order, as tab-separated values: id, each metric of each system, difference, text."""
+    found, texts = ByQuery.of(measured), queries or {}
+    columns = found.columns(found.results)
+    names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
+    ends = [*(["difference"] if found.pair else []), *(["text"] if texts else [])]
+    with replacing(path) as file:
+        file.write(_tab_separated([*names, *ends]))
+        for query_id in found.query_ids:
+            values = [found.results[system][metric].get(query_id) for metric, system in columns]
+            row = [query_id, *("" if value is None else f"{value:.6f}" for value in values)]
+            row += [f"{found.difference(query_id):.6f}"] if found.pair else []
+            row += [texts.get(query_id, "")] if texts else []
+            file.write(_tab_separated(row))
+
+
+def _tab_separated(row: Sequence[str]) -> bytes:
+    return ("\t".join(map(_one_line, row)) + "\n").encode()
+
+
+def _shown_systems(found: ByQuery) -> list[str]:
+    """The pair and the first of the others, in the report's order."""
+    chosen = list(dict.fromkeys([*(found.pair or ()), *found.results]))[:_SYSTEMS]
+    return [name for name in found.results if name in chosen]
+
+
+def _scores(found: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:
+    values = (found.results[system][metric].get(query_id) for metric, system in columns)
+    return ["–" if value is None else number(value) for value in values]
+
+
+def _lead(found: ByQuery, shown: int) -> str:
+    count = counted(len(found.query_ids), "query", "queries")
+    if found.pair is None:
+        which = f"the {shown} with the lowest {found.metric} of {count}" if shown < len(found.query_ids) else count
+        return f"Shown: {which}; the lowest {found.metric} first. All of them are in queries.tsv."
+    told = f"{found.metric}, {found.pair[0]} minus {found.pair[1]}"
+    which = f"the {shown} largest of {count}" if shown < len(found.query_ids) else count
+    return f"Difference: {told}. Shown: {which}, the largest first. All of them are in queries.tsv."
+
+
+def _explained(systems: Sequence[str], found: ByQuery) -> str:
+    others = len(found.results) - len(systems)
+    told = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
+    told += f"Ranks are told down to {RANKED}; – is unranked or, as relevance, not judged."
+    return told + (f" {counted(others, 'system')} more in queries.tsv." if others else "")
+
+
+def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
+    """For each query its passages, whose texts are looked up at once."""
+    lists = {system: passages.ranked(system, query_ids) for system in systems}
+    chosen = {
+        query_id: _chosen([lists[system].get(query_id, ()) for system in systems], passages.qrels.get(query_id, {}))
+        for query_id in query_ids
+    }
+    texts = passages.texts(list(dict.fromkeys(doc_id for doc_ids in chosen.values() for doc_id in doc_ids)))
+    details = []
+    for query_id, doc_ids in chosen.items():
+        ranks = [_ranks(lists[system].get(query_id, ())) for system in systems]
+        grades = passages.qrels.get(query_id, {})
+        rows = [
+            [
+                doc_id,
+                *([shortened(texts.get(doc_id, ""))] if texts else []),
+                str(grades.get(doc_id, "–")),
+                *(str(known.get(doc_id, "–")) for known in ranks),
+            ]
+            for doc_id in doc_ids
+        ]
+        columns = ["passage", *(["text"] if texts else []), "relevance", *systems]
+        title = shortened(passages.queries.get(query_id, "")) or "passages"
+        details.append(Detail(title, Table(columns, rows, words=2 if texts else 1)))
+    return details
+
+
+def _chosen(lists: Sequence[Sequence[str]], grades: Mapping[str, int]) -> list[str]:
+    """The best of each list, system by system within a rank, and then the most relevant of the others."""
+    best = [doc_ids[rank] for rank in range(_TOP) for doc_ids in lists if rank < len(doc_ids)]
+    relevant = sorted((doc_id for doc_id in grades if grades[doc_id] > 0), key=lambda doc_id: -grades[doc_id])
+    return list(dict.fromkeys([*best, *islice((doc_id for doc_id in relevant if doc_id not in best), _TOP)]))
+
+
+def _ranks(doc_ids: Sequence[str]) -> dict[str, int]:
+    return {doc_id: rank for rank, doc_id in enumerate(doc_ids[:RANKED], 1)}
+
+
+def shortened(text: str, most: int = _TEXT) -> str:
+    """A text on one line, cut after a word where it is long."""
+    line = _one_line(text)
+    return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
+
+
+def _one_line(text: str) -> str:
+    """Without tabs, breaks and control characters."""
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())

@@ -4,11 +4,13 @@ import ast
 import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from hardneg.complaints import complaint
 from hardneg.errors import HardnegError, PluginError
 from hardneg.types import PluginSetting
 
-KINDS = ("datasets", "miners", "losses", "indexes", "rerankers")
+KINDS = ("datasets", "miners", "losses", "indexes", "rerankers", "stages", "analyses")
+_MODELS = ("stages", "analyses")
+"""Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
 _OUTSIDE = {("rerankers", "electra"): "hardneg-electra"}
 """Plugins of packages that stand in plugins/ of hardneg's sources, beside hardneg itself."""
 
@@ -62,11 +66,21 @@ def load_plugin(kind: str, name: str) -> type[Any]:
         raise PluginError(
             f"the {kind} plugin {name!r} of {_package(points[0])[0]} cannot be imported ({reason})"
         ) from error
-    if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded) and isinstance(_version(loaded), int)):
+    form = "pydantic model" if kind in _MODELS else "dataclass"
+    if not (isinstance(loaded, type) and _is_of(form, loaded) and isinstance(_version(loaded), int)):
         raise PluginError(
-            f"the {kind} plugin {name!r} ({points[0].value}) must be a dataclass with `version: ClassVar[int]`"
+            f"the {kind} plugin {name!r} ({points[0].value}) must be a {form} with `version: ClassVar[int]`"
         )
     return loaded
+
+
+def _is_of(form: str, loaded: type[Any]) -> bool:
+    return hasattr(loaded, "model_fields") if form == "pydantic model" else dataclasses.is_dataclass(loaded)
+
+
+def plugin_names(kind: str) -> list[str]:
+    """The names of the installed plugins of a kind, in alphabetical order; nothing is imported."""
+    return sorted({point.name for point in _entry_points(_known_kind(kind))})
 
 
 def configure(kind: str, setting: PluginSetting) -> Any:
@@ -171,12 +185,20 @@ def _unknown(kind: str, name: str) -> str:
             f"the {kind} plugin {name!r} is in package {package}, which is not installed: "
             f"pip install ./plugins/{package} in hardneg's sources"
         )
-    names = sorted({point.name for point in _entry_points(kind)})
+    names = plugin_names(kind)
     return f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
 
 
-def _entry_points(kind: str) -> Iterable[importlib.metadata.EntryPoint]:
-    return importlib.metadata.entry_points(group=f"hardneg.{kind}")
+def _entry_points(kind: str) -> importlib.metadata.EntryPoints:
+    return _all_entry_points(tuple(sys.path), importlib.metadata.entry_points).select(group=f"hardneg.{kind}")
+
+
+@functools.lru_cache(1)
+def _all_entry_points(
+    path: tuple[str, ...], read: Callable[[], importlib.metadata.EntryPoints]
+) -> importlib.metadata.EntryPoints:
+    """All that is installed, read once a process, and again where another path is searched."""
+    return read()
 
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_unknown_names_get_a_suggestion():
 
 
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda **group: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
     with pytest.raises(
         PluginError, match=r"in package hardneg-electra, which is not installed: pip install \./plugins"
     ):

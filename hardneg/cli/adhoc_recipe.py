@@ -77,7 +77,7 @@ def dataset_tree(dataset: str) -> Tree:
 
 def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "Store") -> "Artifact":
     """The stored collection of a dataset, read now unless it is in the store."""
-    from hardneg.stages.spec_parts import DATASET as NAME
+    from hardneg.fields import DATASET as NAME
 
     plan = plan_tree(command, dataset_tree(dataset), settings)
     return run_plan(plan, store, None, until=NAME).artifacts[NAME]

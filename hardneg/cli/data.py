@@ -92,7 +92,7 @@ def check(
     from hardneg.data.check import check as problems_of
     from hardneg.data.contents import Contents
     from hardneg.data.source_files import parts_of
-    from hardneg.stages.spec_parts import DATASET as STAGE
+    from hardneg.fields import DATASET as STAGE
 
     recipe = adhoc_recipe.check_tree("hardneg data check", adhoc_recipe.dataset_tree(dataset), settings)
     loader = recipe.plugins[STAGE, "loader"]

@@ -105,8 +105,8 @@ def export(
     from hardneg.data.export.catalogue import check_form, read_form
     from hardneg.data.export.rows import Lookup
     from hardneg.data.negatives import write_negatives
-    from hardneg.stages.mine import NEGATIVES
-    from hardneg.stages.spec_parts import DATASET
+    from hardneg.fields import DATASET
+    from hardneg.layout import NEGATIVES
 
     target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
     target.check()
@@ -144,7 +144,7 @@ def write(made: MinedNegatives, split: str, target: NegativesTarget) -> None:
     from hardneg.data.export.passages import write_tevatron_corpus
     from hardneg.data.export.rows import WriteOptions
     from hardneg.data.negatives import read_negatives
-    from hardneg.stages.mine import NEGATIVES
+    from hardneg.layout import NEGATIVES
 
     known = made.scores
     options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)

@@ -113,7 +113,7 @@ def _mined(
     """
     from hardneg.data.collection import StoredCollection
     from hardneg.distributed import world
-    from hardneg.stages.spec_parts import DATASET
+    from hardneg.fields import DATASET
 
     run, filter_by = runs
     outcome = adhoc_recipe.run_plan(plan, store, device, until=DATASET if run else None)
@@ -133,19 +133,19 @@ def _mined(
 
 def _mine_run(plan: "Plan", dataset: "Artifact", runs: tuple[Path, Path | None], folder: Path) -> dict[str, Any]:
     from hardneg.cli.console import Bars, stderr_console
+    from hardneg.fields import DATASET
+    from hardneg.stages.context import ArtifactInput, StageContext
     from hardneg.stages.foreign_run import mine_from
-    from hardneg.stages.spec_parts import DATASET
-    from hardneg.stages.work import Input, Work
 
     step = plan.steps[adhoc_recipe.MINED]
-    inputs = {DATASET: Input(DATASET, dataset.key, dataset.path)}
-    work = Work(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()))
+    inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
+    work = StageContext(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()))
     return mine_from(runs[0], work, runs[1])
 
 
 def _write_dropped(folder: Path, path: Path) -> None:
     from hardneg.atomic_write import link_file
-    from hardneg.stages.mine import DROPPED
+    from hardneg.layout import DROPPED
 
     if not (folder / DROPPED).is_file():
         raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")
@@ -156,7 +156,7 @@ def _write_dropped(folder: Path, path: Path) -> None:
 def _run_scores(run: Path, folder: Path) -> "Scores":
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import read_run
-    from hardneg.stages.mine import NEGATIVES
+    from hardneg.layout import NEGATIVES
     from hardneg.stages.positive_scores import scores_in_run
 
     return scores_in_run(read_negatives(folder / NEGATIVES), read_run(run).items())
@@ -170,10 +170,9 @@ def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollectio
     from hardneg.data.flat import FlatVectors
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import stream_run
+    from hardneg.layout import NEGATIVES, RUN
     from hardneg.models.encoder import Encoder
-    from hardneg.stages.mine import NEGATIVES
     from hardneg.stages.positive_scores import fill_from_model, scores_in_run
-    from hardneg.stages.search import RUN
 
     steps = (adhoc_recipe.MINED, adhoc_recipe.SEARCHED, adhoc_recipe.ENCODED)
     mined, searched, encoded = (outcome.artifacts[name].path for name in steps)

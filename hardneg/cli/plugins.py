@@ -10,11 +10,14 @@ from hardneg.cli.options import WRITTEN, renaming
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.errors import UsageError
 
-app = typer.Typer(help="What is installed: datasets, miners, losses, indexes, rerankers.", no_args_is_help=True)
+app = typer.Typer(
+    help="What is installed: datasets, miners, losses, indexes, rerankers, stages, analyses.", no_args_is_help=True
+)
 
 
 KIND = typer.Argument(
-    help="dataset, miner, loss, index or reranker; the plural means the same.", autocompletion=completion.kinds
+    help="dataset, miner, loss, index, reranker, stage or analysis; the plural means the same.",
+    autocompletion=completion.kinds,
 )
 
 
@@ -22,7 +25,7 @@ def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
     from hardneg.registry import KINDS
 
-    return dict(zip(("dataset", "miner", "loss", "index", "reranker"), KINDS, strict=True))
+    return dict(zip(("dataset", "miner", "loss", "index", "reranker", "stage", "analysis"), KINDS, strict=True))
 
 
 def kind_of(word: str) -> str:

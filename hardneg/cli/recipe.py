@@ -90,10 +90,10 @@ def plan(
     """
     from hardneg.cli.contracts import override_lines
     from hardneg.cli.tables import plan_table
+    from hardneg.fields import START
+    from hardneg.machine import this_machine
     from hardneg.recipe.estimate import estimate
     from hardneg.recipe.needs import packages
-    from hardneg.recipe.rates import this_machine
-    from hardneg.stages.spec_parts import START
 
     problems: list[str] = []
     made, opened = _plan(name, preset, settings, problems), open_store(store)
@@ -163,7 +163,8 @@ def run(
 
 
 def _outputs(made: "Plan", opened: "Store", folder: Path, overwrite: bool) -> "Outputs":
-    from hardneg.recipe.publish import COMMAND, LOCK, names
+    from hardneg.layout import LOCK
+    from hardneg.recipe.publish import COMMAND, names
 
     target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
     return plan_outputs(COMMAND, made, opened, [target], overwrite)

@@ -44,8 +44,8 @@ def rerank(
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
     from hardneg.atomic_write import link_file
-    from hardneg.stages.search import RUN
-    from hardneg.stages.spec_parts import DATASET
+    from hardneg.fields import DATASET
+    from hardneg.layout import RUN
 
     adhoc_recipe.check_run(output)
     stage = {"plugin": _setting(reranker, option), "split": split, "depth": depth}
@@ -79,12 +79,12 @@ def _tree(dataset: str, stage: dict[str, Any]) -> adhoc_recipe.Tree:
 
 def _reranked(step: "Step", collection: "Artifact", run: Path, folder: Path, device: str | None) -> dict[str, Any]:
     from hardneg.cli.console import Bars, stderr_console
+    from hardneg.fields import DATASET
     from hardneg.registry import plugin_errors
+    from hardneg.stages.context import ArtifactInput, StageContext
     from hardneg.stages.foreign_run import rerank_from
-    from hardneg.stages.spec_parts import DATASET
-    from hardneg.stages.work import Input, Work
 
-    inputs = {DATASET: Input(DATASET, collection.key, collection.path)}
-    work = Work(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()), device)
+    inputs = {DATASET: ArtifactInput(DATASET, collection.key, collection.path)}
+    work = StageContext(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()), device)
     with plugin_errors(step.plugins.values()):
         return rerank_from(run, work)

@@ -56,7 +56,7 @@ def search(
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
     """
-    from hardneg.stages.search import RUN
+    from hardneg.layout import RUN
 
     if (model is None) == (backend is None):
         raise UsageError("search: give --model NAME or --backend NAME, one of them")
@@ -100,7 +100,7 @@ def train(
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
-    from hardneg.stages.opening import MODEL_FOLDER
+    from hardneg.layout import MODEL_FOLDER
 
     stages: dict[str, Any] = {
         adhoc_recipe.ENCODED: {"stage": "encode"},

@@ -10,10 +10,10 @@ from hardneg.artifacts import Artifact
 from hardneg.cli.console import Bars, duration, size, stdout_console, table
 from hardneg.cli.purposes import purpose
 from hardneg.counting import counted
+from hardneg.machine import Machine
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
-from hardneg.recipe.rates import Machine
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod

@@ -1,18 +1,19 @@
 """What a plan will take: passages, disk, memory and time, from counts and a few rates; rough, and told as such."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from hardneg.artifacts import Store
-from hardneg.recipe.magnitudes import Magnitudes, magnitudes
+from hardneg.machine import Machine, this_machine
+from hardneg.models.shape import model_shape
 from hardneg.recipe.plan import Plan, Step, cached
-from hardneg.recipe.rates import Machine, this_machine
+from hardneg.recipe.sizes import networks, plan_sizes, step_sizes
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse import Fuse
 from hardneg.stages.label import Label
 from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
 from hardneg.stages.rerank import Rerank
+from hardneg.stages.spec import Row, Sizes, StageSpec
 from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec
 from hardneg.stages.train import Train
 from hardneg.stages.train_queries import TrainQueries
@@ -51,26 +52,20 @@ class Estimate:
     seconds: float
 
 
-class _Row(NamedTuple):
-    """What a rule says. memory: of a process, without its networks; held: a process's network and what it needs of
-    its own; shared: what the processes share."""
-
-    items: int
-    unit: str
-    disk: int
-    memory: int
-    seconds: float
-    held: int = 0
-    shared: int = 0
-
-
 def estimate(plan: Plan, store: Store, until: str | None = None, machine: Machine | None = None) -> list[Estimate]:
     """One estimate a step, in the order in which they run; `machine` is by default this one, with one process."""
-    sizes, where = magnitudes(plan, store), machine or this_machine()
-    return [_estimate(step, _RULES[step.verb](step, sizes, where), where, store) for step in plan.until(until)]
+    where = machine or this_machine()
+    sizes, shapes = plan_sizes(plan, store, where), {name: model_shape(spec) for name, spec in networks(plan)}
+    rows = ((step, _row(step, step_sizes(sizes, plan, step, shapes))) for step in plan.until(until))
+    return [_estimate(step, row, where, store) for step, row in rows]
 
 
-def _estimate(step: Step, row: _Row, machine: Machine, store: Store) -> Estimate:
+def _row(step: Step, sizes: Sizes) -> Row:
+    own = type(step.spec).estimate is not StageSpec.estimate or step.verb not in _RULES
+    return step.spec.estimate(sizes) if own else _RULES[step.verb](step, sizes)
+
+
+def _estimate(step: Step, row: Row, machine: Machine, store: Store) -> Estimate:
     done = cached(step, store) is not None
     processes = machine.processes if row.held else 1
     own, networks = processes * row.memory, processes * row.held + row.shared
@@ -79,77 +74,77 @@ def _estimate(step: Step, row: _Row, machine: Machine, store: Store) -> Estimate
     return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds)
 
 
-def _dataset(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _dataset(step: Step, sizes: Sizes) -> Row:
     count = sizes.documents
-    return _Row(count, "passages", count * _DOCUMENT_BYTES, _PROCESS_BYTES, count / 50_000 + 1)
+    return Row(count, "passages", count * _DOCUMENT_BYTES, _PROCESS_BYTES, count / 50_000 + 1)
 
 
-def _encode(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _encode(step: Step, sizes: Sizes) -> Row:
     rows, length = _segments(step, sizes)
     tokens = sizes.documents * rows * length * 0.6
     disk = sizes.documents * rows * (sizes.dimension * 4 + 20)
-    seconds = tokens * sizes.shape.operations_a_token / machine.operations + 3
-    return _Row(sizes.documents, "passages", disk, _PROCESS_BYTES, seconds, 2 * sizes.shape.weights)
+    seconds = tokens * sizes.shape.operations_a_token / sizes.machine.operations + 3
+    return Row(sizes.documents, "passages", disk, _PROCESS_BYTES, seconds, 2 * sizes.shape.weights)
 
 
-def _segments(step: Step, sizes: Magnitudes) -> tuple[int, int]:
+def _segments(step: Step, sizes: Sizes) -> tuple[int, int]:
     """How many vectors a document has, at most, and the tokens of each."""
     cut = getattr(step.spec, "segments", None)
     return (1, sizes.model.document_length) if cut is None else (cut.count, cut.length)
 
 
-def _index(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _index(step: Step, sizes: Sizes) -> Row:
     count = sizes.documents
     if "vectors" in step.inputs:
         disk = count * (sizes.dimension + 20)
-        return _Row(count, "passages", disk, _PROCESS_BYTES + _BLOCK_BYTES, count / _COMPRESSED_PASSAGES + 30)
-    return _Row(count, "passages", count * _DOCUMENT_BYTES, _JVM_BYTES, count / _LUCENE_PASSAGES + 8)
+        return Row(count, "passages", disk, _PROCESS_BYTES + _BLOCK_BYTES, count / _COMPRESSED_PASSAGES + 30)
+    return Row(count, "passages", count * _DOCUMENT_BYTES, _JVM_BYTES, count / _LUCENE_PASSAGES + 8)
 
 
-def _search(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _search(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, SearchSpec)
     count = sizes.queries(step.spec.split)
     disk = count * step.spec.depth * 20
     if "model" not in step.inputs:
-        return _Row(count, "queries", disk, _JVM_BYTES, count / _LUCENE_QUERIES + 8)
-    scores = 0.0 if step.spec.candidates else machine.searching(count, sizes.documents, sizes.dimension)
-    encoding = count * sizes.model.query_length * 0.4 * sizes.shape.operations_a_token / machine.operations
-    return _Row(count, "queries", disk, _PROCESS_BYTES, scores + encoding + 3, sizes.shape.weights + _BLOCK_BYTES)
+        return Row(count, "queries", disk, _JVM_BYTES, count / _LUCENE_QUERIES + 8)
+    scores = 0.0 if step.spec.candidates else sizes.machine.searching(count, sizes.documents, sizes.dimension)
+    encoding = count * sizes.model.query_length * 0.4 * sizes.shape.operations_a_token / sizes.machine.operations
+    return Row(count, "queries", disk, _PROCESS_BYTES, scores + encoding + 3, sizes.shape.weights + _BLOCK_BYTES)
 
 
-def _fuse(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _fuse(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, Fuse)
     count = sizes.queries(step.spec.split)
-    return _Row(count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, count / 500 + 3)
+    return Row(count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, count / 500 + 3)
 
 
-def _train_reranker(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _train_reranker(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, TrainReranker)
-    options, shape = step.spec.options, sizes.network(step)
+    options, shape = step.spec.options, sizes.network
     steps = options.last_step(sizes.queries("train"))
     tokens = options.batch_size * (1 + options.negatives_per_query) * _PAIR_TOKENS
     passes = (5 if options.adversarial else 3) + options.gradient_checkpointing
-    seconds = passes * steps * options.accumulate * tokens * shape.operations_a_token / machine.operations
+    seconds = passes * steps * options.accumulate * tokens * shape.operations_a_token / sizes.machine.operations
     held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
     kept = int(tokens * shape.kept_a_token(_PAIR_TOKENS, options.gradient_checkpointing))
-    return _Row(steps, "steps", 4 * shape.weights, _PROCESS_BYTES, seconds + 5, held, kept)
+    return Row(steps, "steps", 4 * shape.weights, _PROCESS_BYTES, seconds + 5, held, kept)
 
 
-def _rerank(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _rerank(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, Rerank)
-    count, shape = sizes.queries(step.spec.split), sizes.network(step)
+    count, shape = sizes.queries(step.spec.split), sizes.network
     tokens = count * step.spec.depth * _PAIR_TOKENS
-    seconds = tokens * shape.operations_a_token / machine.operations
-    return _Row(count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, seconds + 5, 2 * shape.weights)
+    seconds = tokens * shape.operations_a_token / sizes.machine.operations
+    return Row(count, "queries", count * step.spec.depth * 20, _PROCESS_BYTES, seconds + 5, 2 * shape.weights)
 
 
-def _mine(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _mine(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, MineSpec | Label)
     count = sizes.queries(step.spec.split)
-    return _Row(count, "queries", count * 200 * 20, _PROCESS_BYTES, count / 5_000 + 1)
+    return Row(count, "queries", count * 200 * 20, _PROCESS_BYTES, count / 5_000 + 1)
 
 
-def _train(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _train(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, Train | TrainRefreshed)
     options = step.spec.options
     steps = options.last_step(sizes.queries("train"))
@@ -158,89 +153,89 @@ def _train(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
     tokens = sizes.model.query_length * 0.4 + documents * rows * length * 0.8
     size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
     passes = (3 if at_once == size else 4) + options.gradient_checkpointing
-    seconds = passes * steps * options.accumulate * size * tokens * sizes.shape.operations_a_token / machine.operations
+    seconds = sizes.network_seconds(passes * steps * options.accumulate * size * tokens)
     kept = int(at_once * tokens * sizes.shape.kept_a_token(length, options.gradient_checkpointing))
     disk = (4 + _kept_models(steps, options)) * sizes.shape.weights
     held = 4 * sizes.shape.weights + size * size * documents * _SCORE_BYTES
-    return _Row(steps, "steps", disk, _PROCESS_BYTES, seconds + 5, held, kept)
+    return Row(steps, "steps", disk, _PROCESS_BYTES, seconds + 5, held, kept)
 
 
 def _kept_models(steps: int, options: TrainOptions) -> int:
     return steps // options.keep_every if options.keep_every else 0
 
 
-def _train_refreshed(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _train_refreshed(step: Step, sizes: Sizes) -> Row:
     """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
     assert isinstance(step.spec, TrainRefreshed)
     refresh, (of_trainer, of_inferencer) = step.spec.refresh, step.spec.devices.shares
-    training, encoding = _train(step, sizes, machine), _encode(step, sizes, machine)
+    training, encoding = _train(step, sizes), _encode(step, sizes)
     queries = sizes.queries(step.spec.split) / refresh.query_chunks
-    once = encoding.seconds + machine.searching(queries, sizes.documents, sizes.dimension)
-    slower = 1.0 if machine.gpu else (of_trainer + of_inferencer) / of_trainer
+    once = encoding.seconds + sizes.machine.searching(queries, sizes.documents, sizes.dimension)
+    slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
     seconds = training.seconds * slower + once
     if refresh.waits:
         seconds = training.seconds + once * (-(-training.items // refresh.every) if refresh.every else 1)
     held, disk = training.held + encoding.held + _BLOCK_BYTES, training.disk + encoding.disk
-    return training._replace(disk=disk, memory=2 * _PROCESS_BYTES, held=held, seconds=seconds)
+    return replace(training, disk=disk, memory=2 * _PROCESS_BYTES, held=held, seconds=seconds)
 
 
-def _train_queries(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _train_queries(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, TrainQueries)
     options = step.spec.options
     queries = sizes.queries(step.spec.split)
     steps = options.last_step(queries)
     asked = steps * options.batch_size * options.accumulate
     tokens = options.batch_size * sizes.model.query_length * 0.4
-    learning = 3 * asked / options.batch_size * tokens * sizes.shape.operations_a_token / machine.operations
+    learning = 3 * asked / options.batch_size * tokens * sizes.shape.operations_a_token / sizes.machine.operations
     searching = 0.0
     if step.spec.schedule == "dynamic":
-        searching = machine.searching(asked, sizes.documents, sizes.dimension, options.batch_size)
+        searching = sizes.machine.searching(asked, sizes.documents, sizes.dimension, options.batch_size)
     elif step.spec.schedule == "refreshed":
         times = steps // (step.spec.refresh_every or steps)
-        searching = times * machine.searching(queries, sizes.documents, sizes.dimension)
+        searching = times * sizes.machine.searching(queries, sizes.documents, sizes.dimension)
     lists = options.batch_size * step.spec.depth * sizes.dimension * 4
     held = 5 * sizes.shape.weights + _BLOCK_BYTES
     disk = (5 + _kept_models(steps, options)) * sizes.shape.weights
-    return _Row(steps, "steps", disk, _PROCESS_BYTES, learning + searching + 5, held, lists)
+    return Row(steps, "steps", disk, _PROCESS_BYTES, learning + searching + 5, held, lists)
 
 
-def _train_reader(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _train_reader(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, TrainReaderSpec)
-    options, shape = step.spec.options, sizes.network(step)
+    options, shape = step.spec.options, sizes.network
     steps = options.last_step(sizes.queries(step.spec.split))
     tokens = options.batch_size * (1 + options.negatives_per_query) * step.spec.reader.length * 0.5
     passes = 3 + options.gradient_checkpointing
-    seconds = passes * steps * options.accumulate * tokens * shape.operations_a_token / machine.operations
+    seconds = passes * steps * options.accumulate * tokens * shape.operations_a_token / sizes.machine.operations
     kept = int(tokens * shape.kept_a_token(step.spec.reader.length, options.gradient_checkpointing))
-    return _Row(steps, "steps", 4 * shape.weights, _PROCESS_BYTES, seconds + 5, 4 * shape.weights, kept)
+    return Row(steps, "steps", 4 * shape.weights, _PROCESS_BYTES, seconds + 5, 4 * shape.weights, kept)
 
 
-def _read(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _read(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, ReadSpec)
-    count, shape = sizes.queries(step.spec.split), sizes.network(step)
+    count, shape = sizes.queries(step.spec.split), sizes.network
     tokens = count * max(step.spec.passages) * _PAIR_TOKENS
-    seconds = tokens * shape.operations_a_token / machine.operations
-    return _Row(count, "queries", count * 300, _PROCESS_BYTES, seconds + 5, 2 * shape.weights)
+    seconds = tokens * shape.operations_a_token / sizes.machine.operations
+    return Row(count, "queries", count * 300, _PROCESS_BYTES, seconds + 5, 2 * shape.weights)
 
 
-def _evaluate(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _evaluate(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, EvaluateSpec)
     count = sizes.queries(step.spec.split)
-    return _Row(count, "queries", 2_000 + count * 300, _PROCESS_BYTES, 15)
+    return Row(count, "queries", 2_000 + count * 300, _PROCESS_BYTES, 15)
 
 
-def _analyze(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
+def _analyze(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, AnalyzeSpec)
     count, passes = sizes.queries(step.spec.split), 2 * len(step.spec.indexes)
-    scores = machine.searching(passes * count, sizes.documents, sizes.dimension) if passes else 0.0
-    return _Row(count, "queries", 1_000_000 + 100 * count, _PROCESS_BYTES, scores + 10, _BLOCK_BYTES)
+    scores = sizes.machine.searching(passes * count, sizes.documents, sizes.dimension) if passes else 0.0
+    return Row(count, "queries", 1_000_000 + 100 * count, _PROCESS_BYTES, scores + 10, _BLOCK_BYTES)
 
 
-def _report(step: Step, sizes: Magnitudes, machine: Machine) -> _Row:
-    return _Row(1, "page", 200_000, _PROCESS_BYTES, 3)
+def _report(step: Step, sizes: Sizes) -> Row:
+    return Row(1, "page", 200_000, _PROCESS_BYTES, 3)
 
 
-_RULES: Mapping[str, Callable[[Step, Magnitudes, Machine], _Row]] = {
+_RULES: Mapping[str, Callable[[Step, Sizes], Row]] = {
     "dataset": _dataset,
     "encode": _encode,
     "index": _index,

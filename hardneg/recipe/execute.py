@@ -1,26 +1,24 @@
 """Runs a plan's steps: what the store has is taken, the rest is made, one lock a step."""
 
 import gc
-import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
+from hardneg.fields import DATASET, START
 from hardneg.integrity import damage
 from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached, of_a_file
-from hardneg.recipe.usage import usage
+from hardneg.recipe.resources import usage
 from hardneg.registry import plugin_errors
-from hardneg.stages.spec_parts import DATASET, START
-from hardneg.stages.work import Input, Work, empty
+from hardneg.stages.context import ArtifactInput, StageContext, empty
 from hardneg.trials import noted
 
 _WORK, _DONE = "work", "done"
@@ -148,11 +146,7 @@ def _check_devices(steps: Sequence[Step]) -> None:
 
 
 def _for_every_process(step: Step) -> bool:
-    return bool(getattr(_stage(step), "EVERY_PROCESS", False))
-
-
-def _stage(step: Step) -> ModuleType:
-    return importlib.import_module(f"hardneg.stages.{step.verb.replace('-', '_')}")
+    return step.spec.every_process
 
 
 @dataclass(frozen=True)
@@ -202,16 +196,15 @@ def _make(
 
 def _work(
     step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
-) -> Work:
+) -> StageContext[Any]:
     inputs = _inputs(step, plan, artifacts)
-    return Work(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
+    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
 
 
-def _run_stage(step: Step, work: Work) -> dict[str, Any]:
-    module = _stage(step)
+def _run_stage(step: Step, work: StageContext[Any]) -> dict[str, Any]:
     try:
         with _freed(), disk_errors(work.folder), plugin_errors(_plugins(work)):
-            return dict(module.run(work))
+            return dict(step.spec.make(work))
     except Exception as error:
         _check_inputs(work, error)
         if isinstance(error, OSError):
@@ -233,7 +226,7 @@ def _freed() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _check_inputs(work: Work, error: Exception) -> None:
+def _check_inputs(work: StageContext[Any], error: Exception) -> None:
     """Raises ArtifactError where a stage has failed on an input that is not, byte for byte, as it was written."""
     told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
     if told or getattr(error.__cause__ or error, "errno", None):
@@ -244,16 +237,19 @@ def _check_inputs(work: Work, error: Exception) -> None:
             raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
 
 
-def _plugins(work: Work) -> list[Any]:
+def _plugins(work: StageContext[Any]) -> list[Any]:
     return [*work.plugins.values(), *(plugin for item in work.inputs.values() for plugin in item.plugins.values())]
 
 
-def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Input]:
+def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:
     found = {}
     for path, name in step.inputs.items():
         if name == START:
-            found[path] = Input(START, plan.start, None, model=plan.recipe.model)
+            found[path] = ArtifactInput(START, plan.start, None, model=plan.recipe.model)
         else:
             made, source = artifacts[name], plan.steps[name]
-            found[path] = Input(name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins)
+            traits = frozenset(source.spec.traits(plan.recipe.view(name)))
+            found[path] = ArtifactInput(
+                name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins, traits=traits
+            )
     return found

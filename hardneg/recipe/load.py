@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hardneg.complaints import complaint
 from hardneg.errors import PluginError, RecipeError
+from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
@@ -18,18 +19,17 @@ from hardneg.recipe.references import reference_problems
 from hardneg.recipe.renamed import parts, with_new_names
 from hardneg.recipe.yaml_load import apply_preset, apply_settings
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
-from hardneg.registry import configure, needs_of, suggestion
-from hardneg.stages.spec_parts import DATASET, START, Cut, Model, Name, StageSpec, parse_dataset
-from hardneg.stages.specs import STAGES, DatasetSpec, IndexSpec, SearchSpec
+from hardneg.registry import configure, load_plugin, needs_of, plugin_names, suggestion
+from hardneg.stages.spec import RecipeView, StageSpec
+from hardneg.stages.specs import DatasetSpec, IndexSpec, SearchSpec
 from hardneg.stages.train import Train
-from hardneg.stages.train_queries import TrainQueries
 from hardneg.stages.train_reranker import TrainReranker
 from hardneg.stages.training_common import EncoderTrainingSpec, TrainingSpec
 
 _MOST_STAGES = 200
 
 
-class Sizes(BaseModel):
+class DatasetSizes(BaseModel):
     """How large the dataset is, for the estimates of a plan; never more than a hint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,7 +46,7 @@ class _Top(BaseModel):
     title: str = ""
     dataset: Annotated[DatasetSpec, BeforeValidator(parse_dataset)]
     model: Model
-    sizes: Sizes = Sizes()
+    sizes: DatasetSizes = DatasetSizes()
     seed: int = 42
     segments: Cut | None = None
     stages: dict[Name, Any] = Field(min_length=1, max_length=_MOST_STAGES)
@@ -71,9 +71,13 @@ class Recipe:
     stages: Mapping[str, StageSpec]
     plugins: Mapping[tuple[str, str], Any]
     outputs: Mapping[str, str]
-    sizes: Sizes
+    sizes: DatasetSizes
     tree: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+
+    def view(self, name: str) -> RecipeView:
+        """The recipe as one of its stages sees it."""
+        return RecipeView(name, self.stages, self.plugins, self.model)
 
 
 def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
@@ -99,8 +103,11 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
-    problems += reference_problems(stages, set(written) if isinstance(written, Mapping) else set())
     plugins = _configure_all(stages, problems)
+    if top is not None:
+        view = RecipeView("", stages, plugins, known(top.model) or top.model)
+        problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
+        problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
     problems += _similarity_problems(stages, plugins, known(top.model) or top.model) if top else ()
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if problems or top is None:
@@ -124,6 +131,7 @@ def _check_stages(
 ) -> Iterator[tuple[str, StageSpec]]:
     if not isinstance(stages, Mapping) or len(stages) > _MOST_STAGES:
         return
+    verbs = plugin_names("stages")
     for name, value in stages.items():
         path = f"stages.{name}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -133,12 +141,16 @@ def _check_stages(
                 f"{path}: the name {name!r} is taken: `{START}` is the recipe's model, `{DATASET}` its dataset"
             )
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
-            problems.append(f"{path}.stage: missing; one of: {', '.join(STAGES)}")
-        elif value["stage"] not in STAGES:
+            problems.append(f"{path}.stage: missing; one of: {', '.join(verbs)}")
+        elif value["stage"] not in verbs:
             verb = value["stage"]
-            problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, STAGES)}; one of: {', '.join(STAGES)}")
+            problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, verbs)}; one of: {', '.join(verbs)}")
         else:
-            spec = STAGES[value["stage"]]
+            try:
+                spec = load_plugin("stages", value["stage"])
+            except PluginError as error:
+                problems.append(f"{path}.stage: {error}")
+                continue
             value = with_new_names(spec, value, path, notes, problems)
             try:
                 yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
@@ -174,9 +186,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
     """The recipe's seed where a stage draws, title on a report, and segments, where the stage does not say its own."""
-    own: dict[str, Any] = {name: getattr(top, name) for name in ("seed", "title") if name in spec.model_fields}
-    if "segments" in spec.model_fields and not issubclass(spec, TrainQueries):
-        own["segments"] = top.segments
+    own: dict[str, Any] = {name: getattr(top, name) for name in spec.inherits if name in spec.model_fields}
     if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
         return {**own, **value, "options": {"seed": top.seed, **options}}
     return {**own, **value}
@@ -224,8 +234,9 @@ def _loss_problems(name: str, spec: TrainingSpec, loss: Any) -> list[str]:
         return [
             f"stages.{name}.teacher: missing; {spec.loss.name} learns a run's scores, such as those of a rerank stage"
         ]
+    verbs = {verb: load_plugin("stages", verb) for verb in plugin_names("stages")} if lacking else {}
     stages = [
-        verb for verb, kind in STAGES.items() if issubclass(kind, EncoderTrainingSpec) and {*lacking} <= {*kind.gives}
+        verb for verb, kind in verbs.items() if issubclass(kind, EncoderTrainingSpec) and {*lacking} <= {*kind.gives}
     ]
     told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
     use = f"use it in stage {' or '.join(stages)}, or " if stages else "no stage gives that: "
@@ -254,7 +265,7 @@ def _similarity_problems(
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     outputs: dict[str, str] = {}
     for kind in ("model", "index"):
-        names = [name for name, spec in stages.items() if kind in spec.makes]
+        names = [name for name, spec in stages.items() if kind in spec.parts]
         if kind in given and given[kind] not in names:
             told = f"{given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}"
             problems.append(f"outputs.{kind}: {told}")

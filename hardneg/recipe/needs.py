@@ -7,14 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
+from hardneg.fields import DATASET, START
 from hardneg.models.lookup import look_up
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import LooksUp
 from hardneg.recipe.chained import maker
-from hardneg.recipe.magnitudes import networks
 from hardneg.recipe.plan import Plan
+from hardneg.recipe.sizes import networks
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.spec_parts import DATASET, START
 from hardneg.stages.specs import SearchSpec
 from hardneg.types import Lookup
 

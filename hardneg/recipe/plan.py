@@ -9,6 +9,7 @@ from typing import Any
 from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, file_digest
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
+from hardneg.fields import DATASET, START
 from hardneg.models.identity import model_content, model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
@@ -17,7 +18,7 @@ from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.reading_spec import TrainReaderSpec
-from hardneg.stages.spec_parts import DATASET, START, StageSpec
+from hardneg.stages.spec import StageSpec
 from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec
 from hardneg.stages.train_queries import TrainQueries
 
@@ -43,7 +44,7 @@ class Step:
     @property
     def verb(self) -> str:
         """The stage's verb, as in the recipe."""
-        return str(self.spec.stage)  # type: ignore[attr-defined]
+        return self.spec.verb
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
         inputs["dataset"] = DATASET
+    inputs |= spec.implied(recipe.view(name))
     if isinstance(spec, SearchSpec) and spec.model is None and (own := _own_model(recipe, steps, spec.index)):
         inputs["model"] = own
     if isinstance(spec, AnalyzeSpec):
@@ -165,7 +167,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
-        "stage": spec.stage,  # type: ignore[attr-defined]
+        "stage": spec.verb,
         "version": spec.version,
         "options": spec.identity(),
         "plugins": {field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()},
@@ -177,6 +179,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
                 origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
             for place in PLACES:
                 origin["plugins"][field]["options"].pop(place, None)
+    with plugin_errors(plugins.values()):
+        origin |= {part: _content(find, sources.problems) for part, find in spec.content(recipe.view(name)).items()}
     if isinstance(spec, TrainReaderSpec):
         origin["start"] = _content(lambda: digest(model_content(spec.reader.start)), sources.problems)
     if isinstance(spec, SearchSpec) and (file := spec.queries) is not None:

@@ -14,11 +14,11 @@ import hardneg
 from hardneg.artifacts import KEPT, MANIFEST, Artifact, Store, disk_errors
 from hardneg.atomic_write import link_file, replace_text
 from hardneg.digest import digest
+from hardneg.layout import LOCK
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
 from hardneg.roots import laid_out
 
-LOCK = "recipe.lock.yaml"
 COMMAND = "recipe run"
 _ANSWERS = {".jsonl": "answers.jsonl", "-metrics.json": "metrics.json"}
 _PLACES = {

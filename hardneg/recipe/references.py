@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from hardneg.fields import START
 from hardneg.registry import suggestion
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse import Fuse
 from hardneg.stages.reading_spec import ReadSpec
-from hardneg.stages.spec_parts import START, StageSpec
+from hardneg.stages.spec import RecipeView, StageSpec
 from hardneg.stages.specs import EncodeSpec, EvaluateSpec, IndexSpec, SearchSpec
 from hardneg.stages.train_queries import TrainQueries
 
@@ -14,14 +15,14 @@ _MEASURED = ("holes", "wins", "depths", "candidates", "dimensions")
 """Analyses with metrics of runs."""
 
 
-def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> list[str]:
+def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
     """What is wrong with the stages that stages name, one line each; `written`: all names in the recipe."""
-    problems = []
+    stages, problems = view.stages, []
     for name, spec in stages.items():
         for field, target, need in spec.references():
             where = f"stages.{name}.{field}"
-            made = ("model",) if target == START else stages[target].makes if target in stages else ()
-            fitting = [other for other, item in stages.items() if {*item.makes} & {*need.kinds} and other != name]
+            made = ("model",) if target == START else tuple(stages[target].parts) if target in stages else ()
+            fitting = [other for other, item in stages.items() if {*item.parts} & {*need.kinds} and other != name]
             if not made and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
                 problems.append(
@@ -30,6 +31,11 @@ def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> li
             elif made and not {*made} & {*need.kinds}:
                 hint = f"; such are: {', '.join(fitting)}" if fitting else ""
                 problems.append(f"{where}: {target!r} makes {made[0]}, but {' or '.join(need.kinds)} is needed{hint}")
+            traits = view.at(name).traits(target)
+            for trait, advice in need.refuses.items():
+                if trait in traits:
+                    via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
+                    problems.append(f"{where}: {target!r} {via}{trait}; {advice}")
             if isinstance(spec, SearchSpec) and field == "model" and _of_texts(stages.get(spec.index)):
                 problems.append(f"{where}: {spec.index!r} is searched with texts, not vectors; leave the model out")
             if isinstance(spec, AnalyzeSpec) and field.startswith("indexes.") and _of_texts(stages.get(target)):
@@ -40,8 +46,8 @@ def reference_problems(stages: Mapping[str, StageSpec], written: set[str]) -> li
                 problems.append(f"{where}: {target!r} makes a compressed index; name an encode stage or a flat index")
             if field == "validation_run" and (told := _of_another_split(spec, stages.get(target))):
                 problems.append(f"{where}: {target!r} {told}")
-            if _measures(spec, field) and (origin := _with_positives(stages, target)):
-                lists = "lists" if origin == target else f"comes from {origin!r}, which lists"
+            if _measures(spec, field) and (source := _with_positives(stages, target)):
+                lists = "lists" if source == target else f"comes from {source!r}, which lists"
                 told = f"{target!r} {lists} positives that were not found"
                 problems.append(f"{where}: {told}; name one without `positives`")
         if isinstance(spec, SearchSpec) and spec.positives and _of_texts(stages.get(spec.index)):

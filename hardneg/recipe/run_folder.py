@@ -6,7 +6,7 @@ import yaml
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.errors import DataError
-from hardneg.recipe.publish import LOCK
+from hardneg.layout import LOCK
 
 
 def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:

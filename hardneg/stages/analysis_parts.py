@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.analysis.planted import THRESHOLDS
+from hardneg.fields import MetricName, Name, Reference, marked_references
 from hardneg.miners.rules import RULES
 from hardneg.registry import suggestion
-from hardneg.stages.spec_parts import MetricName, Name, Reference, marked_references
 
 Runs = Annotated[dict[Name, Name], Reference(("run",))]
 Run = Annotated[Name, Reference(("run",))]

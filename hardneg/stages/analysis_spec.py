@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from hardneg.fields import LATER, Name, Reference, parse_names
 from hardneg.stages.analysis_parts import Denoising, Holes, Overlap, Planted, Runs, Wins, part_references, parts_of
 from hardneg.stages.first_stage_parts import CandidateNumbers, Depths, Dimensions
-from hardneg.stages.spec_parts import LATER, Name, Reference, StageSpec, parse_names
+from hardneg.stages.spec import StageSpec
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
 _LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")

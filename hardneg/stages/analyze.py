@@ -24,7 +24,7 @@ from hardneg.stages.analyze_projection import projection
 from hardneg.stages.analyze_quality import ablation, systems_matrix
 from hardneg.stages.analyze_runs import holes_found, overlap_found, scores_found, wins_found
 from hardneg.stages.analyze_sizes import index_sizes
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
 
 ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
 MATRIX, SIZES, OPERATIONS = "matrix", "sizes", "operations"
@@ -33,11 +33,11 @@ SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
 DENOISING, PLANTED = "denoising", "planted"
 DEPTHS, CANDIDATES, DIMENSIONS = "depths", "candidates", "dimensions"
 
-_Make = Callable[[Work, str], Any]
+_Make = Callable[[StageContext[Any], str], Any]
 """Makes an analysis and its figures under a name; what it returns goes into the JSON."""
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Makes the analyses; facts: their names."""
     spec = work.spec
     wanted: Mapping[str, tuple[bool, _Make]] = {
@@ -69,18 +69,23 @@ def run(work: Work) -> dict[str, Any]:
     return {"analyses": made}
 
 
-def _figures(work: Work, name: str) -> list[Path]:
+def _figures(work: StageContext[Any], name: str) -> list[Path]:
     return [work.folder / f"{name}.png", work.folder / f"{name}.svg"]
 
 
-def _drawn(find: Callable[[Work], Any], draw: Callable[[Any, Sequence[Path]], None], work: Work, name: str) -> Any:
+def _drawn(
+    find: Callable[[StageContext[Any]], Any],
+    draw: Callable[[Any, Sequence[Path]], None],
+    work: StageContext[Any],
+    name: str,
+) -> Any:
     """What needs nothing between its numbers and its figure."""
     found = find(work)
     draw(found, _figures(work, name))
     return found
 
 
-def _errors(work: Work, name: str) -> dict[str, Any]:
+def _errors(work: StageContext[Any], name: str) -> dict[str, Any]:
     from hardneg.analysis.error_table import distribution_of, to_json
     from hardneg.analysis.figures.errors import draw_errors
 
@@ -89,7 +94,7 @@ def _errors(work: Work, name: str) -> dict[str, Any]:
     return {label: to_json(errors) for label, errors in found.items()}
 
 
-def _ablation(work: Work, name: str) -> dict[str, Any]:
+def _ablation(work: StageContext[Any], name: str) -> dict[str, Any]:
     from hardneg.analysis.figures.ablation import draw_ablation
 
     found = ablation(work)
@@ -97,7 +102,7 @@ def _ablation(work: Work, name: str) -> dict[str, Any]:
     return found
 
 
-def _matrix(work: Work, name: str) -> dict[str, Any]:
+def _matrix(work: StageContext[Any], name: str) -> dict[str, Any]:
     from hardneg.analysis.figures.matrix import draw_matrix
 
     found = systems_matrix(work)
@@ -105,7 +110,7 @@ def _matrix(work: Work, name: str) -> dict[str, Any]:
     return asdict(found)
 
 
-def _sizes(work: Work, name: str) -> list[dict[str, Any]]:
+def _sizes(work: StageContext[Any], name: str) -> list[dict[str, Any]]:
     from hardneg.analysis.figures.sizes import draw_sizes
 
     found = index_sizes(work)
@@ -113,7 +118,7 @@ def _sizes(work: Work, name: str) -> list[dict[str, Any]]:
     return [asdict(size) for size in found]
 
 
-def _projection(work: Work, name: str) -> dict[str, Any]:
+def _projection(work: StageContext[Any], name: str) -> dict[str, Any]:
     from hardneg.analysis.figures.projection import draw_projection
 
     found = projection(work)
@@ -121,7 +126,7 @@ def _projection(work: Work, name: str) -> dict[str, Any]:
     return found.to_json()
 
 
-def _costs(work: Work, name: str) -> list[dict[str, Any]]:
+def _costs(work: StageContext[Any], name: str) -> list[dict[str, Any]]:
     from hardneg.analysis.costs import costs, facts_of
     from hardneg.analysis.figures.costs import draw_costs
 

@@ -10,14 +10,13 @@ from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
 from hardneg.data.runs import lists_in_order
+from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.stages.analyze_runs import texts_of
-from hardneg.stages.mine import DROPPED, NEGATIVES
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Work
 
 
-def denoising_found(work: Work) -> dict[str, Any]:
+def denoising_found(work: StageContext[Any]) -> dict[str, Any]:
     """Shares by rank of each filter, and examples with texts."""
     collection, found, shown = open_collection(work.inputs["dataset"]), {}, []
     for label, source in work.inputs_of("denoising.negatives").items():
@@ -29,7 +28,7 @@ def denoising_found(work: Work) -> dict[str, Any]:
     return {"filters": found, "examples": shown}
 
 
-def planted_found(work: Work) -> dict[str, Any]:
+def planted_found(work: StageContext[Any]) -> dict[str, Any]:
     """Recall, precision and what is kept, by filter and threshold."""
     part = work.spec.planted
     collection = open_collection(work.inputs["dataset"])

@@ -1,5 +1,7 @@
 """Pairwise errors of a recipe's indexes and runs, with all that the collection knows of its documents."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,15 +12,15 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
 from hardneg.data.runs import stream_run
 from hardneg.indexes.exact import ExactOptions
+from hardneg.layout import RUN
 from hardneg.models.encoder import EncodeOptions
 from hardneg.protocols import DenseSearcher
 from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Input, Work
 
 
-def pairwise_errors(work: Work) -> dict[str, PairwiseErrors]:
+def pairwise_errors(work: StageContext[Any]) -> dict[str, PairwiseErrors]:
     """The errors by label: total and top-K ones of an index, top-K ones of a run.
 
     Copies of positives, and what another split or a lower grade calls relevant, are neither positives nor negatives.
@@ -44,20 +46,20 @@ def relevant_documents(collection: StoredCollection, spec: AnalyzeSpec) -> Relev
     return Relevant(chosen, corpus.rows, aside)
 
 
-def dense(work: Work, label: str, collection: StoredCollection) -> DenseSearcher:
+def dense(work: StageContext[Any], label: str, collection: StoredCollection) -> DenseSearcher:
     """The opened index of a label; a recipe that names one of texts has been refused."""
     searcher = open_searcher(work.inputs_of("indexes")[label], collection, work.device, work.progress)
     assert isinstance(searcher, DenseSearcher)
     return searcher
 
 
-def query_vectors(work: Work, label: str, texts: list[str]) -> NDArray[np.float32]:
+def query_vectors(work: StageContext[Any], label: str, texts: list[str]) -> NDArray[np.float32]:
     """float32 [n, d] by the model of a label."""
     encoder = open_encoder(work.inputs_of("models")[label], work.device, "fp32")
     return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), work.progress)
 
 
-def _of_index(work: Work, label: str, collection: StoredCollection, relevant: Relevant) -> PairwiseErrors:
+def _of_index(work: StageContext[Any], label: str, collection: StoredCollection, relevant: Relevant) -> PairwiseErrors:
     asked = [query for query in collection.queries(work.spec.split) if query.query_id in relevant.positives]
     vectors = query_vectors(work, label, [query.text for query in asked])
     corpus = corpus_pass(dense(work, label, collection), len(collection.corpus))
@@ -65,7 +67,9 @@ def _of_index(work: Work, label: str, collection: StoredCollection, relevant: Re
     return errors_in_index(corpus, ids, vectors, relevant, work.spec.cut, str(ExactOptions(device=work.device).where))
 
 
-def _of_run(work: Work, source: Input, collection: StoredCollection, relevant: Relevant) -> PairwiseErrors:
+def _of_run(
+    work: StageContext[Any], source: ArtifactInput, collection: StoredCollection, relevant: Relevant
+) -> PairwiseErrors:
     lists = ((query_id, ranked.doc_ids) for query_id, ranked in stream_run(source.folder / RUN))
     return errors_in_run(lists, relevant.positives, work.spec.cut, _aside_ids(collection, relevant))
 

@@ -7,27 +7,27 @@ from hardneg.analysis.gradients import gradients
 from hardneg.analysis.history_curves import Curve, drift_curves
 from hardneg.analysis.refreshes import refreshes
 from hardneg.errors import DataError
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
 from hardneg.training.history import HISTORY, History, Record
 
 
-def drift_found(work: Work) -> dict[str, dict[str, Curve]]:
+def drift_found(work: StageContext[Any]) -> dict[str, dict[str, Curve]]:
     """The curves of each training that `training` names."""
     return _of_each(work, "training", drift_curves, "measured no drift; train it with `watch`")
 
 
-def gradients_found(work: Work) -> dict[str, dict[str, Any]]:
+def gradients_found(work: StageContext[Any]) -> dict[str, dict[str, Any]]:
     """The norms of each training that `gradients` names."""
     return _of_each(work, "gradients", gradients, "noted no norms of its gradients; train it again")
 
 
-def refreshes_found(work: Work) -> dict[str, dict[str, Any]]:
+def refreshes_found(work: StageContext[Any]) -> dict[str, dict[str, Any]]:
     """Loss, dev metrics and refreshes of each training that `refreshes` names."""
     return _of_each(work, "refreshes", refreshes, "noted no loss; train it again")
 
 
 def _of_each(
-    work: Work, field: str, measure: Callable[[list[Record]], dict[str, Any]], lacking: str
+    work: StageContext[Any], field: str, measure: Callable[[list[Record]], dict[str, Any]], lacking: str
 ) -> dict[str, dict[str, Any]]:
     """What `measure` finds in the history of each training that a field names. Raises DataError where it is empty."""
     found = {}

@@ -11,8 +11,8 @@ from hardneg.analysis.projection import Neighbourhood, project
 from hardneg.data.collection import StoredCollection
 from hardneg.errors import UsageError
 from hardneg.stages.analyze_errors import dense, query_vectors, relevant_documents
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection
-from hardneg.stages.work import Work
 from hardneg.types import Query
 
 
@@ -32,7 +32,7 @@ class Projected:
         return {**named, "positives": self.positives, "negatives": self.negatives, "points": points}
 
 
-def projection(work: Work) -> Projected:
+def projection(work: StageContext[Any]) -> Projected:
     """The query's positives and the negatives that are ranked highest before, as both indexes hold them.
 
     Raises:
@@ -56,7 +56,9 @@ def projection(work: Work) -> Projected:
     return Projected(query, collection.corpus.ids(own), collection.corpus.ids(negatives), panels)
 
 
-def _query(work: Work, collection: StoredCollection, relevant: Relevant) -> tuple[Query, NDArray[np.int64]]:
+def _query(
+    work: StageContext[Any], collection: StoredCollection, relevant: Relevant
+) -> tuple[Query, NDArray[np.int64]]:
     wanted, split = work.spec.projection.query, work.spec.split
     for query in collection.queries(split):
         if wanted in (None, query.query_id):

@@ -4,12 +4,12 @@ from typing import Any
 
 from hardneg.analysis.matrix import Matrix, matrix
 from hardneg.errors import UsageError
+from hardneg.layout import METRICS
 from hardneg.registry import suggestion
-from hardneg.stages.evaluate import METRICS
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
 
 
-def ablation(work: Work) -> dict[str, Any]:
+def ablation(work: StageContext[Any]) -> dict[str, Any]:
     """The metric, and by system its mean and its interval (None where there is none)."""
     metric, systems = _estimates(work, "evaluation", work.spec.metric, "metric")
     intervals = {
@@ -18,7 +18,7 @@ def ablation(work: Work) -> dict[str, Any]:
     return {"metric": metric, "means": {label: found.mean for label, found in systems.items()}, "intervals": intervals}
 
 
-def systems_matrix(work: Work) -> Matrix:
+def systems_matrix(work: StageContext[Any]) -> Matrix:
     """The means of the systems that the recipe names, by rows and columns."""
     spec = work.spec.matrix
     metric, systems = _estimates(work, "matrix.evaluation", spec.metric, "matrix.metric")
@@ -28,7 +28,7 @@ def systems_matrix(work: Work) -> Matrix:
         raise UsageError(f"{work.name}.matrix.{error}") from None
 
 
-def _estimates(work: Work, source: str, wanted: str | None, place: str) -> tuple[str, dict[str, Any]]:
+def _estimates(work: StageContext[Any], source: str, wanted: str | None, place: str) -> tuple[str, dict[str, Any]]:
     """The wanted metric, or the first one, and each system's estimate of it."""
     from hardneg.evaluation.metrics_json import read_metrics
     from hardneg.reporting.content import estimates

@@ -12,13 +12,12 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import Run, read_run, stream_run
 from hardneg.errors import DataError
-from hardneg.stages.mine import NEGATIVES
+from hardneg.layout import NEGATIVES, RUN
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Work
 
 
-def scores_found(work: Work) -> dict[str, list[dict[str, Any]]]:
+def scores_found(work: StageContext[Any]) -> dict[str, list[dict[str, Any]]]:
     """The tails of each run that `scores` names."""
     runs = _runs(work, "scores")
     single = single_queries(runs, work.spec.score_queries, work.spec.seed)
@@ -29,7 +28,7 @@ def scores_found(work: Work) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def overlap_found(work: Work) -> dict[str, Any]:
+def overlap_found(work: StageContext[Any]) -> dict[str, Any]:
     """Those of runs, and those of trainings."""
     part = work.spec.overlap
     lists = {label: _lists(run) for label, run in _runs(work, "overlap.runs").items()}
@@ -44,14 +43,14 @@ def overlap_found(work: Work) -> dict[str, Any]:
     return {"depth": part.depth, "runs": run_overlaps(lists, part.depth, part.against), "negatives": trained}
 
 
-def holes_found(work: Work) -> dict[str, Any]:
+def holes_found(work: StageContext[Any]) -> dict[str, Any]:
     """The holes of each run, by the judgements of the split."""
     spec, part = work.spec, work.spec.holes
     options = HoleOptions(part.depth, part.against, part.overlap_depth, part.metrics, spec.relevance_level)
     return holes(_runs(work, "holes.runs"), open_collection(work.inputs["dataset"]).qrels(spec.split), options)
 
 
-def wins_found(work: Work) -> dict[str, Any]:
+def wins_found(work: StageContext[Any]) -> dict[str, Any]:
     """Query by query, with texts."""
     spec, part = work.spec, work.spec.wins
     collection = open_collection(work.inputs["dataset"])
@@ -70,7 +69,7 @@ def texts_of(corpus: Corpus, doc_ids: Sequence[str]) -> Mapping[str, str]:
     return {document.doc_id: document.contents for document in found}
 
 
-def _runs(work: Work, field: str) -> dict[str, Run]:
+def _runs(work: StageContext[Any], field: str) -> dict[str, Run]:
     return {label: read_run(source.folder / RUN) for label, source in work.inputs_of(field).items()}
 
 

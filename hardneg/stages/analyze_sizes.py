@@ -1,11 +1,13 @@
 """The sizes of a recipe's indexes on disk."""
 
+from typing import Any
+
 from hardneg.analysis.sizes import Size, index_bytes, index_vectors, sizes
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import index_folder, open_collection
-from hardneg.stages.work import Work
 
 
-def index_sizes(work: Work) -> list[Size]:
+def index_sizes(work: StageContext[Any]) -> list[Size]:
     """Bytes and vectors of each index that the recipe names, against the first; one of texts counts its documents."""
     documents = len(open_collection(work.inputs["dataset"]).corpus)
     folders = {label: index_folder(source) for label, source in work.inputs_of("sizes").items()}

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_in_order
 from hardneg.errors import DataError
+from hardneg.layout import RUN
 from hardneg.reading.answering import Question
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Input
+from hardneg.stages.context import ArtifactInput
 
 
-def questions(collection: StoredCollection, split: str, run: Input, depth: int) -> Iterator[Question]:
+def questions(collection: StoredCollection, split: str, run: ArtifactInput, depth: int) -> Iterator[Question]:
     """Every question of the split in its order, maybe without passages. Raises DataError for one that is unknown."""
     queries = collection.queries(split)
     path = run.folder / RUN

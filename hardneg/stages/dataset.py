@@ -4,10 +4,10 @@ from typing import Any
 
 from hardneg.data.collection import write_collection
 from hardneg.datasets.held_out import WithheldCollection
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
     collection = work.plugins["loader"].load()
     if work.spec.withheld is not None:

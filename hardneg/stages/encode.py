@@ -8,13 +8,11 @@ from hardneg.distributed import World, world
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.segmented import SegmentedCorpus
 from hardneg.models.stream import write_index
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_corpus, open_encoder
-from hardneg.stages.work import Work
-
-EVERY_PROCESS = True
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
     corpus = open_corpus(work)
     encoder = open_encoder(work.inputs["model"], work.device, work.spec.precision)
@@ -29,14 +27,14 @@ def run(work: Work) -> dict[str, Any]:
     return facts | (_cut_facts(work, rows) if isinstance(rows, SegmentedCorpus) else {})
 
 
-def _rows(work: Work, corpus: Corpus, encoder: Encoder, here: World) -> Corpus | SegmentedCorpus:
+def _rows(work: StageContext[Any], corpus: Corpus, encoder: Encoder, here: World) -> Corpus | SegmentedCorpus:
     """What gets a vector each: documents, or their segments."""
     if work.spec.segments is None:
         return corpus
     return SegmentedCorpus.counted(encoder, corpus, work.spec.segments, work.folder, work.progress, here)
 
 
-def _cut_facts(work: Work, rows: SegmentedCorpus) -> dict[str, int]:
+def _cut_facts(work: StageContext[Any], rows: SegmentedCorpus) -> dict[str, int]:
     """How many segments there are, and what of the documents was not read."""
     if rows.cut_off and world().first:
         documents = counted(len(rows.first) - 1, "document")

@@ -5,18 +5,16 @@ from typing import TYPE_CHECKING, Any
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import read_run
 from hardneg.errors import UsageError
+from hardneg.layout import METRICS, RUN
 from hardneg.registry import suggestion
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Work
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
 
-METRICS = "metrics.json"
 
-
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Writes means, per-query values, intervals and paired tests against the baselines (none named: the first row)."""
     from hardneg.evaluation.metrics_json import Measured, write_metrics
     from hardneg.evaluation.significance import Randomisation, compare_all
@@ -35,7 +33,7 @@ def run(work: Work) -> dict[str, Any]:
     return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 
 
-def _scores(work: Work, collection: StoredCollection) -> tuple[dict[str, "Scores"], dict[str, int]]:
+def _scores(work: StageContext[Any], collection: StoredCollection) -> tuple[dict[str, "Scores"], dict[str, int]]:
     """Each row's scores, the metrics in the order asked for; and how many questions and answers were left out."""
     from hardneg.data.passage_answers import PassageAnswers
     from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs

@@ -7,8 +7,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from hardneg.analysis.candidates import COUNTS
 from hardneg.analysis.depths import DEPTHS
+from hardneg.fields import MetricName, Name, Reference
 from hardneg.stages.analysis_parts import Part, Runs
-from hardneg.stages.spec_parts import MetricName, Name, Reference
 
 _Cuts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 

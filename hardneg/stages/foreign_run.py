@@ -9,15 +9,15 @@ from typing import Any
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import Run, read_run, strictly_decreasing, write_run
 from hardneg.errors import DataError
+from hardneg.layout import RUN
 from hardneg.miners.filtered import SCORES
 from hardneg.stages import mine, rerank
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.opening import open_collection
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Input, Work
 from hardneg.types import RankedList
 
 
-def mine_from(path: Path, work: Work, scores: Path | None = None) -> dict[str, Any]:
+def mine_from(path: Path, work: StageContext[Any], scores: Path | None = None) -> dict[str, Any]:
     """Stage `mine` on the run in `path`; facts: its own, and what of the run is not in the collection.
 
     scores: a run whose scores filters go by; of it too, facts tell what is not in the collection.
@@ -32,7 +32,7 @@ def mine_from(path: Path, work: Work, scores: Path | None = None) -> dict[str, A
     return {**mine.run(given), **facts}
 
 
-def rerank_from(path: Path, work: Work) -> dict[str, Any]:
+def rerank_from(path: Path, work: StageContext[Any]) -> dict[str, Any]:
     """Stage `rerank` on the run in `path`, as `mine_from` does with stage `mine`.
 
     Raises:
@@ -42,7 +42,7 @@ def rerank_from(path: Path, work: Work) -> dict[str, Any]:
     return {**rerank.run(given), **facts}
 
 
-def _with_run(path: Path, work: Work, field: str) -> tuple[Work, dict[str, int]]:
+def _with_run(path: Path, work: StageContext[Any], field: str) -> tuple[StageContext[Any], dict[str, int]]:
     """The work with the run as its input, and what of the run is not in the collection."""
     collection, run, facts = open_collection(work.inputs["dataset"]), read_run(path), Counter[str]()
     folder = work.folder / field
@@ -51,7 +51,7 @@ def _with_run(path: Path, work: Work, field: str) -> tuple[Work, dict[str, int]]
     write_run(folder / RUN, _entries(run, query_ids, collection, facts))
     if not facts["queries in the run"]:
         raise DataError(f"{path}: none of its queries is in split {work.spec.split}; name the split it is of")
-    inputs = {**work.inputs, field: Input("run", "", folder)}
+    inputs = {**work.inputs, field: ArtifactInput("run", "", folder)}
     return replace(work, inputs=inputs), {name: count for name, count in facts.items() if count}
 
 

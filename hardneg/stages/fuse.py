@@ -12,18 +12,18 @@ from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_in_order, read_run, write_run
 from hardneg.errors import UsageError
+from hardneg.fields import LATER, MetricName, Name, Reference, marked_references
 from hardneg.fusion.methods import AnyMethod, Fusion
 from hardneg.fusion.through_ranx import Norm
 from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
+from hardneg.layout import TUNING
 from hardneg.registry import suggestion
-from hardneg.stages.spec_parts import LATER, MetricName, Name, Reference, StageSpec, marked_references
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import StageSpec
 from hardneg.types import RankedList
 
 if TYPE_CHECKING:
     from hardneg.stages.search import Entry
-
-TUNING = "tuning.json"
 
 
 class Tuning(BaseModel):
@@ -114,13 +114,13 @@ class Fuse(StageSpec):
         return identity | ({"tuning": {**tuning, "runs": list(tuning["runs"])}} if tuning else {})
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Reads the runs query by query and writes what they are together, best first.
 
     Facts: queries, how often a run lacks one, and the numbers that were tuned; all that was tried is in `tuning.json`.
     """
+    from hardneg.layout import RUN
     from hardneg.stages.opening import open_collection
-    from hardneg.stages.search import RUN
 
     collection = open_collection(work.inputs["dataset"])
     query_ids = collection.queries(work.spec.split).query_ids
@@ -130,7 +130,9 @@ def run(work: Work) -> dict[str, Any]:
     return {name: count for name, count in facts.items() if count} | tuned
 
 
-def _entries(work: Work, fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]) -> "Iterator[Entry]":
+def _entries(
+    work: StageContext[Any], fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]
+) -> "Iterator[Entry]":
     with work.progress.task("fusing", len(query_ids), "queries") as task:
         fused = fusion.over(_lists(work, query_ids, facts))
         for query_id, ranked in zip(query_ids, fused, strict=True):
@@ -139,8 +141,8 @@ def _entries(work: Work, fusion: Fusion, query_ids: Sequence[str], facts: Counte
                 yield query_id, ranked
 
 
-def _lists(work: Work, query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
-    from hardneg.stages.search import RUN
+def _lists(work: StageContext[Any], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
+    from hardneg.layout import RUN
 
     sources, labels = work.inputs_of("runs"), work.spec.labels
     streams = [lists_in_order(sources[label].folder / RUN, query_ids) for label in labels]
@@ -150,10 +152,10 @@ def _lists(work: Work, query_ids: Sequence[str], facts: Counter[str]) -> Iterato
         yield lists
 
 
-def _tuned(work: Work, collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
+def _tuned(work: StageContext[Any], collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
     """The best fusion on the development queries, and what to tell of it."""
     from hardneg.evaluation.metrics import mean_of
-    from hardneg.stages.search import RUN
+    from hardneg.layout import RUN
 
     spec, asked, sources = work.spec, work.spec.tuning, work.inputs_of("tuning.runs")
     runs = [read_run(sources[label].folder / RUN) for label in spec.labels]

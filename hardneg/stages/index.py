@@ -5,11 +5,11 @@ from typing import Any
 
 from hardneg.analysis.sizes import index_bytes
 from hardneg.data.corpus import Corpus
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_corpus
-from hardneg.stages.work import Work
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Builds the index; one that was not closed cannot be gone on with."""
     backend = work.plugins["backend"]
     if "vectors" in work.inputs:

@@ -15,11 +15,12 @@ from hardneg.data.negatives import NegativesFile, read_negatives, write_negative
 from hardneg.data.qrels import positives
 from hardneg.data.runs import lists_in_order
 from hardneg.datasets.held_out import UNLABELLED
+from hardneg.fields import Name, Reference
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import Listed, PseudoLabels
 from hardneg.seeding import derive_seed
-from hardneg.stages.spec_parts import Name, Reference, StageSpec
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import StageSpec
 
 _BLOCK = 4096
 
@@ -68,12 +69,12 @@ class Label(StageSpec):
         return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Labels the split's queries; facts: how many, those left out by reason, and how right they are where it is known.
 
     Queries for which a positive is known are left out: they need no label.
     """
-    from hardneg.stages.mine import NEGATIVES
+    from hardneg.layout import NEGATIVES
     from hardneg.stages.opening import open_collection
     from hardneg.stages.own_queries import pass_on
 
@@ -93,10 +94,10 @@ def run(work: Work) -> dict[str, Any]:
     return {**facts, **_checked(rows, collection)}
 
 
-def _listed(work: Work, collection: StoredCollection, facts: Counter[str]) -> Iterator[Listed]:
+def _listed(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> Iterator[Listed]:
     """The lists of the queries without known positives."""
+    from hardneg.layout import RUN
     from hardneg.stages.own_queries import queries_of
-    from hardneg.stages.search import RUN
 
     known = positives(collection.all_qrels())
     query_ids = queries_of(work, collection, "run").query_ids

@@ -15,20 +15,18 @@ from hardneg.data.qrels import positives
 from hardneg.data.rejected import recorded
 from hardneg.data.runs import lists_in_order
 from hardneg.errors import DataError
+from hardneg.layout import DROPPED, NEGATIVES, RUN
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection, open_queries
-from hardneg.stages.search import RUN
-from hardneg.stages.work import Work
 from hardneg.types import Candidates, Negatives, RankedList
 
-NEGATIVES = "negatives.arrow"
-DROPPED = "dropped.arrow"
 _QUERIES = 256
 
 Listed = tuple[str, Mapping[str, RankedList]]
 """A query and its ranked lists by the label of their run."""
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.
 
     Beside the negatives stands what was dropped, candidate by candidate, from a miner that tells it.
@@ -60,7 +58,7 @@ def run(work: Work) -> dict[str, Any]:
     return {**facts, **answers.left_out}
 
 
-def _answers(work: Work, collection: StoredCollection) -> PassageAnswers:
+def _answers(work: StageContext[Any], collection: StoredCollection) -> PassageAnswers:
     if work.spec.without_answers or work.spec.pseudo_positives:
         return PassageAnswers.of(collection, work.spec.split, work.spec.answer_match)
     return PassageAnswers(collection.corpus, {})
@@ -78,7 +76,7 @@ def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negati
         yield item
 
 
-def _listed(work: Work, query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[Listed]:
+def _listed(work: StageContext[Any], query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[Listed]:
     streams = [lists_in_order(path, query_ids) for path in runs.values()]
     with work.progress.task("mining", len(query_ids), "queries") as task:
         for query_id, *lists in zip(query_ids, *streams, strict=True):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,27 +15,26 @@ from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import pooled
 from hardneg.indexes.product import PqSearcher
+from hardneg.layout import INDEX_FOLDER, MODEL_FOLDER
 from hardneg.models.encoder import Encoder
 from hardneg.models.precision import Precision
 from hardneg.progress import Progress
 from hardneg.protocols import Searcher
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.specs import EncodeSpec
 from hardneg.stages.train_queries import TrainQueries
-from hardneg.stages.work import Input, Work
 
-MODEL_FOLDER = "model"
-INDEX_FOLDER = "index"
 _RESIDENT = 512 << 20  # bytes
 
 
-def open_encoder(source: Input, device: str | None, precision: Precision | None = None) -> Encoder:
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> Encoder:
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
     if source.model is not None:
         return Encoder.load(source.model, device, precision)
     return Encoder.open(source.folder / MODEL_FOLDER, device, precision)
 
 
-def open_learner(work: Work, device: str | None) -> Encoder:
+def open_learner(work: StageContext[Any], device: str | None) -> Encoder:
     """The model that a stage trains further.
 
     Raises:
@@ -47,12 +47,12 @@ def open_learner(work: Work, device: str | None) -> Encoder:
     return encoder
 
 
-def open_collection(source: Input) -> StoredCollection:
+def open_collection(source: ArtifactInput) -> StoredCollection:
     """The collection that the dataset stage stored."""
     return StoredCollection.open(source.folder)
 
 
-def open_corpus(work: Work) -> Corpus:
+def open_corpus(work: StageContext[Any]) -> Corpus:
     """The corpus of the work's dataset. Raises DataError where there is no document in it."""
     corpus = open_collection(work.inputs["dataset"]).corpus
     if not len(corpus):
@@ -60,7 +60,7 @@ def open_corpus(work: Work) -> Corpus:
     return corpus
 
 
-def open_queries(work: Work, collection: StoredCollection) -> Queries:
+def open_queries(work: StageContext[Any], collection: StoredCollection) -> Queries:
     """The queries of the split that the work names. Raises DataError where there are none."""
     split = work.spec.split
     queries = collection.queries(split)
@@ -69,13 +69,17 @@ def open_queries(work: Work, collection: StoredCollection) -> Queries:
     return queries
 
 
-def index_folder(source: Input) -> Path:
+def index_folder(source: ArtifactInput) -> Path:
     """Where the files of an index are: a stage that trains centroids has them beside its model."""
     return source.folder / INDEX_FOLDER if isinstance(source.spec, TrainQueries) else source.folder
 
 
 def open_searcher(
-    source: Input, collection: StoredCollection, device: str | None, progress: Progress | None, few: bool = False
+    source: ArtifactInput,
+    collection: StoredCollection,
+    device: str | None,
+    progress: Progress | None,
+    few: bool = False,
 ) -> Searcher:
     """The searcher of an index stage's backend, which gives documents; vectors that were encoded open as a flat index.
 
@@ -90,7 +94,7 @@ def open_searcher(
 
 
 def _searcher(
-    source: Input, collection: StoredCollection, options: ExactOptions, progress: Progress | None
+    source: ArtifactInput, collection: StoredCollection, options: ExactOptions, progress: Progress | None
 ) -> Searcher:
     if isinstance(source.spec, EncodeSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options, progress)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from hardneg.atomic_write import link_file
 from hardneg.data.collection import StoredCollection
@@ -9,13 +10,12 @@ from hardneg.data.queries import Queries, write_queries
 from hardneg.data.query_file import SAME_TEXT, read_query_file
 from hardneg.distributed import barrier, world
 from hardneg.errors import DataError
+from hardneg.layout import QUERIES
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.opening import open_queries
-from hardneg.stages.work import Input, Work
-
-QUERIES = "queries.arrow"
 
 
-def searched_queries(work: Work, collection: StoredCollection, facts: Counter[str]) -> Queries:
+def searched_queries(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> Queries:
     """The queries of the file that a search names, which the first process writes, or those of its split.
 
     Raises:
@@ -29,7 +29,7 @@ def searched_queries(work: Work, collection: StoredCollection, facts: Counter[st
     return Queries.open(work.folder / QUERIES)
 
 
-def _write(work: Work, collection: StoredCollection, facts: Counter[str]) -> None:
+def _write(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> None:
     known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
     path = Path(work.spec.queries).expanduser()
     if not write_queries(work.folder / QUERIES, read_query_file(path, known, facts)):
@@ -40,18 +40,18 @@ def _write(work: Work, collection: StoredCollection, facts: Counter[str]) -> Non
         work.progress.note(f"{work.name}: {same} {SAME_TEXT}: where that is one to measure by, training on it leaks")
 
 
-def queries_of(work: Work, collection: StoredCollection, run: str) -> Queries:
+def queries_of(work: StageContext[Any], collection: StoredCollection, run: str) -> Queries:
     """The queries of the run that is input `run`: those that stand beside it, or those of the work's split."""
     return own_queries(work.inputs[run]) or open_queries(work, collection)
 
 
-def own_queries(source: Input | None) -> Queries | None:
+def own_queries(source: ArtifactInput | None) -> Queries | None:
     """The queries that stand beside an artifact; None where it is of a split."""
     path = None if source is None else source.folder / QUERIES
     return Queries.open(path) if path is not None and path.exists() else None
 
 
-def pass_on(work: Work, run: str) -> None:
+def pass_on(work: StageContext[Any], run: str) -> None:
     """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
     if (path := work.inputs[run].folder / QUERIES).exists():
         link_file(path, work.folder / QUERIES)

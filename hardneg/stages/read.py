@@ -8,19 +8,18 @@ from typing import Any
 
 from hardneg.data.collection import StoredCollection
 from hardneg.evaluation.exact_match import exact_match, f1
+from hardneg.layout import ANSWERS, METRICS, MODEL_FOLDER
 from hardneg.reading.answering import WINDOW, Answer, Question, ReadOptions, read
 from hardneg.reading.reader import Reader
 from hardneg.stages.asking import questions
-from hardneg.stages.evaluate import METRICS
-from hardneg.stages.opening import MODEL_FOLDER, open_collection
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
+from hardneg.stages.opening import open_collection
 
-ANSWERS = "answers.jsonl"
 SYSTEM = "reader"
 _MEASURES = {"exact_match": exact_match, "f1": f1}
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Writes the answers, window by window, and their measures by question; goes on behind the last whole window."""
     collection, path = open_collection(work.inputs["dataset"]), work.folder / ANSWERS
     work.keep_only(ANSWERS)
@@ -45,7 +44,7 @@ def _whole_windows(path: Path) -> int:
     return whole
 
 
-def _windows(work: Work, collection: StoredCollection, done: int) -> Iterator[list[str]]:
+def _windows(work: StageContext[Any], collection: StoredCollection, done: int) -> Iterator[list[str]]:
     spec = work.spec
     asked = questions(collection, spec.split, work.inputs["run"], max(spec.passages))
     reader = Reader.open(work.inputs["reader"].folder / MODEL_FOLDER, work.device)
@@ -66,7 +65,7 @@ def _line(question: Question, answers: Mapping[int, Answer]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _measured(work: Work, path: Path, answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _measured(work: StageContext[Any], path: Path, answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Writes the measures of the questions that have answers; returns their means, and how many have none."""
     from hardneg.evaluation.metrics import means
     from hardneg.evaluation.metrics_json import Measured, write_metrics

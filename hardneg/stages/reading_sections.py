@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hardneg.stages.evaluate import METRICS
+from hardneg.layout import METRICS
+from hardneg.stages.context import ArtifactInput
 from hardneg.stages.read import SYSTEM
-from hardneg.stages.work import Input
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
 
-def reading_sections(sources: Mapping[str, Input]) -> "list[Section]":
+def reading_sections(sources: Mapping[str, ArtifactInput]) -> "list[Section]":
     """One section where anything was read: exact match and F1, and tests against the first label's exact match.
 
     Source: Qu et al., RocketQA (NAACL 2021), Table 5.

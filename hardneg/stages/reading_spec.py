@@ -5,8 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
+from hardneg.fields import FREE, Name, Reference, has_answers, parse_model, without_problems
+from hardneg.layout import MODEL_FOLDER
+from hardneg.models.spec import ModelSpec
 from hardneg.reading.spec import ReaderSpec
-from hardneg.stages.spec_parts import FREE, Name, Reference, StageSpec, has_answers, parse_model, without_problems
+from hardneg.stages.spec import RecipeView, StageSpec
 from hardneg.stages.training_common import Validation
 from hardneg.training.reading.options import ReaderOptions
 
@@ -24,6 +27,7 @@ class TrainReaderSpec(StageSpec):
     """
 
     version = 1
+    every_process = True
     kind = "reader"
     needs_dataset = True
     resumes = True
@@ -35,6 +39,15 @@ class TrainReaderSpec(StageSpec):
     options: Annotated[ReaderOptions, AfterValidator(without_problems)] = Field(default_factory=ReaderOptions)
     validation_run: Annotated[Name | None, Reference(("run",))] = None
     validation: Validation = Validation()
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """A reader, in a folder of its own."""
+        return {"reader": MODEL_FOLDER}
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """What it starts from."""
+        return self.reader.start
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers to learn from, and to measure by."""

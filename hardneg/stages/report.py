@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.counting import counted
+from hardneg.layout import METRICS
 from hardneg.stages.analysis_sections import sections
-from hardneg.stages.evaluate import METRICS
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.reading_sections import reading_sections
 from hardneg.stages.specs import EvaluateSpec
 from hardneg.stages.training_common import TrainingSpec
-from hardneg.stages.work import Input, Work
 from hardneg.training.history import HISTORY
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Writes `report.md` and `report.html`."""
     from hardneg.evaluation.metrics_json import read_metrics
     from hardneg.reporting.content import Report, estimates
@@ -46,7 +46,7 @@ def _history(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def _settings(evaluation: Input, trained: Mapping[str, Input]) -> dict[str, object]:
+def _settings(evaluation: ArtifactInput, trained: Mapping[str, ArtifactInput]) -> dict[str, object]:
     """What one needs to know to judge the table, name by name."""
     assert isinstance(evaluation.spec, EvaluateSpec)
     settings: dict[str, object] = {

@@ -20,18 +20,19 @@ from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
+from hardneg.fields import FREE, Name, PluginKind, Reference, Setting
+from hardneg.models.spec import ModelSpec
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity
-from hardneg.stages.spec_parts import FREE, Name, PluginKind, Reference, Setting, StageSpec
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import RecipeView, StageSpec, source_of
 from hardneg.types import PluginSetting, RankedList
 
 if TYPE_CHECKING:
     from hardneg.rerankers.scoring import Advance, Request
     from hardneg.stages.search import Entry
 
-EVERY_PROCESS = True
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
 
 
@@ -57,6 +58,10 @@ class Rerank(StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     keep_scores: bool = Field(default=True, json_schema_extra=FREE)
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """That of the plugin, where it says it."""
+        return source_of(recipe.plugin("plugin"))
 
     @model_validator(mode="after")
     def _complete(self) -> "Rerank":
@@ -94,14 +99,14 @@ class _Block:
             yield query_id, RankedList(doc_ids, np.asarray(scores, np.float32))
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.
 
     Several processes share the blocks. A block's scores do not depend on the other blocks.
     """
+    from hardneg.layout import RUN
     from hardneg.stages.opening import open_collection
     from hardneg.stages.own_queries import pass_on, queries_of
-    from hardneg.stages.search import RUN
 
     collection, here = open_collection(work.inputs["dataset"]), world()
     parts, facts = work.folder / SCRATCH, Counter({"depth": work.spec.depth})
@@ -132,10 +137,10 @@ def _name(start: int) -> str:
 
 
 def _blocks(
-    work: Work, collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
+    work: StageContext[Any], collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
 ) -> Iterator[_Block]:
     """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
-    from hardneg.stages.search import RUN
+    from hardneg.layout import RUN
 
     known = positives(collection.all_qrels()) if work.spec.positives else {}
     lists = lists_in_order(work.inputs["run"].folder / RUN, queries.query_ids)
@@ -166,11 +171,13 @@ def _speed(task: Task) -> "Advance":
     return advance
 
 
-def _answers(work: Work, corpus: Corpus, blocks: Iterable[_Block], advance: "Advance") -> Iterator[Sequence[float]]:
+def _answers(
+    work: StageContext[Any], corpus: Corpus, blocks: Iterable[_Block], advance: "Advance"
+) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
+    from hardneg.layout import MODEL_FOLDER
     from hardneg.rerankers.score_cache import CachedScorer, CachedScores
     from hardneg.rerankers.scoring import PairScorer, ScoreOptions
-    from hardneg.stages.opening import MODEL_FOLDER
 
     source = work.inputs.get("reranker")
     plugin = work.plugins["plugin"] if source is None else source.plugins["reranker"]

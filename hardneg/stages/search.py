@@ -17,24 +17,23 @@ from hardneg.distributed import World, barrier, world
 from hardneg.errors import UsageError
 from hardneg.indexes.angular import angular_scores
 from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.layout import QUERIES, RUN
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher
+from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection, open_encoder, open_searcher
-from hardneg.stages.own_queries import QUERIES, searched_queries
-from hardneg.stages.work import Work
+from hardneg.stages.own_queries import searched_queries
 from hardneg.timing import Seconds
 from hardneg.types import Hits, RankedList
 
-RUN = "run.trec.gz"
 QUERIES_AT_ONCE = 65_536
 _LISTS = 1024
-EVERY_PROCESS = True
 
 Entry = tuple[str, RankedList]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.
 
     Several processes share the queries of a dense index, by whole windows of the encoder, so that the run is the same.
@@ -69,7 +68,12 @@ def _share(queries: int, here: World) -> range:
 
 
 def _entries(
-    work: Work, collection: StoredCollection, queries: Queries, part: range, facts: Counter[str], seconds: Seconds
+    work: StageContext[Any],
+    collection: StoredCollection,
+    queries: Queries,
+    part: range,
+    facts: Counter[str],
+    seconds: Seconds,
 ) -> Iterator[Entry]:
     if not part:
         return
@@ -113,11 +117,11 @@ def _check_cosines(encoder: Encoder | None) -> None:
         )
 
 
-def _reported(work: Work, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+def _reported(work: StageContext[Any], scores: NDArray[np.float32]) -> NDArray[np.float32]:
     return angular_scores(scores) if work.spec.scores == "angular" else scores
 
 
-def _candidates(work: Work, queries: Queries, part: range, facts: Counter[str]) -> Iterator[RankedList]:
+def _candidates(work: StageContext[Any], queries: Queries, part: range, facts: Counter[str]) -> Iterator[RankedList]:
     """The lists of a part of the queries; all are gone through, to know the run as one of these queries."""
     path = work.inputs["candidates"].folder / RUN
     for place, ranked in enumerate(lists_in_order(path, queries.query_ids)):

@@ -5,12 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.fuse import Fuse
-from hardneg.stages.label import Label
-from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
-from hardneg.stages.rerank import Rerank
-from hardneg.stages.spec_parts import (
+from hardneg.fields import (
     FREE,
     LATER,
     START,
@@ -23,13 +18,9 @@ from hardneg.stages.spec_parts import (
     Name,
     OwnCut,
     Reference,
-    StageSpec,
     has_answers,
 )
-from hardneg.stages.train import Train
-from hardneg.stages.train_queries import TrainQueries
-from hardneg.stages.train_refreshed import TrainRefreshed
-from hardneg.stages.train_reranker import TrainReranker
+from hardneg.stages.spec import StageSpec
 
 
 class DatasetSpec(StageSpec):
@@ -52,6 +43,7 @@ class EncodeSpec(StageSpec):
     """
 
     version = 2
+    every_process = True
     kind = "index"
     needs_dataset = True
     resumes = True
@@ -84,6 +76,7 @@ class SearchSpec(StageSpec):
     """
 
     version = 1
+    every_process = True
     kind = "run"
     needs_dataset = True
     stage: Literal["search"]
@@ -174,23 +167,3 @@ class ReportSpec(StageSpec):
     analyses: Annotated[dict[str, Name], Reference(("analysis",))] = Field(default_factory=dict)
     reading: Annotated[dict[str, Name], Reference(("answers",))] = Field(default_factory=dict)
     title: str = ""
-
-
-STAGES: Mapping[str, type[StageSpec]] = {
-    "encode": EncodeSpec,
-    "index": IndexSpec,
-    "search": SearchSpec,
-    "mine": MineSpec,
-    "label": Label,
-    "train": Train,
-    "train-queries": TrainQueries,
-    "train-refreshed": TrainRefreshed,
-    "train-reranker": TrainReranker,
-    "fuse": Fuse,
-    "rerank": Rerank,
-    "train-reader": TrainReaderSpec,
-    "read": ReadSpec,
-    "evaluate": EvaluateSpec,
-    "analyze": AnalyzeSpec,
-    "report": ReportSpec,
-}

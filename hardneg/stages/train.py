@@ -8,13 +8,11 @@ from pydantic import model_validator
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
-from hardneg.stages.spec_parts import Name, Reference
+from hardneg.fields import Name, Reference
+from hardneg.stages.context import StageContext
 from hardneg.stages.training_common import EncoderTrainingSpec, examples_of, save, taught, validation
-from hardneg.stages.work import Work
 from hardneg.training.examples import TrainingData
 from hardneg.training.mixture import mixed
-
-EVERY_PROCESS = True
 
 
 class Train(EncoderTrainingSpec):
@@ -26,6 +24,7 @@ class Train(EncoderTrainingSpec):
     """
 
     version = 1
+    every_process = True
     gives = ("teacher",)
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
@@ -39,7 +38,7 @@ class Train(EncoderTrainingSpec):
         return self
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the model with its card, and leaves the learning curve beside it."""
     from hardneg.stages.opening import open_collection, open_learner
     from hardneg.training.loop import train
@@ -61,7 +60,7 @@ def run(work: Work) -> dict[str, Any]:
     return {**save(work, encoder, _card_facts(work, collection), result), **told}
 
 
-def _data(work: Work, collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
+def _data(work: StageContext[Any], collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
     """The examples, and what the manifest tells of them."""
     data, told = taught(work, examples_of(collection, work.inputs.get("negatives")))
     if "augmented" in work.inputs:
@@ -76,7 +75,7 @@ def _listed_alone(data: TrainingData) -> TrainingData:
     return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
-def _card_facts(work: Work, collection: StoredCollection) -> dict[str, object]:
+def _card_facts(work: StageContext[Any], collection: StoredCollection) -> dict[str, object]:
     """What the model card says of the data."""
     negatives, more = work.inputs.get("negatives"), work.inputs.get("augmented")
     if negatives is None:

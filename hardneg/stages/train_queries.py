@@ -1,6 +1,6 @@
 """Verb `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,11 +14,12 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.fields import Name, Reference
+from hardneg.layout import INDEX_FOLDER, NEGATIVES
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.stages.spec_parts import Name, Reference
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.training_common import EncoderTrainingSpec, save, training_data, validation
-from hardneg.stages.work import Input, Work
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from hardneg.training.methods.adore import AdoreTraining
     from hardneg.training.negative_sources import Clock, NegativeSource
     from hardneg.training.staleness import StalenessWatch
-
-EVERY_PROCESS = True
 
 
 class WatchOptions(BaseModel):
@@ -56,6 +55,8 @@ class TrainQueries(EncoderTrainingSpec):
     """
 
     version = 2
+    every_process = True
+    inherits = ("seed", "title")
     gives = ("ranks",)
     stage: Literal["train-queries"]
     index: Annotated[Name, Reference(("index",))]
@@ -87,9 +88,9 @@ class TrainQueries(EncoderTrainingSpec):
         return self
 
     @property
-    def makes(self) -> tuple[str, ...]:
+    def parts(self) -> Mapping[str, str]:
         """A model, and an index where it trains centroids."""
-        return ("model", "index") if self.centroids == "trained" else ("model",)
+        return {**super().parts, "index": INDEX_FOLDER} if self.centroids == "trained" else super().parts
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the watch too."""
@@ -105,10 +106,10 @@ class TrainQueries(EncoderTrainingSpec):
         return identity
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
     from hardneg.models.untied import split
-    from hardneg.stages.opening import INDEX_FOLDER, open_collection, open_learner
+    from hardneg.stages.opening import open_collection, open_learner
     from hardneg.training.loop import learn
     from hardneg.training.methods.jpq import JpqTraining
 
@@ -134,7 +135,9 @@ def run(work: Work) -> dict[str, Any]:
     return {**facts, "search's part of the time": round(share, 4)}
 
 
-def _approach(work: Work, collection: StoredCollection, data: TrainingData, encoder: "Encoder") -> "AdoreTraining":
+def _approach(
+    work: StageContext[Any], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
+) -> "AdoreTraining":
     from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
     from hardneg.training.methods.jpq import JpqTraining
     from hardneg.training.negative_sources import Clock
@@ -151,7 +154,7 @@ def _approach(work: Work, collection: StoredCollection, data: TrainingData, enco
     return JpqTraining(encoder, examples, index, source, options, watch, clock, factor)
 
 
-def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
+def _searcher(work: StageContext[Any], collection: StoredCollection) -> DenseSearcher:
     from hardneg.indexes.product import PqSearcher
     from hardneg.stages.opening import open_searcher
 
@@ -165,7 +168,7 @@ def _searcher(work: Work, collection: StoredCollection) -> DenseSearcher:
 
 
 def _source(
-    work: Work, data: TrainingData, encoder: "Encoder", searcher: DenseSearcher, clock: "Clock"
+    work: StageContext[Any], data: TrainingData, encoder: "Encoder", searcher: DenseSearcher, clock: "Clock"
 ) -> "NegativeSource":
     from hardneg.training.negative_sources import Searched, Uniform
     from hardneg.training.negative_tables import NegativeTable, mined, searched
@@ -182,7 +185,7 @@ def _source(
 
 
 def _watch(
-    work: Work,
+    work: StageContext[Any],
     data: TrainingData,
     encoder: "Encoder",
     examples: Examples,
@@ -199,7 +202,7 @@ def _watch(
 
 
 def _watched(
-    work: Work, data: TrainingData, asked: QueryRows, source: "NegativeSource"
+    work: StageContext[Any], data: TrainingData, asked: QueryRows, source: "NegativeSource"
 ) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     from hardneg.training.negative_tables import mined
@@ -212,13 +215,12 @@ def _watched(
     return lambda vectors: fixed
 
 
-def _negatives(source: Input) -> NegativesFile:
-    from hardneg.stages.mine import NEGATIVES
+def _negatives(source: ArtifactInput) -> NegativesFile:
 
     return read_negatives(source.folder / NEGATIVES)
 
 
-def _card_facts(work: Work, data: TrainingData) -> dict[str, object]:
+def _card_facts(work: StageContext[Any], data: TrainingData) -> dict[str, object]:
     """What the model card says of the data."""
     spec = work.spec
     return {

@@ -8,21 +8,20 @@ from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
 from hardneg.distributed import world
+from hardneg.layout import MODEL_FOLDER
 from hardneg.reading.answering import Question
 from hardneg.reading.reader import Reader
 from hardneg.stages.asking import questions
-from hardneg.stages.opening import MODEL_FOLDER, open_collection
-from hardneg.stages.work import Work
+from hardneg.stages.context import StageContext
+from hardneg.stages.opening import open_collection
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import learn
 from hardneg.training.reading.approach import Reading, ReadingLoss
 from hardneg.training.reading.data import Answered, reading_data
 from hardneg.training.reading.validation import reading_validation
 
-EVERY_PROCESS = True
 
-
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the reader, and leaves the learning curve beside it."""
     spec = work.spec
     collection = open_collection(work.inputs["dataset"])
@@ -44,7 +43,7 @@ def run(work: Work) -> dict[str, Any]:
     return result.facts(spec.options.metric)
 
 
-def _asked(work: Work, collection: StoredCollection) -> Iterator[Question]:
+def _asked(work: StageContext[Any], collection: StoredCollection) -> Iterator[Question]:
     total = len(collection.queries(work.spec.split))
     with work.progress.task("passages with an answer", total, "questions") as task:
         for question in questions(collection, work.spec.split, work.inputs["run"], work.spec.depth):
@@ -52,7 +51,9 @@ def _asked(work: Work, collection: StoredCollection) -> Iterator[Question]:
             task.advance()
 
 
-def _validation(work: Work, collection: StoredCollection, reader: Reader) -> Callable[[], Mapping[str, float]] | None:
+def _validation(
+    work: StageContext[Any], collection: StoredCollection, reader: Reader
+) -> Callable[[], Mapping[str, float]] | None:
     if "validation_run" not in work.inputs:
         return None
     options = work.spec.validation

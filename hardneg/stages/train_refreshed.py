@@ -12,9 +12,9 @@ from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.stages.spec_parts import FREE, Name, Reference, has_answers, without_problems
+from hardneg.fields import FREE, Name, Reference, has_answers, without_problems
+from hardneg.stages.context import StageContext
 from hardneg.stages.training_common import EncoderTrainingSpec, pseudo_positives, save, training_data, validation
-from hardneg.stages.work import Work
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.devices import Devices, inferencer_devices, threads, trainer_device
 from hardneg.training.refresh.folder import Refreshes
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from hardneg.training.methods.ance import AnceTraining
     from hardneg.training.refresh.provider import RefreshProvider
 
-EVERY_PROCESS = True
 
 for _dataclass in (RefreshOptions, Devices):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
@@ -41,6 +40,7 @@ class TrainRefreshed(EncoderTrainingSpec):
     """
 
     version = 1
+    every_process = True
     stage: Literal["train-refreshed"]
     split: Name = "train"
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
@@ -67,7 +67,7 @@ class TrainRefreshed(EncoderTrainingSpec):
             yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
 
 
-def run(work: Work) -> dict[str, Any]:
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
     from hardneg.stages.opening import open_collection, open_learner
     from hardneg.training.loop import learn
@@ -97,7 +97,7 @@ def run(work: Work) -> dict[str, Any]:
     return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
 
 
-def _check(work: Work, way: "AnceTraining") -> None:
+def _check(work: StageContext[Any], way: "AnceTraining") -> None:
     """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
     options, evaluated = work.spec.options, "validation_run" in work.inputs
     if told := work.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
@@ -105,7 +105,9 @@ def _check(work: Work, way: "AnceTraining") -> None:
 
 
 @contextmanager
-def _supply(work: Work, encoder: "Encoder", data: TrainingData, place: Refreshes) -> "Iterator[RefreshProvider]":
+def _supply(
+    work: StageContext[Any], encoder: "Encoder", data: TrainingData, place: Refreshes
+) -> "Iterator[RefreshProvider]":
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
@@ -150,7 +152,7 @@ def _supply(work: Work, encoder: "Encoder", data: TrainingData, place: Refreshes
         torch.set_num_threads(had)
 
 
-def _card_facts(work: Work, collection: StoredCollection, data: TrainingData) -> dict[str, object]:
+def _card_facts(work: StageContext[Any], collection: StoredCollection, data: TrainingData) -> dict[str, object]:
     """What the model card says of the data."""
     refresh = work.spec.refresh
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")

@@ -11,9 +11,12 @@ from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.stages.spec_parts import Loss, Name, PluginKind, Reference, Setting, without_problems
+from hardneg.fields import Loss, Name, PluginKind, Reference, Setting, without_problems
+from hardneg.layout import MODEL_FOLDER
+from hardneg.models.spec import ModelSpec
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import RecipeView, source_of
 from hardneg.stages.training_common import TrainingSpec, examples_of, validation_data
-from hardneg.stages.work import Work
 from hardneg.training.history import HISTORY
 from hardneg.training.options import RerankerOptions
 from hardneg.types import PluginSetting
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from hardneg.rerankers.network import PairNetwork
     from hardneg.training.loop import TrainingResult
 
-EVERY_PROCESS = True
 
 with_config(ConfigDict(extra="forbid"))(RerankerOptions)
 
@@ -35,6 +37,7 @@ class TrainReranker(TrainingSpec):
     """
 
     version = 1
+    every_process = True
     kind = "reranker"
     stage: Literal["train-reranker"]
     reranker: Annotated[Setting, PluginKind("rerankers")]
@@ -43,13 +46,22 @@ class TrainReranker(TrainingSpec):
     loss: Loss = PluginSetting("bce")
     options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)
 
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """What the plugin starts from, where it says it."""
+        return source_of(recipe.plugin("reranker"))
 
-def run(work: Work) -> dict[str, Any]:
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """A reranker, in a folder of its own."""
+        return {"reranker": MODEL_FOLDER}
+
+
+def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the network with its card, and leaves the learning curve beside it."""
     from hardneg.rerankers.card import reranker_card
     from hardneg.rerankers.network import PairNetwork
     from hardneg.rerankers.scoring import best_device
-    from hardneg.stages.opening import MODEL_FOLDER, open_collection
+    from hardneg.stages.opening import open_collection
     from hardneg.training.loop import learn
     from hardneg.training.methods.reranker import RerankerTraining
 
@@ -72,9 +84,8 @@ def run(work: Work) -> dict[str, Any]:
     return result.facts(spec.options.metric)
 
 
-def _start(work: Work) -> Path | None:
+def _start(work: StageContext[Any]) -> Path | None:
     """The folder of the weights to go on from; None for the plugin's own."""
-    from hardneg.stages.opening import MODEL_FOLDER
 
     if (start := work.inputs.get("start")) is None:
         return None
@@ -86,7 +97,7 @@ def _start(work: Work) -> Path | None:
     return start.folder / MODEL_FOLDER
 
 
-def _check_outputs(work: Work, network: "PairNetwork") -> None:
+def _check_outputs(work: StageContext[Any], network: "PairNetwork") -> None:
     wanted, found = getattr(work.plugins["loss"], "outputs", None), network.module.num_labels
     if wanted not in (None, found):
         raise UsageError(
@@ -96,7 +107,7 @@ def _check_outputs(work: Work, network: "PairNetwork") -> None:
 
 
 def _validation(
-    work: Work, collection: StoredCollection, network: "PairNetwork"
+    work: StageContext[Any], collection: StoredCollection, network: "PairNetwork"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
     from hardneg.rerankers.scoring import ScoreOptions
@@ -108,7 +119,7 @@ def _validation(
     return rerank_validation(network, data, work.spec.validation.depth, options)
 
 
-def _said(work: Work, collection: StoredCollection, result: "TrainingResult") -> dict[str, object]:
+def _said(work: StageContext[Any], collection: StoredCollection, result: "TrainingResult") -> dict[str, object]:
     """What the model card says."""
     options, negatives = work.spec.options, work.inputs["negatives"]
     pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.counting import counted
@@ -18,8 +18,10 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
 from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
-from hardneg.stages.spec_parts import LATER, START, Loss, Name, OwnCut, Reference, StageSpec, without_problems
-from hardneg.stages.work import Input, Work
+from hardneg.fields import LATER, START, Loss, Name, OwnCut, Reference, without_problems
+from hardneg.layout import MODEL_FOLDER
+from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.stages.spec import StageSpec
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.options import TrainOptions
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from hardneg.training.validation import ValidationData
 
 _QUERIES = 4096
+
+
+with_config(ConfigDict(extra="forbid"))(TrainOptions)
 
 
 class Validation(BaseModel):
@@ -74,8 +79,13 @@ class EncoderTrainingSpec(TrainingSpec):
     model: Annotated[Name, Reference(("model",))] = START
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
 
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """A model, in a folder of its own."""
+        return {"model": MODEL_FOLDER}
 
-def examples_of(collection: StoredCollection, negatives: Input | None) -> TrainingData:
+
+def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
     """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
     from hardneg.stages.own_queries import own_queries
 
@@ -83,9 +93,9 @@ def examples_of(collection: StoredCollection, negatives: Input | None) -> Traini
     return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
 
 
-def training_data(collection: StoredCollection, queries: Queries, negatives: Input | None) -> TrainingData:
+def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
     """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
-    from hardneg.stages.mine import NEGATIVES
+    from hardneg.layout import NEGATIVES
 
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
@@ -94,23 +104,23 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: Inp
     return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
 
 
-def pseudo_positives(negatives: Input | None) -> Path | None:
+def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
     """The file of mined negatives, where it tells the positives of queries for which none is known."""
-    from hardneg.stages.mine import NEGATIVES
+    from hardneg.layout import NEGATIVES
 
     if negatives is None or not getattr(negatives.spec, "pseudo_positives", None):
         return None
     return negatives.folder / NEGATIVES
 
 
-def taught(work: Work, data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+def taught(work: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
     """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
 
     Raises:
         DataError: the run is of other queries.
         TrainingError: it scores no positive of any of them.
     """
-    from hardneg.stages.search import RUN
+    from hardneg.layout import RUN
 
     source = work.inputs.get("teacher")
     if source is None:
@@ -145,7 +155,7 @@ def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
 
 
 def validation(
-    work: Work, collection: StoredCollection, encoder: "Encoder"
+    work: StageContext[Any], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
 
@@ -161,9 +171,9 @@ def validation(
     return pool_validation(encoder, data, work.spec.validation.depth, settled)
 
 
-def validation_data(work: Work, collection: StoredCollection) -> "ValidationData | None":
+def validation_data(work: StageContext[Any], collection: StoredCollection) -> "ValidationData | None":
     """The dev queries, their labels and a run of them; None where the recipe names no run."""
-    from hardneg.stages.search import RUN
+    from hardneg.layout import RUN
     from hardneg.training.validation import ValidationData
 
     if "validation_run" not in work.inputs:
@@ -186,10 +196,12 @@ def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
     return {query_id: RankedList(ranked.doc_ids[:depth], ranked.scores[:depth]) for query_id, ranked in lists}
 
 
-def save(work: Work, encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult") -> dict[str, Any]:
+def save(
+    work: StageContext[Any], encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult"
+) -> dict[str, Any]:
     """Saves the model with a card of these and the common facts; returns what the manifest says."""
+    from hardneg.layout import MODEL_FOLDER
     from hardneg.models.card import model_card
-    from hardneg.stages.opening import MODEL_FOLDER
 
     options, model = work.spec.options, work.inputs["model"]
     said: dict[str, object] = {

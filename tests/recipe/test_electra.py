@@ -9,6 +9,7 @@ from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.registry import KINDS
 
 
 def test_reranking_begins_with_the_steps_of_what_is_reranked():
@@ -20,10 +21,9 @@ def test_reranking_begins_with_the_steps_of_what_is_reranked():
 
 
 def test_without_its_package_the_published_setting_says_what_to_install(monkeypatch):
-    installed = importlib.metadata.entry_points
-    monkeypatch.setattr(
-        "importlib.metadata.entry_points", lambda **asked: [p for p in installed(**asked) if p.name != "electra"]
-    )
+    installed = [point for kind in KINDS for point in importlib.metadata.entry_points(group=f"hardneg.{kind}")]
+    others = importlib.metadata.EntryPoints(point for point in installed if point.name != "electra")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda: others)
     with pytest.raises(RecipeError, match="in package hardneg-electra, which is not installed: pip install"):
         load_recipe(find_recipe("cort-electra-passage"), "paper")
 

@@ -7,13 +7,16 @@ from tiny import tiny_encoder
 
 from hardneg.artifacts import Store
 from hardneg.errors import HardnegError, RecipeError, UsageError
+from hardneg.machine import Machine
+from hardneg.models.shape import Shape, model_shape
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
-from hardneg.recipe.magnitudes import Magnitudes, Shape, magnitudes
 from hardneg.recipe.plan import explain, make_plan
+from hardneg.recipe.sizes import networks, plan_sizes, step_sizes
+from hardneg.stages.spec import Sizes
 
 PINNED = Path(__file__).with_name("pinned_keys.json")
 
@@ -126,7 +129,7 @@ def test_a_plan_knows_what_chunks_save_and_cost(tmp_path, tree):
 
 
 def test_where_nothing_tells_the_queries_they_are_a_tenth():
-    nothing = Magnitudes(60, {"dev": 3}, ModelSpec("any"), Shape(), {})
+    nothing = Sizes(60, {"dev": 3}, ModelSpec("any"), Shape(), Machine())
     assert (nothing.queries("train"), nothing.queries("dev")) == (6, 3)
 
 
@@ -152,9 +155,11 @@ def test_a_plan_knows_the_networks_of_rerankers_and_readers(tmp_path, tree):
         "read": {"stage": "read", "reader": "reader", "run": "start-test"},
     }
     plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
-    found = magnitudes(plan, Store(tmp_path / "store"))
+    found = plan_sizes(plan, Store(tmp_path / "store"), Machine())
+    shapes = {name: model_shape(spec) for name, spec in networks(plan)}
     large, base = Shape(1024, 24, 1_340_000_000), Shape()
-    assert {name: found.network(plan.steps[name]) for name in ("judge", "judged", "plain", "reader", "read")} == {
+    named = ("judge", "judged", "plain", "reader", "read")
+    assert {name: step_sizes(found, plan, plan.steps[name], shapes).network for name in named} == {
         "judge": large,
         "judged": large,
         "plain": found.shape,

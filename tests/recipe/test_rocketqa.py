@@ -18,13 +18,12 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.data.negatives import read_negatives
 from hardneg.data.rejected import drop_batches
 from hardneg.data.runs import stream_run
+from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.stages.mine import DROPPED, NEGATIVES
-from hardneg.stages.search import RUN
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from hardneg.artifacts import Store
+from hardneg.machine import SHEETS, Machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.rates import SHEETS, Machine
 from hardneg.recipe.yaml_load import find_recipe, head_comment, shipped_recipes
 from hardneg.training.schedules import schedule_factor, warmup_length
 

@@ -11,7 +11,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.recipe.publish import publish
 from hardneg.stages import analyze
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.work import Input, Work
+from hardneg.stages.context import ArtifactInput, StageContext
 
 pytestmark = pytest.mark.slow
 
@@ -169,8 +169,13 @@ def work(folder, spec, **inputs):
     from hardneg.progress import Silent
 
     parsed = AnalyzeSpec.model_validate({"stage": "analyze", **spec})
-    return Work(
-        "behind", parsed, folder, {path: Input(path, "", source) for path, source in inputs.items()}, {}, Silent()
+    return StageContext(
+        "behind",
+        parsed,
+        folder,
+        {path: ArtifactInput(path, "", source) for path, source in inputs.items()},
+        {},
+        Silent(),
     )
 
 

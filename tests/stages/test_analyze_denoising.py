@@ -20,7 +20,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.stages import analyze
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.work import Input, Work
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.types import Candidates, RankedList
 
 DENSE = {f"q{number}": ["d0", "d1", "d2", "d3", "d4", "d5"] for number in range(4)}
@@ -53,8 +53,10 @@ def stored(tmp_path_factory):
 def made(stored, folder, spec, **inputs):
     """What the only analysis of a spec says, and its sections of the report."""
     parsed = AnalyzeSpec.model_validate({"stage": "analyze", **spec})
-    given = {path.replace("__", "."): Input(name, "", stored / name) for path, name in inputs.items()}
-    asked = Work("behind", parsed, folder, {"dataset": Input("d", "", stored / "stored"), **given}, {}, Silent())
+    given = {path.replace("__", "."): ArtifactInput(name, "", stored / name) for path, name in inputs.items()}
+    asked = StageContext(
+        "behind", parsed, folder, {"dataset": ArtifactInput("d", "", stored / "stored"), **given}, {}, Silent()
+    )
     (name,) = analyze.run(asked)["analyses"]
     return json.loads((folder / f"{name}.json").read_text()), sections("Behind", folder, [name])
 
@@ -174,10 +176,10 @@ def test_a_split_without_known_positives_is_a_report_all_the_same(stored, tmp_pa
     whole = WithheldCollection(Beir(str(stored / "data")).load(), Withheld(unlabelled=0.5))
     write_collection(whole, tmp_path / "there", Silent())
     spec = {"stage": "analyze", "planted": {"run": "x", "thresholds": {"denoised": [0.1]}, "split": "unlabelled"}}
-    given = {"dataset": Input("d", "", tmp_path / "there"), "planted.run": Input("r", "", tmp_path)}
+    given = {"dataset": ArtifactInput("d", "", tmp_path / "there"), "planted.run": ArtifactInput("r", "", tmp_path)}
     collection = StoredCollection.open(tmp_path / "there")
     ids = collection.queries("unlabelled").query_ids
     write_run(tmp_path / "run.trec.gz", [(query_id, RankedList(["d0"], np.ones(1, np.float32))) for query_id in ids])
-    analyze.run(Work("behind", AnalyzeSpec.model_validate(spec), tmp_path, given, {}, Silent()))
+    analyze.run(StageContext("behind", AnalyzeSpec.model_validate(spec), tmp_path, given, {}, Silent()))
     (section,) = sections("Behind", tmp_path, ["planted"])
     assert len(ids) and "0 hidden positives among 0 scored candidates: 0 queries of split" in section.explained

@@ -7,7 +7,7 @@ from hardneg.progress import Silent
 from hardneg.stages import analyze
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.work import Input, Work
+from hardneg.stages.context import ArtifactInput, StageContext
 
 NORMS = [{"step": i, "loss": 1.0, "gradient_norms": {"bottom": 0.5 * i, "top": 2.0}} for i in (1, 2, 3)]
 
@@ -18,9 +18,9 @@ def work(folder, spec, histories):
         place = folder / label.replace(".", "-")
         place.mkdir()
         (place / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        inputs[label] = Input("model", "", place)
+        inputs[label] = ArtifactInput("model", "", place)
     (folder / "out").mkdir()
-    return Work(
+    return StageContext(
         "behind", AnalyzeSpec.model_validate({"stage": "analyze", **spec}), folder / "out", inputs, {}, Silent()
     )
 
@@ -64,7 +64,7 @@ def test_operations_are_told_by_the_manifests_of_stages(tmp_path):
 
     search = SearchSpec.model_validate({"stage": "search", "index": "i", "split": "test", "depth": 3})
     spec = AnalyzeSpec.model_validate({"stage": "analyze", "operations": {"Search": "s"}})
-    inputs = {"operations.Search": Input("s", "", tmp_path, search, facts={"queries": 4, "seconds": 2.0})}
-    assert analyze.run(Work("b", spec, tmp_path, inputs, {}, Silent())) == {"analyses": ["operations"]}
+    inputs = {"operations.Search": ArtifactInput("s", "", tmp_path, search, facts={"queries": 4, "seconds": 2.0})}
+    assert analyze.run(StageContext("b", spec, tmp_path, inputs, {}, Silent())) == {"analyses": ["operations"]}
     (section,) = sections("Behind", tmp_path, ["operations"])
     assert section.rows == [["Search", "online", "2.0", "4", "500 ms a query"]]

@@ -15,7 +15,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.stages import analyze
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.work import Input, Work
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.types import Negatives, RankedList
 from tests.run_lists import falling
 
@@ -40,8 +40,10 @@ def content(stored, folder, spec, **inputs):
     """What the only analysis of a spec says, and its section of the report."""
     folder.mkdir(exist_ok=True)
     parsed = AnalyzeSpec.model_validate({"stage": "analyze", **spec})
-    given = {path.replace("__", "."): Input(name, "", stored / name) for path, name in inputs.items()}
-    asked = Work("behind", parsed, folder, {"dataset": Input("d", "", stored / "stored"), **given}, {}, Silent())
+    given = {path.replace("__", "."): ArtifactInput(name, "", stored / name) for path, name in inputs.items()}
+    asked = StageContext(
+        "behind", parsed, folder, {"dataset": ArtifactInput("d", "", stored / "stored"), **given}, {}, Silent()
+    )
     (name,) = analyze.run(asked)["analyses"]
     (section,) = sections("Behind", folder, [name])
     assert section.svg.count("<svg") == 1

@@ -11,8 +11,8 @@ from hardneg.datasets.dpr import Dpr
 from hardneg.errors import UsageError
 from hardneg.progress import Silent
 from hardneg.stages import evaluate
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.specs import EvaluateSpec
-from hardneg.stages.work import Input, Work
 from tests.run_lists import falling
 
 PASSAGES = "id\ttext\ttitle\n1\tLondres is large\tLondon\n2\tParis is not\tParis\n3\tthe capital of Japan\tTokyo\n"
@@ -41,8 +41,8 @@ def scores(collection: Path, folder: Path, split: str, **more: object) -> tuple[
     lists = {f"{split}-0": ["2", "1", "3"], f"{split}-1": ["3", "2", "1"]}
     write_run(folder / "run.trec.gz", falling(lists).items())
     spec = EvaluateSpec(stage="evaluate", runs={"row": "run"}, split=split, **more)
-    inputs = {"dataset": Input("dataset", "", collection), "runs.row": Input("run", "", folder)}
-    facts = evaluate.run(Work("scores", spec, made, inputs, {}, Silent()))
+    inputs = {"dataset": ArtifactInput("dataset", "", collection), "runs.row": ArtifactInput("run", "", folder)}
+    facts = evaluate.run(StageContext("scores", spec, made, inputs, {}, Silent()))
     return facts, json.loads((made / "metrics.json").read_text())["per_query"]["row"]
 
 

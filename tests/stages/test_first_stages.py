@@ -14,8 +14,8 @@ from hardneg.progress import Silent
 from hardneg.stages import analyze, fuse
 from hardneg.stages.analysis_sections import sections
 from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.fuse import Fuse
-from hardneg.stages.work import Input, Work
 from tests.run_lists import falling
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"]}
@@ -44,8 +44,10 @@ def write_dev(folder):
 
 def work_of(stored, folder, spec, **inputs):
     folder.mkdir(exist_ok=True)
-    given = {path.replace("__", "."): Input(name, "", stored / name) for path, name in inputs.items()}
-    return Work("made", spec, folder, {"dataset": Input("d", "", stored / "stored"), **given}, {}, Silent())
+    given = {path.replace("__", "."): ArtifactInput(name, "", stored / name) for path, name in inputs.items()}
+    return StageContext(
+        "made", spec, folder, {"dataset": ArtifactInput("d", "", stored / "stored"), **given}, {}, Silent()
+    )
 
 
 def fused(stored, folder, runs=("dense", "sparse"), **values):

@@ -14,8 +14,8 @@ from hardneg.miners.positive_aware import PosMargin
 from hardneg.miners.topk import TopK
 from hardneg.progress import Silent
 from hardneg.stages import mine
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.specs import MineSpec
-from hardneg.stages.work import Input, Work
 from hardneg.types import RankedList
 from tests.run_lists import falling
 
@@ -36,9 +36,12 @@ def mined(tmp_path):
 
     def run(miner):
         spec = MineSpec(stage="mine", miner="denoised", runs={"dense": "a", "scores": "b"})
-        runs = {"runs.dense": Input("a", "", lists["dense"]), "runs.scores": Input("b", "", lists["rerank"])}
-        inputs = {"dataset": Input("dataset", "", tmp_path / "stored"), **runs}
-        facts = mine.run(Work("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
+        runs = {
+            "runs.dense": ArtifactInput("a", "", lists["dense"]),
+            "runs.scores": ArtifactInput("b", "", lists["rerank"]),
+        }
+        inputs = {"dataset": ArtifactInput("dataset", "", tmp_path / "stored"), **runs}
+        facts = mine.run(StageContext("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
         found = {item.query_id: list(item.negatives) for item in read_negatives(tmp_path / "out" / "negatives.arrow")}
         return facts, found, tmp_path / "out" / "dropped.arrow"
 

@@ -15,9 +15,9 @@ from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.search import _candidates
 from hardneg.stages.specs import SearchSpec
-from hardneg.stages.work import Input, Work
 from hardneg.types import RankedList
 from tests.run_lists import doc_lists, score_lists
 
@@ -98,7 +98,7 @@ def test_a_search_of_the_whole_corpus_keeps_its_identity():
 def test_each_process_takes_its_queries_candidates_and_counts_all(tmp_path):
     entries = [(f"q{i}", RankedList([f"d{i}", "d9"], np.array([2, 1], np.float32))) for i in (0, 2, 3)]
     write_run(tmp_path / "run.trec.gz", entries)
-    work = Work("again", None, tmp_path, {"candidates": Input("run", "key", tmp_path)}, {}, Silent())
+    work = StageContext("again", None, tmp_path, {"candidates": ArtifactInput("run", "key", tmp_path)}, {}, Silent())
     queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
     facts = Counter()
     lists = [list(ranked.doc_ids) for ranked in _candidates(work, queries, range(1, 3), facts)]

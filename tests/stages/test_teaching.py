@@ -12,8 +12,8 @@ from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.training_common import taught
-from hardneg.stages.work import Input, Work
 from hardneg.training.history import History
 from hardneg.types import RankedList
 
@@ -60,8 +60,8 @@ def test_students_learn_from_a_run(finished):
 def test_a_run_must_score_positives_of_these_queries(tmp_path):
     data = toy_data(write_toy(tmp_path / "toy"))
     (tmp_path / "run").mkdir()
-    inputs = {"teacher": Input("reranked", "", tmp_path / "run")}
-    work = Work("student", None, tmp_path / "work", inputs, {}, Silent())
+    inputs = {"teacher": ArtifactInput("reranked", "", tmp_path / "run")}
+    work = StageContext("student", None, tmp_path / "work", inputs, {}, Silent())
     run = tmp_path / "run" / "run.trec.gz"
     write_run(run, [("q0", RankedList(["p0", "n1"], np.float32([1, 0]))), ("q3", RankedList(["n3"], np.float32([1])))])
     found, told = taught(work, data)
@@ -72,7 +72,7 @@ def test_a_run_must_score_positives_of_these_queries(tmp_path):
     write_run(run, [("q40", RankedList(["p0"], np.float32([1])))])
     with pytest.raises(DataError, match="query q40 is not in the split"):
         taught(work, data)
-    assert taught(Work("student", None, tmp_path / "work", {}, {}, Silent()), data) == (data, {})
+    assert taught(StageContext("student", None, tmp_path / "work", {}, {}, Silent()), data) == (data, {})
 
 
 def test_keys_and_mistakes(finished, tmp_path, tiny_model):

@@ -50,7 +50,7 @@ def drawing(plot: Path) -> AbstractContextManager[None]:
 
 def _read(path: Path) -> Path:
     """What is read of a path: of a run folder, which may hold figures too, its lock file."""
-    from hardneg.recipe.publish import LOCK
+    from hardneg.layout import LOCK
 
     return path / LOCK if (path / LOCK).is_file() else path
 

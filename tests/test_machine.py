@@ -9,11 +9,11 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.cli.tables import plan_table
+from hardneg.machine import NETWORK_PART, PRODUCT_PART, SHEETS, Machine, Sheet, sheet_of
+from hardneg.models.shape import Shape
 from hardneg.recipe.estimate import Estimate, estimate
 from hardneg.recipe.load import load_recipe
-from hardneg.recipe.magnitudes import Shape
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.rates import NETWORK_PART, PRODUCT_PART, SHEETS, Machine, Sheet, sheet_of
 
 SHEET = Sheet(100e12, 10e12, 1e12)
 SIZES = {"sizes.documents": 1_000_000, "sizes.queries.train": 400_000, "sizes.queries.test": 1000}

@@ -1,8 +1,9 @@
-"""What the specs of all stages are made of: references to other stages, plugins by name, the base of a stage."""
+"""The fields of what a recipe says: references to stages, plugins by name, and which of them count in a key."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +22,6 @@ from hardneg.errors import UsageError
 from hardneg.evaluation.answer_coverage import answer_cutoffs
 from hardneg.evaluation.metrics import parse_metrics
 from hardneg.models.spec import ModelSpec
-from hardneg.training.options import TrainOptions
 from hardneg.types import PluginSetting
 
 START = "start"
@@ -31,18 +31,46 @@ LATER: dict[str, JsonValue] = {"in_identity": "unless it has its default"}
 """For a field that artifacts were made without: it counts where it has another value than its default."""
 
 
+class Trait(StrEnum):
+    """What may be told of what a stage makes, as a reason not to use it; an outside verb may have others."""
+
+    TEXTS = "holds texts, not vectors"
+    SEGMENTS = "holds several vectors a document"
+    COMPRESSED = "makes a compressed index"
+    ADDED_POSITIVES = "lists positives that were not found"
+    PSEUDO_POSITIVES = "tells positives that nobody judged"
+    OWN_QUERIES = "is of the queries of a file"
+
+
 @dataclass(frozen=True)
 class Reference:
-    """Marks a field as the name of a stage that makes one of `kinds`."""
+    """Marks a field as the name of a stage that makes one of `kinds`.
+
+    refuses: traits with which the artifact is of no use here, each with what to do instead. passes: traits that what is
+    made here has from it.
+    """
 
     kinds: tuple[str, ...]
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    passes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PluginKind:
-    """Marks a field as the name (and options) of a plugin of `kind`."""
+    """Marks a field as the name (and options) of a plugin of `kind`.
+
+    places: options that say where the plugin's content lies; the digest of the content counts, and they do not.
+    """
 
     kind: str
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """Marks a field as a file that the stage reads, whose content counts; `form`: what it should hold, in words."""
+
+    form: str
 
 
 def parse_setting(value: Any) -> Any:
@@ -103,6 +131,7 @@ def known_measure(name: str) -> str:
 
 
 _Options = TypeVar("_Options", bound=_Checked)
+_Mark = TypeVar("_Mark")
 
 
 def without_problems(options: _Options) -> _Options:
@@ -112,7 +141,7 @@ def without_problems(options: _Options) -> _Options:
     return options
 
 
-for _dataclass in (ModelSpec, Segments, TrainOptions, Withheld):
+for _dataclass in (ModelSpec, Segments, Withheld):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
@@ -135,61 +164,31 @@ def has_answers(collection: Mapping[str, Any], split: str) -> bool:
     return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
+def marked_fields(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
+    """The fields that carry such a mark: name, mark, value."""
+    for field_name, info in type(model).model_fields.items():
+        for item in info.metadata:
+            if isinstance(item, mark):
+                yield field_name, item, getattr(model, field_name)
+
+
 def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
     """The references in a model's marked fields: path, the stage that is named, and what is needed of it."""
-    for field, info in type(model).model_fields.items():
-        marks = [mark for mark in info.metadata if isinstance(mark, Reference)]
-        value = getattr(model, field)
-        if not marks or value is None:
-            continue
+    for name, mark, value in marked_fields(model, Reference):
         if isinstance(value, Mapping):
-            yield from ((f"{field}.{label}", name, marks[0]) for label, name in value.items())
-        else:
-            yield field, value, marks[0]
+            yield from ((f"{name}.{label}", target, mark) for label, target in value.items())
+        elif value is not None:
+            yield name, value, mark
 
 
-class StageSpec(BaseModel):
-    """What every stage has.
-
-    version: raised when the same spec and inputs give another result. kind: what the stage makes. resumes: it goes on
-    from what a stopped run left in its folder; the others find it empty.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    version: ClassVar[int]
-    kind: ClassVar[str]
-    needs_dataset: ClassVar[bool] = False
-    resumes: ClassVar[bool] = False
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """The kinds of reference that this stage can be the target of."""
-        return (self.kind,)
-
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Every reference: its path in this spec, the stage it names, and what it needs."""
-        return marked_references(self)
-
-    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        """Every plugin setting: its field, its kind, its value."""
-        for field, info in type(self).model_fields.items():
-            for mark in info.metadata:
-                if isinstance(mark, PluginKind):
-                    yield field, mark.kind, getattr(self, field)
-
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
-        yield from ()
-
-    def identity(self) -> dict[str, Any]:
-        """The fields that may change the result, defaults included; references and plugins are added by their keys."""
-        names = {
-            name
-            for name, info in type(self).model_fields.items()
-            if name != "stage"
-            and info.json_schema_extra != FREE
-            and (info.json_schema_extra != LATER or getattr(self, name) != info.default)
-            and not any(isinstance(mark, Reference | PluginKind) for mark in info.metadata)
-        }
-        return self.model_dump(mode="json", include=names)
+def counted_fields(model: BaseModel) -> dict[str, Any]:
+    """The fields that may change a result, defaults included; what is marked counts by its content, not here."""
+    names = {
+        name
+        for name, info in type(model).model_fields.items()
+        if name != "stage"
+        and info.json_schema_extra != FREE
+        and (info.json_schema_extra != LATER or getattr(model, name) != info.default)
+        and not any(isinstance(mark, Reference | PluginKind | InputFile) for mark in info.metadata)
+    }
+    return model.model_dump(mode="json", include=names)

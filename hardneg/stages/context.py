@@ -1,22 +1,27 @@
 """What a stage is handed when it runs."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress
-from hardneg.stages.spec_parts import StageSpec
+from hardneg.stages.spec import StageSpec
+
+Facts = Mapping[str, Any]
+"""What a manifest tells of an artifact: JSON."""
+Spec = TypeVar("Spec", bound=StageSpec, covariant=True)
+_Plugin = TypeVar("_Plugin")
 
 
 @dataclass(frozen=True)
-class Input:
+class ArtifactInput:
     """An artifact that a stage reads.
 
     path: its folder; for the recipe's own model there is none and `model` says what to load. spec: that of the stage
-    that made it. plugins: that stage's configured plugins by field.
+    that made it. plugins: that stage's configured plugins by field. traits: what may be told of it.
     """
 
     name: str
@@ -24,8 +29,9 @@ class Input:
     path: Path | None
     spec: StageSpec | None = None
     model: ModelSpec | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     plugins: Mapping[str, Any] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
@@ -34,23 +40,31 @@ class Input:
             raise ValueError(f"{self.name} is not an artifact")
         return self.path
 
+    def part(self, kind: str) -> Path:
+        """The folder of what it is of a kind, such as the model of a training: the artifact's, or one in it."""
+        return self.folder / (self.spec.parts.get(kind, ".") if self.spec is not None else ".")
+
 
 @dataclass(frozen=True)
-class Work:
+class StageContext(Generic[Spec]):
     """One stage at work: it reads `inputs`, writes into `folder`, and returns facts for the manifest.
 
     folder: empty, or, for a stage that resumes, with what a stopped run left. plugins: configured, by field.
     """
 
     name: str
-    spec: Any
+    spec: Spec
     folder: Path
-    inputs: Mapping[str, Input]
+    inputs: Mapping[str, ArtifactInput]
     plugins: Mapping[str, Any]
     progress: Progress
     device: str | None = None
 
-    def inputs_of(self, field_name: str) -> dict[str, Input]:
+    def plugin(self, field_name: str, protocol: Callable[..., _Plugin]) -> _Plugin:
+        """The configured plugin of a field; the recipe's check has seen that it is of the field's kind."""
+        return cast(_Plugin, self.plugins[field_name])
+
+    def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
         """The inputs of a mapping of references, by label, in the order of the recipe."""
         prefix = f"{field_name}."
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}

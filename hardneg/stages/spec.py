@@ -1,0 +1,216 @@
+"""The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from hardneg.errors import UsageError
+from hardneg.fields import PluginKind, Reference, counted_fields, marked_fields, marked_references
+from hardneg.machine import Machine
+from hardneg.models.shape import BASE, Shape
+from hardneg.models.spec import FullSpec, ModelSpec
+from hardneg.types import PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.data.collection import StoredCollection
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.progress import Progress
+    from hardneg.protocols import Searcher
+    from hardneg.stages.context import ArtifactInput, Facts, StageContext
+
+PROCESS_BYTES = 700_000_000
+BLOCK_BYTES = 200_000_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a stage's estimate is made from.
+
+    splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
+    stage has or uses. inputs: the stage's, by path, those that are implied too.
+    """
+
+    documents: int
+    splits: Mapping[str, int]
+    model: FullSpec
+    shape: Shape
+    machine: Machine
+    network: Shape = BASE
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    def queries(self, split: str) -> int:
+        """How many queries a split has; a tenth of the documents where nothing says it."""
+        return self.splits.get(split, max(1, self.documents // 10))
+
+    @property
+    def dimension(self) -> int:
+        """That of the vectors."""
+        return min(self.model.projection or self.shape.hidden, self.model.truncate_dim or self.shape.hidden)
+
+    def network_seconds(self, tokens: float, shape: Shape | None = None) -> float:
+        """What so many tokens take to go through a network, by default the recipe's model, once and forward."""
+        return tokens * (shape or self.shape).operations_a_token / self.machine.operations
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stage's estimate.
+
+    items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
+    held: a process's network and what it needs of its own. shared: what the processes share.
+    """
+
+    items: int
+    unit: str
+    disk: int = 0
+    memory: int = PROCESS_BYTES
+    seconds: float = 0.0
+    held: int = 0
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class RecipeView:
+    """A recipe as its stage `name` sees it.
+
+    plugins: all that could be configured, by stage and field. trail: the stages through which it was asked.
+    """
+
+    name: str
+    stages: Mapping[str, "StageSpec"]
+    plugins: Mapping[tuple[str, str], Any]
+    model: ModelSpec
+    trail: frozenset[str] = frozenset()
+
+    def at(self, name: str) -> "RecipeView":
+        """The same recipe as another of its stages sees it."""
+        return replace(self, name=name, trail=self.trail | {self.name})
+
+    def plugin(self, field_name: str) -> Any:
+        """The stage's configured plugin; None where it could not be configured."""
+        return self.plugins.get((self.name, field_name))
+
+    def traits(self, name: str) -> Mapping[str, str]:
+        """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
+        if name not in self.stages or name in self.trail:
+            return {}
+        return self.stages[name].traits(self.at(name))
+
+    def query_model(self, index: str) -> str | None:
+        """The stage whose model encodes the queries of an index; None where it is searched with texts."""
+        if index not in self.stages or index in self.trail:
+            return None
+        return self.stages[index].query_model(self.at(index))
+
+
+class StageSpec(BaseModel):
+    """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
+
+    version: raised when the same spec and inputs give another result. kind: what the stage makes. parts: the kinds of
+    reference that it can be the target of, each with the folder in its artifact; by default its kind and the artifact's
+    own folder. resumes: it goes on from what a stopped run left in its folder; the others find it empty. every_process:
+    several processes run it together. inherits: fields that have the recipe's value where the stage does not say it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: ClassVar[int]
+    kind: ClassVar[str]
+    needs_dataset: ClassVar[bool] = False
+    resumes: ClassVar[bool] = False
+    every_process: ClassVar[bool] = False
+    inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
+
+    @property
+    def verb(self) -> str:
+        """The stage's verb, as in the recipe."""
+        return str(self.stage)  # type: ignore[attr-defined]
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """The kinds of reference that this stage can be the target of, and the folder of each in its artifact."""
+        return {self.kind: "."}
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Every reference: its path in this spec, the stage it names, and what it needs."""
+        return marked_references(self)
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """Every plugin setting: its field, its kind, its value."""
+        for name, mark, value in marked_fields(self, PluginKind):
+            if value is not None:
+                yield name, mark.kind, value
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that may change the result, defaults included; references and plugins are added by their keys."""
+        return counted_fields(self)
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        """What else counts: by its name in the key, what finds its digest, or raises a HardnegError."""
+        return {}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What is wrong with this stage beside the others: `field: what; what to do`, one line each."""
+        yield from ()
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        yield from ()
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Inputs that need not be written: the stage of each by its path."""
+        return {}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """What may be told of the artifact, each with the stage it comes from: here what references pass on."""
+        passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
+        return {
+            trait: origin
+            for target, passes in passed
+            for trait, origin in recipe.traits(target).items()
+            if trait in passes
+        }
+
+    def query_model(self, recipe: RecipeView) -> str | None:
+        """Of an index: the stage whose model encodes its queries; None where it is searched with texts."""
+        return None
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
+        return None
+
+    def extras(self) -> tuple[str, ...]:
+        """The optional parts of hardneg that it needs, those of its plugins apart."""
+        return ()
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """What the stage will take, roughly."""
+        return Row(1, "stage")
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Place in the run folder to file or folder of the artifact; a folder that is not there is left out."""
+        return {}
+
+    def open_index(
+        self,
+        source: "ArtifactInput",
+        collection: "StoredCollection",
+        options: "ExactOptions",
+        progress: "Progress | None",
+    ) -> "Searcher":
+        """The searcher of the index that this stage made."""
+        raise UsageError(f"{source.name}: stage {self.verb} makes no index")
+
+    def make(self, context: "StageContext[Any]") -> "Facts":
+        """Makes the artifact in the context's folder; returns what its manifest tells."""
+        module = importlib.import_module(f"hardneg.stages.{self.verb.replace('-', '_')}")
+        return dict(module.run(context))
+
+
+def source_of(plugin: Any) -> ModelSpec | None:
+    """The network that a configured plugin starts from, if it says one."""
+    source = getattr(plugin, "source", None)
+    return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None

@@ -1,11 +1,12 @@
-# `make demo` and `make test` are all there is to set-up; `make test-slow` runs the tests that take longer.
+# `make demo` and `make test` are all there is to set-up; `make test-slow` runs the tests that take longer,
+# `make docs` builds the site.
 # The commands they run are printed, to copy without make. Without NUMBA_DISABLE_JIT ranx compiles longer than it works.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hardneg recipe run star-passage
@@ -22,6 +23,9 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 $(VENV)/.torch:
 	$(PYTHON) -m venv $(VENV)
 	.ci/install-torch $(BIN)/python $(PIP_ARGS)
@@ -37,4 +41,4 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) build dist site

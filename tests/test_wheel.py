@@ -30,6 +30,7 @@ def test_the_wheel_carries_the_recipes_and_works_outside_the_checkout(tmp_path):
         check=True, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
     ).stdout  # fmt: skip
     assert where.startswith(str(tmp_path))
+    assert (Path(where.strip()).parent / "py.typed").is_file()
     assert "star-passage" in hardneg("recipe", "list")
     assert hardneg("recipe", "show", "star-passage") == (ROOT / "recipes" / "star-passage.yaml").read_text()
     assert "static-negatives" in hardneg("recipe", "plan", "star-passage")

@@ -1,0 +1,133 @@
+"""The Markdown files: short lines, links that lead somewhere, commands that exist; the pages made from the code."""
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cli.commands import every_command
+
+from hardneg.recipe.yaml_load import shipped_recipes
+
+ROOT = Path(__file__).parents[1]
+HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part in HIDDEN for part in path.relative_to(ROOT).parts)
+)
+MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugins", "verbs")}
+COMMANDS = every_command()
+LONGEST = 120
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; code blocks are left out."""
+    fenced = indented = False
+    before = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            indented = line.startswith("    ") and (indented or not before.strip())
+            if not indented:
+                yield number, line
+        before = line
+
+
+def anchors(path: Path) -> set[str]:
+    heads = [line.lstrip("#").strip() for _, line in prose(path.read_text(encoding="utf-8")) if line.startswith("#")]
+    plain = (re.sub(r"[^\w\s-]", "", head.replace("`", "").lower()).strip() for head in heads)
+    return {re.sub(r"[\s]+", "-", head) for head in plain} | {re.sub(r"[-\s]+", "-", head) for head in plain}
+
+
+def test_all_pages_are_seen() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "docs/glossary.md", "docs/methods/star.md"} <= set(map(named, PAGES))
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_line_is_long(page: Path) -> None:
+    found = prose(page.read_text(encoding="utf-8"))
+    assert [number for number, line in found if len(line) > LONGEST and not line.lstrip().startswith("|")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_all_links_lead_somewhere(page: Path) -> None:
+    lost = []
+    text = "\n".join(line for _, line in prose(page.read_text(encoding="utf-8")))
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        made = place.is_relative_to(ROOT) and named(place) in MADE
+        if not (made or place.exists()) or (anchor and not made and anchor not in anchors(place)):
+            lost.append(target)
+    assert lost == []
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Every `hardneg ...` of a code block, with its page; comments, pipes and what may be left out are cut off."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        words = dict(prose(text))
+        code = [line.strip() for number, line in enumerate(text.splitlines(), 1) if number not in words]
+        for line in code:
+            if match := re.match(r"(?:\.venv/bin/)?(hardneg .*)", line):
+                command = re.sub(r"\[[^\]]* ?[^\]]*\](?= |$)", "", re.split(r"\s+[#>|]|\s\.\.\.$|\$\(", match[1])[0])
+                yield named(page), command.strip()
+
+
+FOUND = sorted(set(commands()))
+
+
+def test_the_pages_have_commands() -> None:
+    assert len(FOUND) >= 80
+
+
+@pytest.mark.parametrize(("page", "line"), FOUND)
+def test_the_command_exists_with_its_options(page: str, line: str) -> None:
+    arguments = shlex.split(line)[1:]
+    words = next((words for count in (3, 2, 1) if (words := tuple(arguments[:count])) in COMMANDS), None)
+    if words is None:
+        assert arguments[0].startswith("--"), line
+        return
+    context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])
+    recipe = context.params.get("recipe") or (context.params.get("name") if words[0] == "recipe" else None)
+    if recipe and not recipe.isupper() and not recipe.endswith(".yaml"):
+        assert recipe in shipped_recipes(), line
+
+
+def test_the_site_has_every_page() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r"[\w./-]+\.md", str(yaml.safe_load(text)["nav"])))
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if path.is_relative_to(ROOT / "docs")}
+    assert listed == there | {name.removeprefix("docs/") for name in MADE}
+
+
+def reference() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages: dict[str, str] = module.pages()
+    return pages
+
+
+def test_the_reference_has_all_commands_verbs_and_plugins() -> None:
+    pages = reference()
+    assert all(f"## `hardneg {' '.join(words)}`" in pages["commands"] for words in COMMANDS)
+    assert "| `alpha` |" in pages["plugins"] and "### `simans`" not in pages["plugins"]
+    head, _, search = pages["verbs"].partition("## `search`\n")
+    assert "## `encode`" in head and "Makes: run." in search and "| `depth` | whole number | `100` |" in search

@@ -63,8 +63,11 @@ def verbs() -> Iterator[str]:
         yield f"## `{verb}`\n\nMakes: {spec.kind}.\n"
         head, meanings = _meanings(spec, spec.model_fields)
         yield f"{head}\n"
-        fields = {name: field for name, field in spec.model_fields.items() if name != "stage"}
-        rows = [(f"`{name}`", _type(field.annotation), _value(field), meanings.get(name, "")) for name, field in fields.items()]
+        rows = [
+            (f"`{name}`", _type(field.annotation), _value(field), meanings.get(name, ""))
+            for name, field in spec.model_fields.items()
+            if name != "stage"
+        ]
         yield from _table(("option", "type", "default", "meaning"), rows)
 
 

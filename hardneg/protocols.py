@@ -95,6 +95,10 @@ class ProductSearcher(DenseSearcher, Protocol):
         ...
 
 
+RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+"""Gives the row numbers of document ids, int64 [n]; -1 for unknown ones."""
+
+
 class IndexBackend(Protocol):
     """A kind of index (`hardneg.indexes`). `input` says what it is built from: `"texts"` or `"vectors"`."""
 
@@ -109,10 +113,10 @@ class IndexBackend(Protocol):
         """
         ...
 
-    def open(self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Searcher:
+    def open(self, path: Path, rows: RowLookup) -> Searcher:
         """The index in folder `path`, ready to search.
 
-        rows: gives the row numbers of document ids, int64 [n], to an index that knows documents by id only.
+        rows: for an index that knows documents by id only.
         """
         ...
 

@@ -52,7 +52,7 @@ def covered(
     collection: "StoredCollection | None", judge: Judge, labels: Mapping[Path, str], cutoffs: Mapping[str, int]
 ) -> "dict[str, Scores]":
     """The scores by `answer@k` of each run, by its label; what is left out is told on stderr."""
-    from hardneg.data.passage_answers import PassageAnswers
+    from hardneg.data.answer_matching import PassageAnswers
     from hardneg.data.runs import read_run
     from hardneg.evaluation.answer_coverage import answer_coverage
 

@@ -61,7 +61,7 @@ def show(
     Example: hardneg data show beir:scifact --limit 3
     """
     from hardneg.data.collection import StoredCollection
-    from hardneg.data.lengths import document_lengths
+    from hardneg.data.corpus import document_lengths
 
     made = adhoc_recipe.make_dataset("hardneg data show", dataset, settings, open_store(store))
     collection = StoredCollection.open(made.path)
@@ -90,7 +90,7 @@ def check(
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.findings import Findings
     from hardneg.data.check import check as problems_of
-    from hardneg.data.contents import Contents
+    from hardneg.data.problems import Contents
     from hardneg.data.source_files import parts_of
     from hardneg.fields import DATASET as STAGE
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.counting import counted
 
 if TYPE_CHECKING:
-    from hardneg.data.contents import Contents, SplitContents
-    from hardneg.data.problems import Problem
+    from hardneg.data.problems import Contents, Problem, SplitContents
 
 _MOST_FILES = 20
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from hardneg.data.passage_answers import PassageAnswers
+from hardneg.data.answer_matching import PassageAnswers
 from hardneg.types import Candidates, Negatives, RankedList
 
 REASON = "answer"

@@ -2,22 +2,21 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from hardneg.data.contents import Contents, SplitContents
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.leakage import across_splits, leaked
-from hardneg.data.problems import Problem, unreadable
+from hardneg.data.problems import Contents, Problem, SplitContents, Unplaced, unreadable
 from hardneg.data.seen import Hashes, Judged, Members, Places, Seen, among, as_array, joined, members, repeats
-from hardneg.data.source_files import Part, Record
-from hardneg.data.splits import split_problem
+from hardneg.data.source_files import Part, Record, parts_of, split_problem
 from hardneg.data.text_lines import id_problem, one_word
 from hardneg.errors import DataError
 from hardneg.progress import Progress, Silent, Task
-from hardneg.types import Document, Judgement, Query
+from hardneg.types import Collection, Document, Judgement, Query
 
 _BLOCK = 4096
 _HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
@@ -215,3 +214,19 @@ def _opened(part: Part) -> Iterator[tuple[int, Record | DataError]]:
         yield from part.read()
     except DataError as error:
         yield 0, error
+
+
+@contextmanager
+def placed(collection: Collection) -> Iterator[None]:
+    """Gives an `Unplaced` error its place: the collection is read again, as `hardneg data check` reads it.
+
+    Raises:
+        DataError: with the place, where reading again meets a problem of the error's kind; else the error as it was.
+    """
+    try:
+        yield
+    except Unplaced as error:
+        problem = next((each for each in check(parts_of(collection)) if each.kind == error.kind), None)
+        if problem is None:
+            raise
+        raise DataError(f"{problem}; {error}") from error

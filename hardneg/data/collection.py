@@ -10,14 +10,13 @@ from typing import Any
 
 from hardneg.atomic_write import replace_text
 from hardneg.counting import counted
-from hardneg.data.answers import read_answers, write_answers
+from hardneg.data.check import placed
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.hash_index import normalise
-from hardneg.data.placed import placed
 from hardneg.data.problems import Unplaced
 from hardneg.data.qrels import Qrels, iter_qrels, positives, write_qrels
-from hardneg.data.queries import Queries, write_queries
-from hardneg.data.splits import split_problem
+from hardneg.data.queries import Queries, read_answers, write_answers, write_queries
+from hardneg.data.source_files import split_problem
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
 from hardneg.types import Answers, Collection, HasAnswers, HasWithheld, Judgement

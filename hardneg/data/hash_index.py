@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,3 +38,24 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
     owner = np.repeat(np.arange(len(first)), lengths)
     begins = np.repeat(np.cumsum(lengths) - lengths, lengths)
     return first[owner] + np.arange(len(owner)) - begins, owner
+
+
+def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
+    """Whether each query knows what is wanted: its positives by their rows, or with their copies by content hashes.
+
+    Args:
+        wanted: [M], the same for all B queries, or [B, M].
+        known: [K], what the queries know; owner: int64 [K], the query of each.
+        queries: B.
+
+    Returns:
+        bool [B, M].
+    """
+    distinct, number = np.unique(known, return_inverse=True)
+    if not len(distinct):
+        return np.zeros((queries, wanted.shape[-1]), bool)
+    table = np.zeros((queries, len(distinct)), bool)
+    table[owner, number] = True
+    place = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+    found: NDArray[np.bool_] = table[np.arange(queries)[:, None], place] & (distinct[place] == wanted)
+    return found

@@ -1,5 +1,6 @@
-"""The queries of one split, as an Arrow file."""
+"""The queries of one split, as an Arrow file, and their answers, as JSON Lines."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from hardneg.atomic_write import replacing
+from hardneg.data.json_rows import id_field, json_row, texts_field
 from hardneg.data.problems import Unplaced
-from hardneg.data.text_lines import id_problem, one_word
+from hardneg.data.text_lines import id_problem, one_word, read_lines
 from hardneg.errors import ArtifactError, DataError
-from hardneg.types import Query
+from hardneg.types import Answers, Query
 
 _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 _ROWS = 8192
@@ -81,3 +83,31 @@ def _batch(block: list[Query]) -> pa.RecordBatch:
     except (UnicodeEncodeError, pa.ArrowException) as error:
         raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
     return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def write_answers(path: Path, answers: Iterable[Answers]) -> int:
+    """Writes `{"query_id", "answers"}` for each query that has answers, and returns how many there are.
+
+    Where there is none, nothing is written.
+    """
+    rows: Iterator[dict[str, object]] = (
+        {"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts
+    )
+    first = next(rows, None)
+    if first is None:
+        return 0
+    with replacing(path) as file:
+        file.write(_line(first))
+        return 1 + sum(bool(file.write(_line(row))) for row in rows)
+
+
+def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
+    """The answers by query id; none where there is no such file. Raises DataError where a line is malformed."""
+    if not path.exists():
+        return {}
+    rows = ((number, json_row(path, number, line)) for number, line in read_lines(path))
+    return {id_field(path, number, row, "query_id"): texts_field(path, number, row, "answers") for number, row in rows}
+
+
+def _line(row: dict[str, object]) -> bytes:
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"

@@ -1,5 +1,9 @@
-"""What a checker reads of a collection: files or streams of records, in which a mistake does not end the reading."""
+"""What a checker reads of a collection: files or streams of records, in which a mistake does not end the reading.
 
+Also the names of splits: their order, and which a collection may have.
+"""
+
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +17,8 @@ from hardneg.types import Collection, Document, Judgement, Query
 
 Record = Document | Query | Judgement
 LineParser = Callable[[Path, int, str], Record | None]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_USUAL = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
@@ -99,3 +105,15 @@ def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record | DataErr
             yield number, record
     except DataError as error:
         yield number + 1, error
+
+
+def order_splits(names: Iterable[str]) -> list[str]:
+    """Split names in the order train, dev, test, then the others by name."""
+    return sorted(set(names), key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
+
+
+def split_problem(name: str) -> str:
+    """Why a split cannot have this name, which becomes that of a file; empty where it can."""
+    if _NAME.fullmatch(name):
+        return ""
+    return f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"

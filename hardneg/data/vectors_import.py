@@ -1,17 +1,19 @@
 """Vectors that another program made, streamed into a dense index: a .npy array with ids, or Pyserini's JSON Lines."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from hardneg.counting import counted
 from hardneg.data.flat import FlatWriter
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.json_rows import json_row
-from hardneg.data.npy import open_npy
 from hardneg.data.text_lines import checked_id, read_lines
 from hardneg.errors import DataError
 from hardneg.progress import Progress
@@ -19,6 +21,13 @@ from hardneg.progress import Progress
 _ROWS = 4096
 
 Ids = Callable[[], Iterator[tuple[int, str]]]
+_SAVE = "write the array with numpy.save"
+_OTHERS = (
+    (b"PK\x03\x04", f"a .npz archive of arrays; {_SAVE}"),
+    (b"\x1f\x8b", "packed with gzip; unpack it first"),
+    (b"\x80", f"a pickle, which is never opened here; {_SAVE}"),
+)
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def import_npy(vectors: Path, ids: Path, folder: Path, progress: Progress) -> tuple[int, int]:
@@ -130,3 +139,52 @@ def _refuse_repeated(
     for (number, doc_id), suspect in zip(ids, suspects, strict=True):
         if suspect and seen.setdefault(doc_id, number) != number:
             raise DataError.at(path, number, f"id {doc_id!r} stands in line {seen[doc_id]} already; keep one")
+
+
+def open_npy(path: Path) -> NDArray[Any]:
+    """The array of floating numbers [vectors, dimension] in a .npy file, as a read-only memory map.
+
+    Raises:
+        DataError: the file is missing, something else, cut off, or holds an array of another kind or shape.
+    """
+    if not path.is_file():
+        raise DataError(
+            f"{path}: {'not a file' if path.exists() else 'no such file'}; vectors are read from a .npy file"
+        )
+    try:
+        with path.open("rb") as file:
+            problem = _problem(file, path.stat().st_size)
+        if problem:
+            raise DataError(f"{path}: {problem}")
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: a damaged .npy file; write it again ({str(error).splitlines()[0]})") from error
+    return array
+
+
+def _problem(file: IO[bytes], size: int) -> str:
+    start = file.read(64)
+    if not start.startswith(npy.MAGIC_PREFIX):
+        return f"not a .npy file, but {_other(start)}"
+    file.seek(0)
+    read_header = _HEADERS.get(npy.read_magic(file), npy.read_array_header_2_0)
+    shape, _, dtype = read_header(file)
+    if dtype.kind != "f" or len(shape) != 2 or shape[1] < 1:
+        found = "Python objects" if dtype.hasobject else f"{dtype} of shape {shape}"
+        return f"must be floating numbers of shape [vectors, dimension], but is {found}"
+    expected = file.tell() + math.prod(shape) * dtype.itemsize
+    return f"cut off: {size} bytes, and its header says {expected}; write it again" if size < expected else ""
+
+
+def _other(start: bytes) -> str:
+    if not start:
+        return "an empty file"
+    for mark, what in _OTHERS:
+        if start.startswith(mark):
+            return what
+    try:
+        text = start.decode("utf-8", errors="strict" if len(start) < 64 else "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    shown = text.splitlines()[0][:30] if text.strip() else ""
+    return f"text that begins {shown!r}; {_SAVE}" if shown.isprintable() and shown else f"other bytes; {_SAVE}"

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.source_files import Part, Record, line_part, records
-from hardneg.data.splits import order_splits
+from hardneg.data.source_files import Part, Record, line_part, order_splits, records
 from hardneg.data.text_lines import estimate_lines, find_file
 from hardneg.datasets.dpr_files import Question, passage, read_questions
 from hardneg.digest import digest, tree_digest

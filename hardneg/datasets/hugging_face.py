@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
-from hardneg.data.splits import order_splits
+from hardneg.data.source_files import order_splits
 from hardneg.datasets.hub_lookup import look_up
 from hardneg.datasets.hub_rows import id_cell, text_cell, whole_cell
 from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest

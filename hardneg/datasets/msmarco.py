@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.source_files import line_part
-from hardneg.data.splits import order_splits
+from hardneg.data.source_files import line_part, order_splits
 from hardneg.data.text_lines import estimate_lines, find_file
 from hardneg.data.topics import query_line
 from hardneg.datasets.topic_files import Pairs, PartedCollection

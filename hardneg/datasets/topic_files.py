@@ -7,8 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar, cast
 
-from hardneg.data.source_files import Part, qrels_part, records
-from hardneg.data.splits import order_splits
+from hardneg.data.source_files import Part, order_splits, qrels_part, records
 from hardneg.data.text_lines import find_file
 from hardneg.data.topics import topics_part
 from hardneg.datasets.query_selection import JudgedQueries

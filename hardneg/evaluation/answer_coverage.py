@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.passage_answers import PassageAnswers
+from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.runs import EMPTY, Run
 from hardneg.evaluation.metrics import Scores
 

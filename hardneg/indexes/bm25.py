@@ -6,7 +6,7 @@ ones set apart in the order of ids. Of Pyserini the library alone is used: none 
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from hardneg.counting import counted
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.java import start_java
 from hardneg.progress import Progress
+from hardneg.protocols import RowLookup
 from hardneg.types import Hits
 
 _BATCH = 2048
@@ -26,8 +27,6 @@ _SESSION = 1 << 28  # characters after which Lucene writes what it holds in memo
 _BLANKS = "".join(map(chr, range(33)))  # what Lucene takes for white space where it looks for empty documents
 _HELD = 1 << 15  # hits whose stored texts are in memory at a time
 _WORDS = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
-
-RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)

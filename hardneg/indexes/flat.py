@@ -1,6 +1,6 @@
 """The flat index: no structure but the vectors themselves, searched exactly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from hardneg.indexes.device_vectors import Resident
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.validation import check_rows, check_vectors
 from hardneg.progress import Progress
+from hardneg.protocols import RowLookup
 from hardneg.types import Hits
 
 
@@ -33,7 +34,7 @@ class Flat:
             link_file(source / name, path / name)
         return count
 
-    def open(self, path: Path, rows: Callable[[Sequence[str]], NDArray[np.int64]] | None = None) -> "FlatSearcher":
+    def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
         """The vectors in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
         return FlatSearcher(FlatVectors.open(path))
 

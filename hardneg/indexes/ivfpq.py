@@ -3,13 +3,9 @@
 Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011 (IVFADC).
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
@@ -19,8 +15,7 @@ from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import check_written, encode_blocks, load_faiss, train
 from hardneg.indexes.inverted_lists import write_lists
 from hardneg.progress import Progress
-
-RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+from hardneg.protocols import RowLookup
 
 
 @dataclass(frozen=True)

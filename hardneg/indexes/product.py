@@ -4,7 +4,7 @@ Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbo
 T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,8 +19,7 @@ from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import encode_blocks, innermost, load_faiss, train, write_folder
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
-
-RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+from hardneg.protocols import RowLookup
 
 _ROWS = 65_536
 

@@ -1,19 +1,14 @@
 """Vectors with fewer bits a number: eight, between the least and the largest of its place, or half precision."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import Training, encode_blocks, load_faiss, train, write_folder
 from hardneg.progress import Progress
-
-RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+from hardneg.protocols import RowLookup
 
 
 @dataclass(frozen=True)

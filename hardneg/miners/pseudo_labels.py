@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardneg.data.candidates import candidates
-from hardneg.data.corpus import Corpus
+from hardneg.data.corpus import Corpus, candidates
 from hardneg.miners.denoised import Denoised
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.rules import scores_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from hardneg.analysis.denoising import doc_ids_of, example_json, examples, shares, to_json
 from hardneg.analysis.planted import Asked, planted
-from hardneg.data.candidates import candidates
 from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import candidates
 from hardneg.data.qrels import positives
 from hardneg.data.runs import lists_in_order
 from hardneg.layout import DROPPED, NEGATIVES, RUN

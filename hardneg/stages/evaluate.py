@@ -35,7 +35,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
 
 def _scores(work: StageContext[Any], collection: StoredCollection) -> tuple[dict[str, "Scores"], dict[str, int]]:
     """Each row's scores, the metrics in the order asked for; and how many questions and answers were left out."""
-    from hardneg.data.passage_answers import PassageAnswers
+    from hardneg.data.answer_matching import PassageAnswers
     from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs
     from hardneg.evaluation.metrics import evaluate
 

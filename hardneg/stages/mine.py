@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.data.answer_filter import first_with_answer, without_answers, without_drawn_answers
-from hardneg.data.candidates import candidates
+from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import candidates
 from hardneg.data.negatives import write_negatives
-from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.qrels import positives
 from hardneg.data.rejected import recorded
 from hardneg.data.runs import lists_in_order

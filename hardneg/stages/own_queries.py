@@ -7,7 +7,7 @@ from typing import Any
 from hardneg.atomic_write import link_file
 from hardneg.data.collection import StoredCollection
 from hardneg.data.queries import Queries, write_queries
-from hardneg.data.query_file import SAME_TEXT, read_query_file
+from hardneg.data.topics import SAME_TEXT, read_query_file
 from hardneg.distributed import barrier, world
 from hardneg.errors import DataError
 from hardneg.layout import QUERIES

@@ -1,11 +1,12 @@
 """Which documents a batch of queries is scored against, and what they are to each query."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.data.hash_index import known_to
 from hardneg.training.examples import QueryRows
 
 Forced = Literal["none_retrieved", "always", "never"]
@@ -35,25 +36,13 @@ def label(lists: NDArray[np.int64], asked: QueryRows, content_hash: NDArray[np.u
         content_hash: uint64 [N], by row of the corpus.
         forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
-    added = _added(lists, known_to(lists, asked.known, asked.owner), asked, forced)
+    added = _added(lists, known_to(lists, asked.known, asked.owner, len(lists)), asked, forced)
     rows = np.concatenate([lists, added], axis=1)
     there = rows >= 0
-    positive = known_to(rows, asked.known, asked.owner)
-    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[asked.known], asked.owner)
+    positive = known_to(rows, asked.known, asked.owner, len(rows))
+    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[asked.known], asked.owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
     return Listed(rows, ranks, positive, positive | (there & ~copies))
-
-
-def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each entry of [B, M] is among its row's known ones: [K], each with the row that owns it, int64 [K]."""
-    distinct, number = np.unique(known, return_inverse=True)
-    if not len(distinct):
-        return np.zeros(wanted.shape, bool)
-    table = np.zeros((len(wanted), len(distinct)), bool)
-    table[owner, number] = True
-    place = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
-    found: NDArray[np.bool_] = table[np.arange(len(wanted))[:, None], place] & (distinct[place] == wanted)
-    return found
 
 
 def _added(

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.data.hash_index import known_to
 from hardneg.training.examples import SampledBatch
 from hardneg.types import ScoreBatch
 
@@ -42,12 +43,7 @@ class BatchColumns:
 
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
-        distinct, column = np.unique(self.contents, return_inverse=True)
-        place = np.minimum(np.searchsorted(distinct, self.known), len(distinct) - 1)
-        here = distinct[place] == self.known
-        table = np.zeros((self.queries, len(distinct)), bool)
-        table[self.owner[here], place[here]] = True
-        return table[:, column.reshape(-1)]
+        return known_to(self.contents, self.known, self.owner, self.queries)
 
 
 def score_batch(queries: Tensor, documents: Tensor, columns: BatchColumns) -> ScoreBatch:

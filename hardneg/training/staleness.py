@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.analysis.drift import best_rank, overlap
+from hardneg.data.hash_index import known_to
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
-from hardneg.training.candidate_lists import known_to
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
 
@@ -42,9 +42,9 @@ class StalenessWatch:
             return {}
         queries = self.encoder.encode(self.asked.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
-        found = {"mrr@10": _mrr(known_to(top[:, :10], self.asked.known, self.asked.owner))}
+        found = {"mrr@10": _mrr(known_to(top[:, :10], self.asked.known, self.asked.owner, len(top)))}
         watched = self.lists(queries)[:, : self.depth]
-        known = known_to(watched, self.asked.known, self.asked.owner)
+        known = known_to(watched, self.asked.known, self.asked.owner, len(watched))
         return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **found}}
 
     def _age(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.data.splits import order_splits
+from hardneg.data.source_files import order_splits
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Silent
 from hardneg.types import Document, Judgement, Query

@@ -1,18 +1,21 @@
 """Vectors of other programs become a dense index; every mistake has its place."""
 
+import gzip
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hardneg.data.flat import FlatVectors
-from hardneg.data.vectors_import import import_json_lines, import_npy
+from hardneg.data.vectors_import import import_json_lines, import_npy, open_npy
 from hardneg.errors import DataError
 from hardneg.progress import Silent
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
 IDS = ["d0", "d1", "ü", "d3"]
+ARRAY = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
 def save(folder, vectors=VECTORS, ids=IDS):
@@ -106,3 +109,46 @@ def test_files_that_are_no_arrays(tmp_path: Path):
     (tmp_path / "v.npy").unlink()
     with pytest.raises(DataError, match=r"v\.npy"):
         bring(tmp_path, "npy")
+
+
+def saved(path: Path, array: object) -> bytes:
+    np.save(path, np.asarray(array), allow_pickle=True)
+    return path.read_bytes()
+
+
+def test_an_array_is_mapped(tmp_path: Path) -> None:
+    for order in "CF":
+        np.save(tmp_path / "v.npy", np.asarray(ARRAY, order=order))  # type: ignore[call-overload]
+        assert open_npy(tmp_path / "v.npy").tolist() == ARRAY.tolist()
+
+
+def test_what_is_no_array(tmp_path: Path) -> None:
+    path = tmp_path / "v.npy"
+    whole = saved(path, ARRAY)
+    np.savez(tmp_path / "v.npz", a=ARRAY)
+    cases = [
+        (b"", "not a .npy file, but an empty file"),
+        (b"0.1 0.2 0.3\n0.4 0.5 0.6\n", "not a .npy file, but text that begins '0.1 0.2 0.3'; write the array with"),
+        (pickle.dumps(ARRAY), "not a .npy file, but a pickle, which is never opened here; write the array with"),
+        (gzip.compress(whole), "not a .npy file, but packed with gzip; unpack it first"),
+        ((tmp_path / "v.npz").read_bytes(), "not a .npy file, but a .npz archive of arrays"),
+        (b"\xff\x00\x01", "not a .npy file, but other bytes"),
+        (whole[:-5], f"cut off: {len(whole) - 5} bytes, and its header says {len(whole)}; write it again"),
+        (whole[:20], "a damaged .npy file; write it again"),
+        (saved(path, np.array([[{}, "x"]], object)), "[vectors, dimension], but is Python objects"),
+        (saved(path, ARRAY[0]), "but is float32 of shape (3,)"),
+        (saved(path, ARRAY.astype(np.int64)), "but is int64 of shape (4, 3)"),
+    ]
+    for content, message in cases:
+        path.write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            open_npy(path)
+        assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
+        assert "allow_pickle" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.npy: no such file"):
+        open_npy(tmp_path / "none.npy")
+    with pytest.raises(DataError, match="not a file"):
+        open_npy(tmp_path)

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.passage_answers import PassageAnswers
 from hardneg.data.runs import Run
 from hardneg.errors import UsageError
 from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs

@@ -8,9 +8,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.answer_matching import answer_spans
+from hardneg.data.answer_matching import PassageAnswers, answer_spans
 from hardneg.data.corpus import Corpus
-from hardneg.data.passage_answers import PassageAnswers
 from hardneg.reading.answering import Question
 from hardneg.reading.reader import Reader
 from hardneg.training.examples import TrainingData

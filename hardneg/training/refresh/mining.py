@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from hardneg.counting import counted
 from hardneg.data.answer_filter import REASON, without_answers
-from hardneg.data.candidates import candidates
+from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import Corpus
+from hardneg.data.corpus import Corpus, candidates
 from hardneg.data.flat import FlatVectors
 from hardneg.data.negatives import write_negatives
-from hardneg.data.passage_answers import PassageAnswers
 from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions

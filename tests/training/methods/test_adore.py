@@ -18,13 +18,14 @@ from processes import codes
 from query_toy import DEPTH, TwinBags, approach, open_index, run, write_index
 from toy import toy_data
 
+from hardneg.data.hash_index import known_to
 from hardneg.errors import TrainingError
 from hardneg.indexes.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
-from hardneg.training.candidate_lists import known_to, label
+from hardneg.training.candidate_lists import label
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
 
@@ -53,9 +54,10 @@ def asked(known: list[list[int]]) -> QueryRows:
 
 def test_an_entry_is_known_to_its_own_row_only() -> None:
     known, owner = np.array([3, 5, 3]), np.array([0, 0, 2])
-    found = known_to(np.array([[5, 3, 1], [5, 3, 9], [5, 3, -1]]), known, owner)
+    found = known_to(np.array([[5, 3, 1], [5, 3, 9], [5, 3, -1]]), known, owner, 3)
     assert found.tolist() == [[True, True, False], [False] * 3, [False, True, False]]
-    assert not known_to(np.array([[1]]), known[:0], owner[:0]).any()
+    assert known_to(np.array([3, 4]), known, owner, 3).tolist() == [[True, False], [False] * 2, [True, False]]
+    assert not known_to(np.array([[1]]), known[:0], owner[:0], 1).any()
 
 
 LISTS = np.array([[4, 1, 2], [3, 0, 5], [6, -1, -1]])

@@ -14,9 +14,9 @@ from mining_toy import mining
 from processes import codes, launch
 from toy import toy_data
 
+from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
-from hardneg.data.passage_answers import PassageAnswers
 from hardneg.errors import TrainingError
 from hardneg.models import inference, token_budget
 from hardneg.models.encoder import Encoder

@@ -35,3 +35,7 @@ def test_the_wheel_carries_the_recipes_and_works_outside_the_checkout(tmp_path):
     assert hardneg("recipe", "show", "star-passage") == (ROOT / "recipes" / "star-passage.yaml").read_text()
     assert "static-negatives" in hardneg("recipe", "plan", "star-passage")
     assert "topk" in hardneg("plugins", "list")
+    (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
+    (tmp_path / "run.trec").write_text("q1 Q0 a 1 1.0 x\n")
+    told = hardneg("report", "--qrels", "qrels.txt", "--run", "run.trec", "--metrics", "mrr@10", "--output", "out")
+    assert told.split() == ["out/report.md", "out/report.html", "out/queries.tsv"]

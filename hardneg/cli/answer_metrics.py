@@ -1,15 +1,15 @@
 """Runs judged by a dataset: by its judgements, and by the answers to its questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardneg.cli.printing import say
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
+    from hardneg.data.qrels import Qrels
     from hardneg.evaluation.metrics import Scores
 
 
@@ -25,7 +25,7 @@ class Judge:
     settings: Sequence[str]
     store: Path | None
 
-    def collection(self) -> "StoredCollection | None":
+    def collection(self, command: str) -> "StoredCollection | None":
         """The stored collection, read now unless it is in the store; None where no dataset is named."""
         from hardneg.cli import adhoc_recipe
         from hardneg.cli.options import open_store
@@ -33,8 +33,16 @@ class Judge:
 
         if self.dataset is None:
             return None
-        made = adhoc_recipe.make_dataset("hardneg evaluate", self.dataset, self.settings, open_store(self.store))
+        made = adhoc_recipe.make_dataset(command, self.dataset, self.settings, open_store(self.store))
         return StoredCollection.open(made.path)
+
+    def grades(self, collection: "StoredCollection | None") -> "Qrels":
+        """The judgements that are given, or the collection's; maybe none."""
+        from hardneg.data.qrels import read_qrels
+
+        if self.qrels is not None:
+            return read_qrels(self.qrels)
+        return {} if collection is None else collection.qrels(self.split)
 
 
 def judgements(judge: Judge, collection: "StoredCollection | None") -> Path:
@@ -49,9 +57,13 @@ def judgements(judge: Judge, collection: "StoredCollection | None") -> Path:
 
 
 def covered(
-    collection: "StoredCollection | None", judge: Judge, labels: Mapping[Path, str], cutoffs: Mapping[str, int]
+    collection: "StoredCollection | None",
+    judge: Judge,
+    labels: Mapping[Path, str],
+    cutoffs: Mapping[str, int],
+    note: Callable[[str], None],
 ) -> "dict[str, Scores]":
-    """The scores by `answer@k` of each run, by its label; what is left out is told on stderr."""
+    """The scores by `answer@k` of each run, by its label; `note` is told what is left out."""
     from hardneg.data.answer_matching import PassageAnswers
     from hardneg.data.runs import read_run
     from hardneg.evaluation.answer_coverage import answer_coverage
@@ -68,5 +80,5 @@ def covered(
     without = len(collection.queries(judge.split)) - len(asked)
     for reason, count in {**answers.left_out, "questions without answers": without}.items():
         if count:
-            say(f"{reason}: {count}", err=True)
+            note(f"{reason}: {count}")
     return found

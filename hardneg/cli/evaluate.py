@@ -15,6 +15,7 @@ from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
+    from hardneg.data.collection import StoredCollection
     from hardneg.data.qrels import Qrels
     from hardneg.data.runs import Run
     from hardneg.evaluation.metrics import Scores
@@ -40,12 +41,24 @@ Level = Annotated[
     int, typer.Option(min=1, help="The lowest grade that binary metrics take as relevant (trec_eval -l).")
 ]
 
+JudgementsFile = Annotated[
+    Path | None, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip; else the dataset's.")
+]
+DatasetName = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        help="For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name.",
+        autocompletion=completion.plugins("datasets"),
+    ),
+]
+Split = Annotated[str, typer.Option("--split", help="The dataset's split.")]
+AnswerMatch = Annotated[Literal["string", "regex"], typer.Option(help="Answers are words, or regular expressions.")]
+
 
 def evaluate(
     run: RunFiles,
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip; else the dataset's.")
-    ] = None,
+    qrels: JudgementsFile = None,
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
     relevance_level: Level = 1,
@@ -55,18 +68,9 @@ def evaluate(
     ] = None,
     per_query: Annotated[bool, typer.Option("--per-query", help="Print each query's scores too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            "--dataset",
-            help="For answer@k: beir:FOLDER, dpr:FOLDER, or a plugin's name.",
-            autocompletion=completion.plugins("datasets"),
-        ),
-    ] = None,
-    split: Annotated[str, typer.Option("--split", help="The dataset's split.")] = "test",
-    answer_match: Annotated[
-        Literal["string", "regex"], typer.Option(help="Answers are words, or regular expressions.")
-    ] = "string",
+    dataset: DatasetName = None,
+    split: Split = "test",
+    answer_match: AnswerMatch = "string",
     settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
@@ -81,7 +85,7 @@ def evaluate(
     labels = run_labels(run)
     baselines = baseline_labels(baseline or [], labels)
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
-    measured = _judged(names, labels, judge)
+    measured = judged(names, labels, judge, judge.collection("hardneg evaluate"))
     if as_json:
         say_json(_json(tested(measured, baselines) if baselines else measured, per_query))
         return
@@ -134,22 +138,28 @@ def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
     return path.as_posix()
 
 
-def _judged(names: list[str], labels: dict[Path, str], judge: Judge) -> "Measured":
-    """Each run's scores: by judgements, be they in a file or the dataset's, and by answers."""
+def _to_stderr(note: str) -> None:
+    say(note, err=True)
+
+
+def judged(
+    names: list[str],
+    labels: dict[Path, str],
+    judge: Judge,
+    collection: "StoredCollection | None",
+    note: Callable[[str], None] = _to_stderr,
+) -> "Measured":
+    """Each run's scores by judgements, be they in a file or the dataset's, and by answers; not yet compared."""
     from hardneg.evaluation.answer_coverage import answer_cutoffs
     from hardneg.evaluation.metrics_json import Measured
 
-    collection, cutoffs = judge.collection(), answer_cutoffs(names)
-    by_answers = covered(collection, judge, labels, cutoffs)
+    cutoffs = answer_cutoffs(names)
+    by_answers = covered(collection, judge, labels, cutoffs, note)
     results = {label: by_answers.get(label, {}) for label in labels.values()}
-    if judged := [name for name in names if name not in cutoffs]:
-        measured = measure(judgements(judge, collection), labels, judged, judge.level)
+    if by_judgements := [name for name in names if name not in cutoffs]:
+        measured = measure(judgements(judge, collection), labels, by_judgements, judge.level, note)
         results = {label: {**measured.results[label], **results[label]} for label in results}
     return Measured({label: {name: scores[name] for name in names} for label, scores in results.items()})
-
-
-def _to_stderr(note: str) -> None:
-    say(note, err=True)
 
 
 def measure(

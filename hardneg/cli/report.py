@@ -5,33 +5,40 @@ from typing import Annotated
 
 import typer
 
+from hardneg.cli.answer_metrics import Judge
 from hardneg.cli.evaluate import (
+    AnswerMatch,
+    DatasetName,
+    JudgementsFile,
     Level,
     MetricNames,
     MoreNames,
-    QrelsFile,
     RunFiles,
+    Split,
     baseline_labels,
-    measure,
+    judged,
     metric_names,
     run_labels,
     tested,
 )
-from hardneg.cli.options import WRITTEN
+from hardneg.cli.options import SET, STORE, WRITTEN
 from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 
 
 def report(
-    qrels: QrelsFile,
     run: RunFiles,
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="The folder to write; report.* in it is replaced.", rich_help_panel=WRITTEN
+            "--output",
+            "-o",
+            help="The folder to write; report.* and queries.tsv in it are replaced.",
+            rich_help_panel=WRITTEN,
         ),
     ],
+    qrels: JudgementsFile = None,
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
     relevance_level: Level = 1,
@@ -39,34 +46,41 @@ def report(
         list[str] | None, typer.Option("--baseline", help="Compare with this run (its file's name); else the first.")
     ] = None,
     title: Annotated[str, typer.Option("--title", help="The page's title.")] = "Results",
+    dataset: DatasetName = None,
+    split: Split = "test",
+    answer_match: AnswerMatch = "string",
+    settings: list[str] = SET,
+    store: Path | None = STORE,
     overwrite: bool = OVERWRITE,
 ) -> None:
-    """Score run files, test their differences, and write report.html and report.md.
+    """Score run files, test their differences, and write report.html, report.md and queries.tsv.
+
+    With --dataset the page has the texts of the queries and of the passages that were found.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
-    from hardneg.reporting.content import Report, estimates
+    from dataclasses import replace
+
+    from hardneg.reporting.content import Report
     from hardneg.reporting.page import NAMES, write_report
+    from hardneg.reporting.queries import Passages
 
     names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
     baselines = baseline_labels(baseline or [], labels) or list(labels.values())[:1]
-    outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], [qrels, *run], overwrite)
+    source = (dataset or "").partition(":")[2]
+    given = [*run, *([qrels] if qrels else []), *([Path(source).expanduser()] if source else [])]
+    outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], given, overwrite)
     outputs.check()
-    notes: list[str] = []
-    measured = tested(measure(qrels, labels, names, relevance_level, notes.append), baselines)
-    queries = len(next(iter(next(iter(measured.results.values())).values())))
-    page = Report(
-        title=title,
-        systems={label: estimates(scores) for label, scores in measured.results.items()},
-        queries=queries,
-        comparisons=measured.comparisons,
-        settings={
-            "evaluated on": f"{counted(queries, 'query')} of {qrels.name}",
-            "relevant from grade": relevance_level,
-            "baselines": ", ".join(baselines),
-        },
-        notes=notes,
-    )
+    judge, notes = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store), list[str]()
+    collection = judge.collection("hardneg report")
+    measured = tested(judged(names, labels, judge, collection, notes.append), baselines)
+    page = Report.of(title, measured, notes=notes)
+    made = {
+        "evaluated on": f"{counted(page.queries, 'query')} of {qrels.name if qrels else f'split {split} of {dataset}'}",
+        "relevant from grade": relevance_level,
+        "baselines": ", ".join(baselines),
+    }
+    passages = Passages({label: path for path, label in labels.items()}, judge.grades(collection), collection, split)
     with outputs.laid_out():
-        for path in write_report(output, page):
+        for path in write_report(output, replace(page, settings=made), measured, passages):
             say(str(path))

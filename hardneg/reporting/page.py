@@ -1,6 +1,8 @@
 """A report laid out: Markdown, and one self-contained HTML page, from the same tables by two templates."""
 
+import re
 from base64 import b64encode
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -8,25 +10,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.atomic_write import replace_text
+from hardneg.evaluation.metrics_json import Measured
 from hardneg.reporting.content import Report, sections, summary
+from hardneg.reporting.queries import Passages, query_section, write_query_table
 from hardneg.reporting.table import cell
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-NAMES = ("report.md", "report.html")
+NAMES = ("report.md", "report.html", "queries.tsv")
 HEAD = 20
 """Rows of a table whose rows open that Markdown has: its reader cannot close them."""
 
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 
 
-def write_report(folder: Path, report: Report) -> list[Path]:
-    """Writes `report.md` and `report.html`, which say the same, and returns their paths."""
-    pages = dict(zip([folder / name for name in NAMES], (markdown(report), html(report)), strict=True))
-    for path, text in pages.items():
-        replace_text(path, text)
-    return list(pages)
+def write_report(folder: Path, report: Report, measured: Measured, passages: Passages) -> list[Path]:
+    """Writes `report.md` and `report.html`, which say the same, and all queries as `queries.tsv`; returns the paths.
+
+    measured: what the report's means were made of, for the table by query; passages: what opens in it.
+    """
+    whole = replace(report, by_query=query_section(measured, passages))
+    paths = [folder / name for name in NAMES]
+    replace_text(paths[0], markdown(whole))
+    replace_text(paths[1], html(whole))
+    write_query_table(paths[2], measured, passages.queries)
+    return paths
 
 
 def html(report: Report) -> str:
@@ -54,7 +64,14 @@ def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("hardneg.reporting")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.filters |= {"cell": cell, "base64": _base64}
     return made
 
@@ -67,9 +84,14 @@ def _script() -> dict[str, Any]:
     return {"script": Markup(text), "digest": b64encode(sha256(text.encode()).digest()).decode()}
 
 
+def _printable(value: Any) -> Any:
+    """A text whose control characters are replaced: a page must not have any."""
+    return _CONTROLS.sub("\ufffd", value) if type(value) is str else value
+
+
 def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
 
 
 def _as_markdown(value: object) -> str:
-    return str(value).translate(_SPECIAL)
+    return str(_printable(str(value))).translate(_SPECIAL)

@@ -1,14 +1,17 @@
 """The table by query: where two systems differ most, what each of them found, and the whole as tab-separated values."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from hardneg.atomic_write import replacing
 from hardneg.counting import counted
+from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import Qrels
+from hardneg.data.runs import read_run
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.reporting.content import number, signed
@@ -26,16 +29,39 @@ _TEXT = 200  # characters of a passage
 
 @dataclass(frozen=True)
 class Passages:
-    """What opens below a query.
+    """What opens below a query: passages of runs, their grades, and, of a stored collection, their texts.
 
-    ranked: a system and some queries to the best documents of each, best first, `RANKED` at most; only those are asked
-    for that are shown. texts: doc ids to the texts that are known.
+    runs: files by system; each is read once, and only the lists of queries that are shown are kept.
     """
 
-    ranked: Callable[[str, Sequence[str]], Mapping[str, Sequence[str]]]
+    runs: Mapping[str, Path]
     qrels: Qrels = field(default_factory=dict)
-    queries: Mapping[str, str] = field(default_factory=dict)
-    texts: Callable[[Sequence[str]], Mapping[str, str]] = lambda doc_ids: {}
+    collection: StoredCollection | None = None
+    split: str = "test"
+
+    @cached_property
+    def queries(self) -> Mapping[str, str]:
+        """The texts of the split's queries by id; empty where there is no collection."""
+        if self.collection is None:
+            return {}
+        found = self.collection.queries(self.split)
+        return dict(zip(found.query_ids, found.texts, strict=True))
+
+    def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The best documents of some queries, at most `RANKED`, best first."""
+        if system not in self.runs:
+            return {}
+        run = read_run(self.runs[system])
+        return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
+
+    def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
+        """The beginnings of the documents that the collection has, by id."""
+        if self.collection is None:
+            return {}
+        rows = self.collection.corpus.rows(doc_ids)
+        found = self.collection.corpus.contents(rows[rows >= 0])
+        known = (doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row >= 0)
+        return {doc_id: shortened(text) for doc_id, text in zip(known, found, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -157,7 +183,7 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
         rows = [
             [
                 doc_id,
-                *([shortened(texts.get(doc_id, ""))] if texts else []),
+                *([texts.get(doc_id, "")] if texts else []),
                 str(grades.get(doc_id, "–")),
                 *(str(known.get(doc_id, "–")) for known in ranks),
             ]

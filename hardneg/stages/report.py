@@ -18,17 +18,15 @@ from hardneg.training.history import HISTORY
 def run(work: StageContext[Any]) -> dict[str, Any]:
     """Writes `report.md` and `report.html`."""
     from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.reporting.content import Report, estimates
+    from hardneg.reporting.content import Report
     from hardneg.reporting.page import write_report
+    from hardneg.reporting.queries import Passages
 
     evaluation, trained = work.inputs["evaluation"], work.inputs_of("training")
     measured = read_metrics(evaluation.folder / METRICS)
-    report = Report(
-        title=work.spec.title or "Results",
-        systems={label: estimates(values) for label, values in measured.results.items()},
-        queries=int(evaluation.facts["queries"]),
-        comparisons=measured.comparisons,
-        marks=measured.marks,
+    report = Report.of(
+        work.spec.title or "Results",
+        measured,
         histories={label: _history(source.folder / HISTORY) for label, source in trained.items()},
         settings=_settings(evaluation, trained),
         sections=[
@@ -38,7 +36,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
         ]
         + reading_sections(work.inputs_of("reading")),
     )
-    write_report(work.folder, report)
+    write_report(work.folder, report, measured, Passages({}))
     return {}
 
 

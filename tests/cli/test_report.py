@@ -1,6 +1,7 @@
 """`hardneg report` on run files."""
 
 import pytest
+from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -24,14 +25,14 @@ def report(tmp_path, monkeypatch):
         if isinstance(result.exception, UsageError):
             raise result.exception
         assert result.exit_code == 0, result.output
-        assert result.stdout.split() == ["out/report.md", "out/report.html"]
+        assert result.stdout.split() == ["out/report.md", "out/report.html", "out/queries.tsv"]
         return tuple((tmp_path / name).read_text() for name in result.stdout.split())
 
     return run
 
 
 def test_means_tests_and_what_was_left_out(report):
-    markdown, html = report("--metrics", "mrr@10", "--title", "Two <runs>")
+    markdown, html, _ = report("--metrics", "mrr@10", "--title", "Two <runs>")
     assert "# Two \\<runs\\>" in markdown and "<h1>Two &lt;runs&gt;</h1>" in html
     assert "| first.trec | 0.5000 " in markdown and "| second.trec | **1.0000** " in markdown
     assert "| mrr@10 | second.trec | first.trec | +0.5000 |" in markdown
@@ -41,8 +42,44 @@ def test_means_tests_and_what_was_left_out(report):
 
 
 def test_the_baseline_may_be_named_and_the_level_raised(report):
-    markdown, _ = report("--metrics", "mrr@10", "--baseline", "second.trec", "--relevance-level", "2")
+    markdown, *_ = report("--metrics", "mrr@10", "--baseline", "second.trec", "--relevance-level", "2")
     assert "| mrr@10 | first.trec | second.trec | −0.1667 |" in markdown
     assert "| relevant from grade | 2 |" in markdown
     with pytest.raises(UsageError, match="baseline third is not among the runs"):
         report("--baseline", "third")
+
+
+def test_each_query_has_its_difference_and_its_passages(report):
+    _, html, table = report("--metrics", "mrr@10", "recall@100")
+    assert table.splitlines() == [
+        "query_id\tmrr@10 first.trec\tmrr@10 second.trec\trecall@100 first.trec\trecall@100 second.trec\tdifference",
+        "q3\t0.000000\t1.000000\t0.000000\t1.000000\t1.000000",
+        "q2\t0.500000\t1.000000\t1.000000\t1.000000\t0.500000",
+        "q1\t1.000000\t1.000000\t1.000000\t0.500000\t0.000000",
+    ]
+    row = '<tr><th scope="row" class="word">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>'
+    assert row.format("a", 2, 2, 1) in html and row.format("z", "–", 1, "–") in html
+
+
+def test_a_dataset_gives_the_texts_and_the_judgements(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    small_collection(tmp_path / "data")
+    (tmp_path / "run.trec").write_text("q46 Q0 d5 1 2.0 x\nq46 Q0 d46 2 1.0 x\n")
+    command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--metrics", "mrr@10", "--output", "out"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, (result.output, result.exception)
+    page = (tmp_path / "out/report.html").read_text()
+    assert "<summary>heavy copper</summary>" in page and "the bright river was seen again near" in page
+    assert (tmp_path / "out/queries.tsv").read_text().splitlines()[0] == "query_id\tmrr@10 run.trec\ttext"
+    assert "14 queries of split test of beir:data" in page
+    assert "judged queries are not in the run and score 0" in page
+
+
+def test_a_report_does_not_replace_the_dataset_it_reads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_collection(tmp_path / "data")
+    (tmp_path / "run.trec").write_text("q46 Q0 d5 1 2.0 x\n")
+    with pytest.raises(UsageError, match="which this command reads"):
+        command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--output", "data"]
+        raise CliRunner().invoke(app, command).exception

@@ -36,10 +36,11 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.models.untied import split
 from hardneg.progress import Silent
+from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
-from hardneg.training.negative_sources import Clock, Searched
+from hardneg.training.negative_sources import Searched
 from hardneg.training.options import TrainOptions
 
 SPEC = ModelSpec("packaged:all-MiniLM-L6-v2", query_length=64, document_length=128)
@@ -64,7 +65,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
 
 def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precision: str) -> Callable[[], str]:
     """hardneg's loop, ready to start."""
-    encoder, clock = split(Encoder.load(SPEC)), Clock()
+    encoder, seconds = split(Encoder.load(SPEC)), Seconds()
     searcher = FlatSearcher(FlatVectors.open(folder / "index"), ExactOptions(engine="torch"))
     searcher.search(np.zeros((1, encoder.dimension), np.float32), 1)
     settings = TrainOptions(
@@ -74,15 +75,15 @@ def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precisio
         encoder,
         Examples(data, 0, 42),
         Index(searcher, data.corpus.content_hash, "benchmark"),
-        Searched(searcher, options.depth, clock),
+        Searched(searcher, options.depth, seconds),
         AdoreOptions(),
-        clock=clock,
+        seconds=seconds,
     )
 
     def start() -> str:
         with tempfile.TemporaryDirectory() as place:
             learn(way, LambdaLoss(cut=options.depth), settings, Path(place), progress=Silent())
-        return f"search {clock.search_share:.0%} of the time"
+        return f"search {way.search_share:.0%} of the time"
 
     return start
 

@@ -20,12 +20,13 @@ from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.training_common import EncoderTrainingSpec, save, training_data, validation
+from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
     from hardneg.training.methods.adore import AdoreTraining
-    from hardneg.training.negative_sources import Clock, NegativeSource
+    from hardneg.training.negative_sources import NegativeSource
     from hardneg.training.staleness import StalenessWatch
 
 
@@ -127,7 +128,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
     )
     if not world().first:
         return {}
-    share = way.clock.search_share
+    share = way.search_share
     work.progress.note(f"{work.name}: search took {share:.0%} of the training time")
     facts = save(work, encoder, _card_facts(work, data), result)
     if isinstance(way, JpqTraining):
@@ -140,18 +141,17 @@ def _approach(
 ) -> "AdoreTraining":
     from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
     from hardneg.training.methods.jpq import JpqTraining
-    from hardneg.training.negative_sources import Clock
 
-    spec, clock = work.spec, Clock()
+    spec, seconds = work.spec, Seconds()
     index = Index(_searcher(work, collection), data.corpus.content_hash, work.inputs["index"].key)
     examples = Examples(data, int(data.negatives is not None), spec.options.seed)
-    source = _source(work, data, encoder, index.searcher, clock)
+    source = _source(work, data, encoder, index.searcher, seconds)
     watch = _watch(work, data, encoder, examples, index.searcher, source) if spec.watch else None
     options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
     if spec.centroids == "fixed":
-        return AdoreTraining(encoder, examples, index, source, options, watch, clock)
+        return AdoreTraining(encoder, examples, index, source, options, watch, seconds)
     factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JpqTraining(encoder, examples, index, source, options, watch, clock, factor)
+    return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor)
 
 
 def _searcher(work: StageContext[Any], collection: StoredCollection) -> DenseSearcher:
@@ -168,20 +168,19 @@ def _searcher(work: StageContext[Any], collection: StoredCollection) -> DenseSea
 
 
 def _source(
-    work: StageContext[Any], data: TrainingData, encoder: "Encoder", searcher: DenseSearcher, clock: "Clock"
+    work: StageContext[Any], data: TrainingData, encoder: "Encoder", searcher: DenseSearcher, seconds: Seconds
 ) -> "NegativeSource":
-    from hardneg.training.negative_sources import Searched, Uniform
-    from hardneg.training.negative_tables import NegativeTable, mined, searched
+    from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, mined, searched
 
     spec, folder = work.spec, work.folder / SCRATCH
     shape = (len(data.query_ids), spec.depth)
     if spec.schedule == "static":
         return NegativeTable(folder, shape, mined(data, _negatives(work.inputs["negatives"]), spec.depth))
     if spec.schedule == "refreshed":
-        return NegativeTable(folder, shape, searched(encoder, data, searcher, spec.depth, clock), spec.refresh_every)
+        return NegativeTable(folder, shape, searched(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
     if spec.schedule == "random":
         return Uniform(len(data.corpus), spec.depth, spec.options.seed)
-    return Searched(searcher, spec.depth, clock)
+    return Searched(searcher, spec.depth, seconds)
 
 
 def _watch(
@@ -205,7 +204,7 @@ def _watched(
     work: StageContext[Any], data: TrainingData, asked: QueryRows, source: "NegativeSource"
 ) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
-    from hardneg.training.negative_tables import mined
+    from hardneg.training.negative_sources import mined
 
     depth = work.spec.watch.depth
     if "watch.negatives" not in work.inputs:

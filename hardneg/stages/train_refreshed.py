@@ -16,10 +16,9 @@ from hardneg.fields import FREE, Name, Reference, has_answers, without_problems
 from hardneg.stages.context import StageContext
 from hardneg.stages.training_common import EncoderTrainingSpec, pseudo_positives, save, training_data, validation
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.devices import Devices, inferencer_devices, threads, trainer_device
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.manifest import refresh_facts
-from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder

@@ -111,7 +111,7 @@ def _validation(
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
     from hardneg.rerankers.scoring import ScoreOptions
-    from hardneg.training.reranker_validation import rerank_validation
+    from hardneg.training.methods.reranker import rerank_validation
 
     if (data := validation_data(work, collection)) is None:
         return None

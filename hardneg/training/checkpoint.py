@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -13,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.atomic_write import flush, link_file, system_errors
+from hardneg.atomic_write import flush, link_file, replace_text, system_errors
 from hardneg.digest import digest
+from hardneg.distributed import from_first
 from hardneg.errors import ArtifactError, TrainingError
+from hardneg.training.method import Network
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
@@ -176,3 +180,82 @@ def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
     reason = str(error).split("\n")[0]
     return ArtifactError(f"{path}: cannot be read ({reason}): remove this checkpoint")
+
+
+@dataclass(frozen=True)
+class KeptModels:
+    """The models of one run, `step-N` each; every: steps between them, none where None."""
+
+    folder: Path
+    every: int | None
+
+    def save(self, network: Network, step: int) -> None:
+        """Writes the network whole or not at all, where it is the step for it."""
+        if self.every is not None and step % self.every == 0:
+            network.save(self.folder / f"step-{step}", f"# After step {step}\n\nWeights on the way of a training.\n")
+
+    def forget_after(self, step: int) -> None:
+        """Removes what a run kept after the step that it goes on from, and what it was writing when it was killed."""
+        for path in self.folder.iterdir() if self.folder.exists() else ():
+            number = path.name.removeprefix("step-")
+            if not number.isdigit() or int(number) > step:
+                shutil.rmtree(path)
+
+
+FIRST = 10
+"""Steps to take before it is known how long one takes."""
+
+
+class CheckpointClock:
+    """Steps that fit until a checkpoint is due, by how long they have taken so far.
+
+    Steps cost very different times, from milliseconds to a minute: a number of them alone may leave hours to be lost.
+    """
+
+    def __init__(self, minutes: float | None) -> None:
+        self._seconds = math.inf if minutes is None else 60 * minutes
+        self._saved = time.monotonic()
+        self._pace: float | None = None
+
+    def fitting(self) -> int | None:
+        """How many steps fit, at least one, and the same number in all processes; None where it does not matter."""
+        if self._seconds == math.inf:
+            return None
+        here = FIRST if self._pace is None else max(1, int(self._left() / self._pace))
+        return int(from_first(here))
+
+    def stepped(self, steps: int, seconds: float) -> None:
+        """Tells it what the last steps have taken."""
+        self._pace = max(seconds, 1e-6) / steps
+
+    def due(self) -> bool:
+        """Whether the next step would end too late."""
+        return self._left() < (self._pace or 0.0)
+
+    def saved(self) -> None:
+        """Tells it that there is a checkpoint now."""
+        self._saved = time.monotonic()
+
+    def _left(self) -> float:
+        return self._seconds - (time.monotonic() - self._saved)
+
+
+class Elapsed:
+    """Seconds of this run, from now on, and of those before it, up to the checkpoint that it goes on from."""
+
+    def __init__(self, folder: Path, resumed: bool) -> None:
+        self._path, self._began = folder / "seconds", time.monotonic()
+        self.earlier = _read(self._path) if resumed else 0.0
+
+    def note(self) -> None:
+        """Writes the sum: to be called with each checkpoint."""
+        replace_text(self._path, f"{self.earlier + time.monotonic() - self._began:.3f}\n")
+
+
+def _read(path: Path) -> float:
+    """0 where an older hardneg wrote none, or a fault has damaged it."""
+    try:
+        found = float(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0.0
+    return found if math.isfinite(found) and found > 0 else 0.0

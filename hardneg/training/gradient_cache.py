@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hardneg.models.spec import Kind
-from hardneg.training.by_length import Features, Parts
+from hardneg.training.batches import Features, Parts
 
 Vectors = tuple[Tensor, ...]
 Pass = Callable[[], Vectors]

@@ -18,18 +18,13 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.precision import takes_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.protocols import Loss
-from hardneg.training.checkpoint import Checkpoints, TrainState, weights_digest
-from hardneg.training.clock import CheckpointClock
-from hardneg.training.elapsed import Elapsed
+from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
-from hardneg.training.kept import KeptModels
-from hardneg.training.layer_groups import layer_groups
 from hardneg.training.method import Network, Objective, TrainingMethod
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
-from hardneg.training.optimizers import make_optimizer
+from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, warmup_length
 from hardneg.training.options import TrainOptions
-from hardneg.training.schedules import schedule_factor, warmup_length
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, numbers, shared
 from hardneg.trials import noted

@@ -1,47 +1,31 @@
-"""Where the documents of a step come from: a search at each step, or the corpus at random."""
+"""Where the documents of a step come from: a search at each step, lists in a file, or the corpus at random."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.distributed import gather
+from hardneg.atomic_write import replacing
+from hardneg.data.corpus import Corpus
+from hardneg.data.mmap import map_array
+from hardneg.data.negatives import NegativesFile
+from hardneg.distributed import barrier, gather, world
+from hardneg.errors import DataError, TrainingError
+from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.training.examples import QueryRows
+from hardneg.timing import Seconds
+from hardneg.training.examples import QueryRows, TrainingData
 
+_QUERIES = 4096
 
-@dataclass
-class Clock:
-    """Seconds of this process: of training in all, of the searches in it, and of looks, which are no part of it.
-
-    A search is that of the index alone, without the tokenising and encoding of its queries and the waiting for others.
-    """
-
-    training: float = 0.0
-    searching: float = 0.0
-    looking: float = 0.0
-
-    @contextmanager
-    def counting(self, name: Literal["training", "searching", "looking"]) -> Iterator[None]:
-        """Adds what a block takes, without the looks in it."""
-        began, looked = time.perf_counter(), self.looking
-        try:
-            yield
-        finally:
-            took = time.perf_counter() - began - (self.looking - looked)
-            setattr(self, name, getattr(self, name) + took)
-
-    @property
-    def search_share(self) -> float:
-        """The part of the training time that went into searches."""
-        return self.searching / max(self.training, 1e-9)
+Blocks = Callable[[], Iterator[NDArray[np.int64]]]
+"""Gives the lists of all queries, int64 [n, K] after int64 [n, K], in order; -1 pads."""
 
 
 class NegativeSource(Protocol):
@@ -82,7 +66,7 @@ class Searched:
 
     searcher: DenseSearcher
     depth: int
-    clock: Clock = field(default_factory=Clock)
+    seconds: Seconds = field(default_factory=Seconds)
 
     live = True
     refresh_interval = None
@@ -95,7 +79,7 @@ class Searched:
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
         wanted = vectors.float().cpu().numpy()
-        with self.clock.counting("searching"):
+        with self.seconds.of("searching"):
             found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
         return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
 
@@ -129,3 +113,95 @@ class Uniform:
     def _drawn(self, start: int, queries: int) -> NDArray[np.int64]:
         draws = generator(self.seed, "random negatives", start)
         return draws.integers(0, self.documents, (queries, self.depth))
+
+
+@dataclass
+class NegativeTable:
+    """One list for every training query, in a file of `folder`.
+
+    make: gives the lists, with the model as it is when called.
+    refresh_interval: steps between the calls; None means one call.
+    """
+
+    folder: Path
+    shape: tuple[int, int]
+    make: Blocks
+    refresh_interval: int | None = None
+
+    live = False
+    table: NDArray[np.int32] | None = None
+
+    def prepare(self, step: int) -> None:
+        """Makes the table where it is time to, else opens the one in use; older ones are removed.
+
+        Raises:
+            TrainingError: the table in use is not there.
+        """
+        made = step - step % self.refresh_interval if self.refresh_interval else 0
+        path = self.folder / f"lists-{made:09d}.npy"
+        if world().first:
+            if step == made:
+                _write(path, self.shape, self.make())
+            if not path.exists():
+                raise TrainingError(f"{path}: the lists of step {made} are gone: remove {self.folder} to start afresh")
+            for other in self.folder.glob("lists-*.npy"):
+                if other != path:
+                    other.unlink()
+        barrier()
+        self.table = map_array(path, self.shape, np.int32)
+
+    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+        """The lists of these queries."""
+        if self.table is None:
+            raise ValueError("a table is there once it is prepared")
+        return self.table[asked.queries].astype(np.int64)
+
+    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """The lists of these queries."""
+        return self.lists(asked, 0, None)
+
+
+def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
+    """The first `depth` negatives of each query in a file of negatives."""
+    places = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
+
+    def blocks() -> Iterator[NDArray[np.int64]]:
+        for start in range(0, len(data.query_ids), _QUERIES):
+            query_ids = data.query_ids[start : start + _QUERIES]
+            items = [negatives[places[name]].negatives[:depth] if name in places else [] for name in query_ids]
+            yield _padded(data.corpus, items, depth)
+
+    return blocks
+
+
+def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, depth: int, seconds: Seconds) -> Blocks:
+    """The top of the index for each query, by the encoder as it is when asked; `seconds` counts the searches alone."""
+
+    def blocks() -> Iterator[NDArray[np.int64]]:
+        for start in range(0, len(data.query_ids), _QUERIES):
+            vectors = encoder.encode(data.texts[start : start + _QUERIES], "query")
+            with seconds.of("searching"):
+                rows = searcher.search(vectors, depth).rows
+            yield rows
+
+    return blocks
+
+
+def _padded(corpus: Corpus, items: Sequence[Sequence[str]], depth: int) -> NDArray[np.int64]:
+    counts = np.array([len(doc_ids) for doc_ids in items])
+    doc_ids = [doc_id for part in items for doc_id in part]
+    rows = corpus.rows(doc_ids)
+    if (rows < 0).any():
+        missing = doc_ids[int(np.argmin(rows))]
+        raise DataError(f"negative {missing!r} is not in the corpus: mine again from this corpus")
+    lists = np.full((len(items), depth), -1, np.int64)
+    lists[np.arange(depth)[None, :] < counts[:, None]] = rows
+    return lists
+
+
+def _write(path: Path, shape: tuple[int, int], blocks: Iterator[NDArray[np.int64]]) -> None:
+    header = {"descr": "<i4", "fortran_order": False, "shape": shape}
+    with replacing(path) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for lists in blocks:
+            file.write(np.ascontiguousarray(lists, "<i4").tobytes())

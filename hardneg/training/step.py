@@ -12,8 +12,8 @@ from torch import Tensor
 from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.seeding import derive_seed
-from hardneg.training.layer_groups import Groups, gradient_norms
 from hardneg.training.method import Objective, TrainingMethod
+from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import TrainOptions
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment, shipped_recipes
-from hardneg.training.schedules import schedule_factor, warmup_length
+from hardneg.training.optimizers import schedule_factor, warmup_length
 
 OUTSIDE = {("cort-electra-passage", "paper"): "hardneg_electra"}
 PRESETS = [(name, preset) for name, path in shipped_recipes().items() for preset in read_whole_tree(path)["presets"]]

@@ -18,12 +18,12 @@ from hardneg.indexes.product import PqSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.progress import Silent
 from hardneg.protocols import DenseSearcher
+from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
 from hardneg.training.methods.jpq import JpqTraining
-from hardneg.training.negative_sources import Clock, NegativeSource, Searched, Uniform
-from hardneg.training.negative_tables import NegativeTable, mined, searched
+from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, mined, searched
 from hardneg.training.staleness import StalenessWatch
 
 DEPTH = 8
@@ -64,11 +64,11 @@ def approach(
     encoder: Any = TwinBags()
     examples = Examples(data, int(schedule == "static"), 42)
     index = Index(searcher, data.corpus.content_hash, "toy")
-    clock, shape = Clock(), (len(data.query_ids), DEPTH)
+    seconds, shape = Seconds(), (len(data.query_ids), DEPTH)
     sources: dict[str, NegativeSource] = {
-        "dynamic": Searched(searcher, DEPTH, clock),
+        "dynamic": Searched(searcher, DEPTH, seconds),
         "static": NegativeTable(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": NegativeTable(folder, shape, searched(encoder, data, searcher, DEPTH, clock), 4),
+        "refreshed": NegativeTable(folder, shape, searched(encoder, data, searcher, DEPTH, seconds), 4),
         "random": Uniform(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])
@@ -76,7 +76,7 @@ def approach(
     watch = (
         StalenessWatch(encoder, searcher, len(data.corpus), asked, lambda vectors: fixed, every, 5) if every else None
     )
-    return AdoreTraining(encoder, examples, index, sources[schedule], AdoreOptions(**more), watch, clock)
+    return AdoreTraining(encoder, examples, index, sources[schedule], AdoreOptions(**more), watch, seconds)
 
 
 def joint(index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any) -> JpqTraining:

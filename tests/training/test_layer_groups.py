@@ -13,8 +13,8 @@ from hardneg.models.spec import ModelSpec
 from hardneg.models.untied import split
 from hardneg.progress import Silent
 from hardneg.training.history import HISTORY, History
-from hardneg.training.layer_groups import gradient_norms, layer_groups
 from hardneg.training.loop import train
+from hardneg.training.optimizers import gradient_norms, layer_groups
 
 
 class Tower(nn.Module):

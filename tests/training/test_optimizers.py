@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.training.optimizers import Lamb, decay_groups, make_optimizer
+from hardneg.training.optimizers import Lamb, decay_groups, make_optimizer, schedule_factor, warmup_length
 from hardneg.training.options import TrainOptions
-from hardneg.training.schedules import schedule_factor, warmup_length
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import train
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
-from hardneg.training.segment_scores import best_segments, gather_slots, in_slots
+from hardneg.training.scoring import best_segments, gather_slots, in_slots
 from hardneg.training.validation import Pool, pool_metrics
 from hardneg.types import Document
 

@@ -14,12 +14,12 @@ from hardneg.digest import digest
 from hardneg.distributed import gather, world
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
-from hardneg.training.batches import ahead, own_share
-from hardneg.training.by_length import by_length
+from hardneg.timing import Seconds
+from hardneg.training.batches import ahead, by_length, own_share
 from hardneg.training.candidate_lists import Forced, Listed, label
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
-from hardneg.training.negative_sources import Clock, NegativeSource
+from hardneg.training.negative_sources import NegativeSource
 from hardneg.types import ScoreBatch
 
 QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
@@ -95,7 +95,7 @@ class AdoreTraining:
         source: gives each step its lists.
         options: what is done with the lists.
         watch: asked after each step for what is to be noted besides the loss.
-        clock: where the time goes.
+        seconds: of this process: of training without looks, of the searches in it, and of looks.
     """
 
     encoder: Encoder
@@ -104,7 +104,7 @@ class AdoreTraining:
     source: NegativeSource
     options: AdoreOptions
     watch: Callable[[int], Record] | None = None
-    clock: Clock = field(default_factory=Clock)
+    seconds: Seconds = field(default_factory=Seconds)
 
     @cached_property
     def forward_module(self) -> nn.Module:
@@ -129,13 +129,18 @@ class AdoreTraining:
     def __len__(self) -> int:
         return len(self.examples)
 
+    @property
+    def search_share(self) -> float:
+        """The part of the training time that went into searches of the index, without encoding and waiting."""
+        return self.seconds.get("searching", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
+
     def digest(self) -> str:
         """A name for the examples, the index and the lists."""
         return digest([self.examples.digest(), self.index.identity, asdict(self.options)])
 
     def prepare(self, step: int) -> None:
         """Has the source make its lists where it is time to."""
-        with self.clock.counting("training"):
+        with self.seconds.of("training", without=("looking",)):
             self.source.prepare(step)
 
     def batches(self, starts: range, size: int) -> Iterator[QueryBatch]:
@@ -145,7 +150,7 @@ class AdoreTraining:
             asked = self.examples.ask(start, size)
             return QueryBatch(asked, self.encoder.features(asked.texts[own_share(size)], "query"), start)
 
-        with self.clock.counting("training"):
+        with self.seconds.of("training", without=("looking",)):
             yield from ahead(make, starts)
 
     def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
@@ -162,7 +167,7 @@ class AdoreTraining:
         """What the watch has to say after a step."""
         if self.watch is None or not world().first:
             return {}
-        with self.clock.counting("looking"):
+        with self.seconds.of("looking"):
             found = self.watch(step)
         self.trainable.train()
         return found

@@ -15,8 +15,8 @@ from hardneg.training.history import Record
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.manifest import kept_since_before
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.training.refresh.overlap import kept_since_before
 from hardneg.training.refresh.provider import RefreshProvider
 
 

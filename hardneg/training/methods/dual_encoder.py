@@ -9,14 +9,12 @@ from torch import Tensor, nn
 from hardneg.distributed import World, gather, world
 from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
-from hardneg.training.batches import Batch, ahead, make_batch
-from hardneg.training.by_length import Features, in_parts
+from hardneg.training.batches import Batch, Features, ahead, in_parts, make_batch
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import masked, score_batch
-from hardneg.training.segment_scores import best_segments, gather_slots, in_slots
+from hardneg.training.scoring import best_segments, gather_slots, in_slots, masked, score_batch
 from hardneg.types import ScoreBatch
 
 

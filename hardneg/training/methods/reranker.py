@@ -1,25 +1,28 @@
 """The method of stage `train-reranker`: each query's documents are scored beside it, against each other alone."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hardneg.digest import digest
-from hardneg.distributed import gather
+from hardneg.data.runs import EMPTY
+from hardneg.distributed import gather, world
+from hardneg.errors import TrainingError
 from hardneg.models.inference import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
-from hardneg.training.adversarial import ascent, moved
-from hardneg.training.batches import ahead, own_share
-from hardneg.training.by_length import by_length
+from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+from hardneg.training.batches import ahead, by_length, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.history import Record
 from hardneg.training.options import RerankerOptions
 from hardneg.training.scoring import BatchColumns
+from hardneg.training.validation import ValidationData, ranked_metrics
 from hardneg.types import ScoreBatch
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
@@ -130,3 +133,64 @@ class RerankerTraining:
         with evaluating(self.trainable):
             loss = self._loss(self._scores(self.forward_module, batch, half))
         return moved(layer, ascent(loss, next(layer.parameters()), self._size))
+
+
+def rerank_validation(
+    network: PairNetwork, data: ValidationData, depth: int, options: ScoreOptions
+) -> Callable[[], dict[str, float]]:
+    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the network as it is when called.
+
+    The first `depth` documents of each dev query's list are ranked anew; relevant ones that the list lacks are missed.
+
+    Raises:
+        TrainingError: no dev query has a relevant document.
+    """
+    asked = [number for number, query_id in enumerate(data.query_ids) if _gains(data, query_id)]
+    if not asked:
+        raise TrainingError("no dev query has a relevant document: check its qrels")
+    known = [_gains(data, data.query_ids[number]) for number in asked]
+    listed = [data.run.get(data.query_ids[number], EMPTY).doc_ids[:depth] for number in asked]
+    gains = np.array([gain for judged in known for gain in judged.values()], np.int64)
+    query = np.repeat(np.arange(len(asked)), [len(judged) for judged in known])
+
+    def validate() -> dict[str, float]:
+        texts = [data.texts[number] for number in asked]
+        contents = (data.corpus.contents(data.corpus.rows(doc_ids)) for doc_ids in listed)
+        scorer = PairScorer.of(network.module, str(network.device), options)
+        ranked = np.zeros((len(asked), depth), np.int64)
+        for row, scores in enumerate(scorer.rerank(zip(texts, contents, strict=True))):
+            order = np.argsort(-np.asarray(scores), kind="stable")
+            ranked[row, : len(order)] = [known[row].get(listed[row][place], 0) for place in order]
+        return ranked_metrics(ranked, gains, query)
+
+    return validate
+
+
+def _gains(data: ValidationData, query_id: str) -> dict[str, int]:
+    return {doc_id: gain for doc_id, gain in data.qrels.get(query_id, {}).items() if gain > 0}
+
+
+def ascent(loss: Tensor, weight: Tensor, size: float) -> Tensor:
+    """A step of 2-norm `size` along the loss's gradient with respect to `weight`, of the same shape; 0 where it is 0.
+
+    Of several processes that computed one loss from what all gathered, each gets the same step.
+    """
+    (gradient,) = torch.autograd.grad(loss, weight)
+    if world().size > 1:
+        torch.distributed.all_reduce(gradient)
+    norm = gradient.norm()
+    return gradient * (size / norm if norm > 0 else 0.0)
+
+
+@contextmanager
+def moved(embeddings: nn.Module, step: Tensor) -> Iterator[None]:
+    """Has an embedding layer look up its weights plus `step`; the weights themselves stay, and get their gradients."""
+
+    def add(layer: nn.Module, given: tuple[Any, ...], vectors: Tensor) -> Tensor:
+        return vectors + nn.functional.embedding(given[0], step).to(vectors.dtype)
+
+    handle = embeddings.register_forward_hook(add)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -172,3 +172,7 @@ def main(path: str) -> None:
 
 def _tell(line: str) -> None:
     print(line, flush=True)  # into a pipe to the trainer, which speaks for both
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

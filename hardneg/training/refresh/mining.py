@@ -139,10 +139,9 @@ def _published(encoder: Encoder, mining: Mining, place: Refreshes, number: int, 
     """The refresh that the vectors come to; `seconds` has those of encoding them."""
     folder, vectors = place.partial(number), place.vectors(step)
     count, dropped = _Count(), Counter[str]()
-    with seconds.of("write"):
+    with seconds.of("write", without=("queries", "search")):
         found = _found(encoder, mining, vectors, number, seconds)
         write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
-    seconds["write"] -= seconds["queries"] + seconds["search"]
     refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
     try:
         _check_found(mining, refresh)

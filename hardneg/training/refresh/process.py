@@ -15,7 +15,7 @@ from hardneg.training.refresh.inferencer import Settings
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """What tells a process that it is one of several trainers."""
 
-PROGRAM = (sys.executable, "-m", "hardneg.training.refresh")
+PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.inferencer")
 
 PATIENCE = 10.0
 """Seconds that it has to end."""

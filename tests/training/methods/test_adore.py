@@ -97,7 +97,7 @@ def test_the_queries_learn_and_the_documents_stay(
     assert weights_digest(way.encoder.documents) == documents
     assert weights_digest(way.encoder.module) != queries
     assert before == [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in sorted(index.iterdir())]
-    assert 0 <= way.clock.search_share < 1
+    assert 0 <= way.search_share < 1
 
 
 @pytest.mark.parametrize("loss", [RankNet(), InfoNCE(negatives="own"), LambdaLoss(cut=3, weight="exact")], ids=repr)
@@ -172,7 +172,7 @@ def test_the_clock_counts_searches_alone(
 ) -> None:
     """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
     seconds = [0.0]
-    monkeypatch.setattr("hardneg.training.negative_sources.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    monkeypatch.setattr("hardneg.timing.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
 
     def lasting(method: Callable[..., Any], length: float) -> Callable[..., Any]:
         def slow(*args: Any) -> Any:
@@ -189,9 +189,9 @@ def test_the_clock_counts_searches_alone(
     way.examples.ask = lasting(way.examples.ask, 5.0)  # type: ignore[method-assign]
     run(way, tmp_path, max_steps=6)
     encoded = 5.0 * searches if schedule == "refreshed" else 0.0
-    assert (way.clock.searching, way.clock.looking) == (searches, 7 * 10.0)
-    assert way.clock.training == 12 * 5.0 + encoded + searches
-    assert way.clock.search_share == searches / way.clock.training
+    assert (way.seconds.get("searching", 0.0), way.seconds["looking"]) == (searches, 7 * 10.0)
+    assert way.seconds["training"] == 12 * 5.0 + encoded + searches
+    assert way.search_share == searches / way.seconds["training"]
 
 
 def start(toy: Path, index: Path, folder: Path, schedule: str, killed_at: int) -> int:

@@ -16,11 +16,9 @@ from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.rerankers.scoring import PairScorer, ScoreOptions
-from hardneg.training.adversarial import ascent, moved
 from hardneg.training.examples import SampledBatch
-from hardneg.training.methods.reranker import RerankerTraining
+from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
 from hardneg.training.options import RerankerOptions
-from hardneg.training.reranker_validation import rerank_validation
 from hardneg.training.validation import ValidationData
 from hardneg.types import RankedList
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from hardneg.training.by_length import by_length
+from hardneg.training.batches import by_length
 
 
 def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_longest_text() -> None:

@@ -9,9 +9,8 @@ from toy import BagEncoder, options, toy_data
 
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
-from hardneg.training import clock, loop
-from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.clock import FIRST, CheckpointClock
+from hardneg.training import checkpoint, loop
+from hardneg.training.checkpoint import FIRST, CheckpointClock, Checkpoints
 
 
 class Hand:
@@ -19,7 +18,7 @@ class Hand:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (clock, loop):
+        for module in (checkpoint, loop):
             monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
 
 

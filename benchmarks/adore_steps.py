@@ -32,9 +32,8 @@ from hardneg.datasets.pydocs import PyDocs
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.models.encoder import Encoder
+from hardneg.models.encoder import Encoder, split
 from hardneg.models.spec import ModelSpec
-from hardneg.models.untied import split
 from hardneg.progress import Silent
 from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, TrainingData

@@ -6,8 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hardneg.losses.pairs import check_temperature, safe_scores, weighted_mean
-from hardneg.losses.teacher import taught_scores
+from hardneg.losses.pairs import check_temperature, safe_scores, taught_scores, weighted_mean
 from hardneg.types import ScoreBatch
 
 

@@ -5,8 +5,14 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from hardneg.losses.pairs import check_temperature, negatives, positive_scores, safe_scores, weighted_mean
-from hardneg.losses.teacher import taught_scores
+from hardneg.losses.pairs import (
+    check_temperature,
+    negatives,
+    positive_scores,
+    safe_scores,
+    taught_scores,
+    weighted_mean,
+)
 from hardneg.types import ScoreBatch
 
 

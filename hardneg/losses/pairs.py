@@ -1,10 +1,10 @@
-"""The arithmetic that losses share: pairs of a positive and a negative, and means over what is not masked."""
+"""The arithmetic that losses share: pairs of a positive and a negative, a teacher's scores, means over what counts."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hardneg.errors import PluginError
+from hardneg.errors import PluginError, TrainingError
 from hardneg.types import ScoreBatch
 
 
@@ -58,3 +58,26 @@ def weighted_mean(losses: Tensor, mask: Tensor, weights: Tensor | None) -> Tenso
         counted = counted * weights.to(losses.dtype).reshape(-1, *[1] * (losses.dim() - 1))
     total = counted.sum()
     return (losses * counted).sum() / torch.where(total > 0, total, torch.ones_like(total))
+
+
+_SUREST = 1e-7  # a probability nearer to 0 or 1 is rounding of a float32
+_BEYOND = 1e-6  # equal scores of a run are stored in steps down, which may lead below 0; sums may round above 1
+
+
+def taught_scores(loss: str, batch: ScoreBatch, probabilities: bool = False) -> tuple[Tensor, Tensor]:
+    """The teacher's scores, [B, M], 0 where it has none, and where it has one, bool [B, M].
+
+    probabilities: they are such, but for rounding, and are turned back into logits.
+
+    Raises:
+        TrainingError: the batch has none at all, or they are no probabilities where they should be.
+    """
+    if batch.teacher is None:
+        raise TrainingError(f"{loss}: the batch has no teacher's scores: name a run as the stage's `teacher`")
+    taught = batch.teacher.isfinite()
+    scores = batch.teacher.to(safe_scores(batch).dtype)
+    if probabilities:
+        if bool(((scores < -_BEYOND) | (scores > 1 + _BEYOND)).any()):
+            raise TrainingError(f"{loss}: the teacher's scores are no probabilities: leave `probabilities` out")
+        scores = scores.logit(_SUREST)
+    return scores.masked_fill(~taught, 0.0), taught

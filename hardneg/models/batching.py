@@ -1,4 +1,4 @@
-"""Texts as token ids, cut into batches of about equal work."""
+"""Texts as token ids, by a tokenizer or a chat template, cut into batches of about equal work."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from hardneg.models.spec import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +77,33 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
         rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
         yield order[start : start + rows]
         start += rows
+
+
+_TEXTS = 64  # padded to the longest of them for a moment
+
+
+def has_chat_template(transformer: Any) -> bool:
+    """Whether texts of this transformer of sentence-transformers go through a chat template."""
+    return "message" in getattr(transformer, "modality_config", ())
+
+
+def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, kind: Kind, length: int) -> Tokens:
+    """The texts in the template, cut to `length` tokens; sentence-transformers renders, cuts and mends the end."""
+    options = {"text": {"max_length": length}}
+    columns: dict[str, list[Any]] = {"input_ids": [], "attention_mask": []}
+    lengths: list[Any] = [0]
+    for start in range(0, len(texts), _TEXTS):
+        part = list(texts[start : start + _TEXTS])
+        made = transformer.preprocess(part, prompt=prompt or None, task=kind, processing_kwargs=options)
+        real = made["attention_mask"].bool()
+        lengths += real.sum(1).tolist()
+        for name in columns:
+            columns[name].append(made[name][real].numpy())
+    tokenizer = transformer.tokenizer
+    return Tokens(
+        {name: np.concatenate([*parts, []]).astype(np.int64) for name, parts in columns.items()},
+        np.cumsum(lengths, dtype=np.int64),
+        {"input_ids": tokenizer.pad_token_id or 0},
+        tokenizer.padding_side == "left",
+        0,
+    )

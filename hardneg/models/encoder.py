@@ -12,13 +12,11 @@ from torch import Tensor
 
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
-from hardneg.models.batching import Tokens, tokenise
-from hardneg.models.chats import has_chat_template, tokenise_chats
+from hardneg.models.batching import Tokens, has_chat_template, tokenise, tokenise_chats
 from hardneg.models.contract import resolve
 from hardneg.models.files import check_files
-from hardneg.models.forward import Cut, forward
 from hardneg.models.inference import EncodeOptions, encode_windows, prepare
-from hardneg.models.load import load_module
+from hardneg.models.load import assembled, load_module, with_prompts
 from hardneg.models.precision import Precision, weights_dtype
 from hardneg.models.save import read_spec, save_module
 from hardneg.models.segment_ids import typed
@@ -26,11 +24,12 @@ from hardneg.models.segmenting import SegmentTokens, tokenise_segments
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
 from hardneg.models.spec import FullSpec, Kind, ModelSpec
-from hardneg.models.towers import has_twins, side
+from hardneg.models.towers import Cut, forward, has_twins, side, twins, with_own_queries
 from hardneg.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
 
 __all__ = ["EncodeOptions", "Encoder"]
 
@@ -180,3 +179,14 @@ def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
         return 0
     ids = parts[0].tokenizer(prompt)["input_ids"]
     return len(ids) - int(ids[-1] in parts[0].tokenizer.all_special_ids)
+
+
+def split(encoder: Encoder) -> Encoder:
+    """A twin of an encoder: its own modules for documents, copies of them for queries.
+
+    An encoder that has two sides already gives one with the same document side and a copy of its query side.
+    """
+    queries = with_own_queries(side(encoder.module, "query"))
+    modules = [twins(queries, side(encoder.module, "document"))]
+    whole = assembled(modules, encoder.spec, str(encoder.device))
+    return Encoder(with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name), encoder.spec)

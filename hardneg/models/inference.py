@@ -14,10 +14,10 @@ from torch import nn
 
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, token_batches
-from hardneg.models.forward import forward, in_bfloat16
 from hardneg.models.precision import takes_bf16
 from hardneg.models.spec import Kind
 from hardneg.models.token_budget import token_budget
+from hardneg.models.towers import forward, in_bfloat16
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from hardneg.models.forward import in_bfloat16
+from hardneg.models.towers import in_bfloat16
 from hardneg.trials import Way, choose, machine_of
 
 if TYPE_CHECKING:

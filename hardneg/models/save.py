@@ -14,8 +14,7 @@ from hardneg.errors import ModelError
 from hardneg.models.contract import OWN, SPEC_FILE
 from hardneg.models.files import read_json
 from hardneg.models.inference import evaluating
-from hardneg.models.load import assembled, with_prompts
-from hardneg.models.modules import quiet
+from hardneg.models.load import assembled, quiet, with_prompts
 from hardneg.models.segment_ids import with_token_type
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 from hardneg.models.towers import side, transformers, twins

@@ -14,7 +14,7 @@ from hardneg.data.flat import FlatWriter, is_complete
 from hardneg.distributed import World, barrier, world
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.models.inference import Tokenise, encode_windows, prepare
-from hardneg.models.segmented import SegmentedCorpus
+from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.progress import Progress
 
 BLOCK = 4096

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.atomic_write import replace_text
-from hardneg.models.forward import forward
+from hardneg.models.towers import forward
 from hardneg.trials import cache_folder, machine_of
 
 WORTH_TIMING = 16_384  # texts to encode from which on a few seconds of timing pay

@@ -1,10 +1,11 @@
-"""The modules that a text passes through, by its kind: one list for all, or one for queries and one for documents."""
+"""The modules that a text passes through, by its kind, and one pass of features through them."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from hardneg.errors import ModelError
 from hardneg.models.spec import Kind
@@ -52,3 +53,39 @@ def transformers(module: nn.Module) -> Iterable[Any]:
 
 def _routes(module: nn.Module) -> Any:
     return getattr(next(iter(module.children()), None), "sub_modules", None)
+
+
+def forward(parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device) -> Tensor:
+    """float32 [n, dimension], whatever autocast is on; all parts behind the first run in float32."""
+    out = {name: value.to(device, non_blocking=True) for name, value in features.items()}
+    transformer, *rest = parts
+    out = transformer(out)
+    with torch.autocast(device.type, enabled=False):
+        for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
+            out[name] = out[name].float()
+        for part in rest:
+            out = part(out)
+    vectors: Tensor = out["sentence_embedding"]
+    return vectors
+
+
+class Cut(nn.Module):
+    """Keeps the first dimensions of vectors, with norm 1 again where they are compared by their angle."""
+
+    def __init__(self, dimension: int, normalised: bool) -> None:
+        super().__init__()
+        self.dimension, self.normalised = dimension, normalised
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The features with shorter vectors, float32 [n, dimension]."""
+        vectors = features["sentence_embedding"][:, : self.dimension]
+        features["sentence_embedding"] = nn.functional.normalize(vectors, dim=-1) if self.normalised else vectors
+        return features
+
+
+def in_bfloat16(transformer: nn.Module) -> nn.Module:
+    """A copy with bfloat16 weights; buffers, such as the frequencies of positions, stay as they are."""
+    copied = deepcopy(transformer)
+    for weight in copied.parameters():
+        weight.data = weight.data.to(torch.bfloat16)
+    return copied

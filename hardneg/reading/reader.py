@@ -10,7 +10,7 @@ import torch
 
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, read_json
-from hardneg.models.modules import without_bars
+from hardneg.models.load import without_bars
 from hardneg.models.save import forget_last_call, written_whole
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.fields import DATASET, START
-from hardneg.models.lookup import look_up
+from hardneg.models.source import look_up
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import LooksUp
 from hardneg.recipe.chained import maker

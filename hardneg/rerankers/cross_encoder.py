@@ -56,7 +56,7 @@ class CrossEncoder:
         """How many outputs the network has; None where the source is not on this machine."""
         from hardneg.errors import HardnegError
         from hardneg.models.source import locate
-        from hardneg.rerankers.loading import own_outputs
+        from hardneg.rerankers.network import own_outputs
 
         if self.outputs is not None:
             return self.outputs
@@ -75,7 +75,7 @@ class CrossEncoder:
         from torch import nn
 
         from hardneg.models.source import fetch
-        from hardneg.rerankers.loading import load_classifier
+        from hardneg.rerankers.network import load_classifier
 
         network = load_classifier(folder or fetch(self._spec), self.length, self.outputs, self.seed)
         if self.activation == "none":

@@ -1,6 +1,6 @@
-"""A network that scores pairs of a query and a document, with and without gradients."""
+"""A network that scores pairs of a query and a document: opened, run with or without gradients, saved."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,69 @@ from torch import Tensor, nn
 
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, tokenise
+from hardneg.models.card import without_place
+from hardneg.models.files import check_files, read_json
+from hardneg.models.load import quiet
 from hardneg.models.save import forget_last_call, written_whole
+from hardneg.models.weights import load_options
+from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 
+_CLASSIFIER = "ForSequenceClassification"
 _TASKS = ("sequence-classification", "feature-extraction")
+
+
+def load_classifier(folder: Path, length: int, outputs: int | None = None, seed: int = 0) -> "CrossEncoder":
+    """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
+
+    length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.
+    seed: of the weights that the folder lacks, as those of a fresh head.
+
+    Raises:
+        ModelError: the folder holds no model that can be opened so.
+    """
+    from safetensors import SafetensorError
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Transformer
+
+    check_files(folder)
+    labels = outputs or own_outputs(folder)
+    local = {"local_files_only": True, "trust_remote_code": False}
+    weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
+        try:
+            transformer = Transformer(
+                str(folder),
+                transformer_task="sequence-classification",
+                model_kwargs=weights | local,
+                processor_kwargs=dict(local),
+                config_kwargs={**local, "num_labels": labels},
+            )
+        except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ModelError(f"reranker {folder}: cannot be opened ({reason}): check the folder") from error
+    network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
+    _set_length(network, length, folder)
+    return network.eval()
+
+
+def own_outputs(folder: Path) -> int:
+    """How many outputs the folder's classifier has; one where it holds none."""
+    config: dict[str, Any] = read_json(folder / "config.json")
+    if not any(str(name).endswith(_CLASSIFIER) for name in config.get("architectures") or ()):
+        return 1
+    return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))
+
+
+def _set_length(network: "CrossEncoder", length: int, folder: Path) -> None:
+    most = network.max_seq_length
+    if most is not None and most < length:
+        raise ModelError(f"reranker {folder}: reads at most {most} tokens: length is {length}, lower it")
+    network.max_seq_length = length
 
 
 class PairNetwork:
@@ -106,3 +162,36 @@ def _head(module: Any) -> Iterator[nn.Module]:
 
 def _widened(part: nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value.float() if isinstance(value, Tensor) else value for value in values)
+
+
+def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
+    """Markdown with what the network was made from, and how to open it; facts: in the order to be shown."""
+    own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
+    shown = "\n".join(f"- {name}: {without_place(value)}" for name, value in {**facts, **own}.items())
+    return f"""\
+---
+library_name: sentence-transformers
+pipeline_tag: text-ranking
+tags: [sentence-transformers, cross-encoder, reranker, hard-negatives, hardneg]
+---
+
+# Reranker trained with hard negatives
+
+{shown}
+
+## Use
+
+```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/to/this/folder")
+{_call(network)}
+```
+"""
+
+
+def _call(network: PairNetwork) -> str:
+    pairs = 'model.predict([("a question", "a passage")]'
+    if network.module.num_labels == 1:
+        return f"scores = {pairs})"
+    return f"scores = {pairs}, activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"

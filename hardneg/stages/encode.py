@@ -6,7 +6,7 @@ from hardneg.counting import counted
 from hardneg.data.corpus import Corpus
 from hardneg.distributed import World, world
 from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.segmented import SegmentedCorpus
+from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.models.stream import write_index
 from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_corpus, open_encoder

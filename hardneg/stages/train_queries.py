@@ -109,7 +109,7 @@ class TrainQueries(EncoderTrainingSpec):
 
 def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
-    from hardneg.models.untied import split
+    from hardneg.models.encoder import split
     from hardneg.stages.opening import open_collection, open_learner
     from hardneg.training.loop import learn
     from hardneg.training.methods.jpq import JpqTraining

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hardneg.errors import PluginError
 from hardneg.losses.hardest import Hardest
-from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.nll import Nll
+from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.protocols import Loss

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.errors import ModelError, UsageError
 from hardneg.models.ance import export_ance
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import EncodeOptions, Encoder, split
 from hardneg.models.spec import ModelSpec
-from hardneg.models.untied import split
 
 FP32 = EncodeOptions(precision="fp32")
 ANCE = {"pooling": "cls", "projection": 768, "layer_norm": True, "similarity": "dot"}

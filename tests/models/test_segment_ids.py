@@ -11,10 +11,9 @@ from tiny import tiny_encoder
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
 from hardneg.models.card import model_card
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import EncodeOptions, Encoder, split
 from hardneg.models.identity import model_digest
 from hardneg.models.spec import ModelSpec
-from hardneg.models.untied import split
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["what is a fox", "", "the quick brown fox " * 9]

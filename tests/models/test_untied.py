@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from hardneg.errors import ModelError
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import EncodeOptions, Encoder, split
 from hardneg.models.identity import model_digest
 from hardneg.models.spec import ModelSpec
-from hardneg.models.untied import split
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["what is a fox", "the quick brown fox", ""]

@@ -19,7 +19,7 @@ from hardneg.models.spec import ModelSpec
 from hardneg.models.weights import weight_files, weights_in
 from hardneg.reading.reader import Reader
 from hardneg.reading.spec import ReaderSpec
-from hardneg.rerankers.loading import load_classifier
+from hardneg.rerankers.network import load_classifier
 
 TEXTS = ["an old river", "the blue engine of a harbor", "x"]
 

@@ -8,9 +8,8 @@ from torch import nn
 from toy import BagEncoder, options, toy_data
 
 from hardneg.losses.star import Star
-from hardneg.models.encoder import Encoder
+from hardneg.models.encoder import Encoder, split
 from hardneg.models.spec import ModelSpec
-from hardneg.models.untied import split
 from hardneg.progress import Silent
 from hardneg.training.history import HISTORY, History
 from hardneg.training.loop import train

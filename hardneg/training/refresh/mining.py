@@ -24,7 +24,7 @@ from hardneg.indexes.max_passage import pooled
 from hardneg.miners.sampled import Sampled
 from hardneg.miners.topk import TopK
 from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.segmented import SegmentedCorpus
+from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.models.stream import write_index
 from hardneg.models.token_budget import usual_budget
 from hardneg.progress import Silent

@@ -20,8 +20,8 @@ from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.errors import TrainingError
 from hardneg.models import inference, token_budget
 from hardneg.models.encoder import Encoder
-from hardneg.models.forward import in_bfloat16
 from hardneg.models.spec import ModelSpec
+from hardneg.models.towers import in_bfloat16
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, Refreshes
 from hardneg.training.refresh.mining import Mining, mine_refresh

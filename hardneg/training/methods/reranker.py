@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.digest import digest
 from hardneg.data.runs import EMPTY
+from hardneg.digest import digest
 from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.models.inference import evaluating

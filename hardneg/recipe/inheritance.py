@@ -1,45 +1,164 @@
-"""Recipes that say only what they change of others: `extends` names one or several, laid over each other in order."""
+"""Recipes that say only what they change: trees laid over each other, by `extends` and by presets."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hardneg.errors import HardnegError, RecipeError
-from hardneg.recipe.yaml_load import apply_preset, find_recipe, merge, read_tree
+from hardneg.recipe.yaml_load import find_recipe, read_tree
+from hardneg.recipe.yaml_values import NAME, NAME_RULE
+from hardneg.registry import suggestion
 
+DEFAULT_PRESET = "demo"
+PRESETS = "presets"
 _KEY = "extends"
 _DEEPEST = 8
 _SUFFIXES = {".yaml", ".yml"}
 
 
+class Removed:
+    """What is left of a value that a null has removed, so that neither a default nor a `for` brings it back."""
+
+
+REMOVED: Final = Removed()
+
+
+def is_removed(value: Any) -> bool:
+    """Whether a value is a null, or the mark of one."""
+    return value is None or value is REMOVED
+
+
+def shown(value: Any) -> Any:
+    """A tree as YAML can hold it: marks of removal are nulls again."""
+    if isinstance(value, Mapping):
+        return {key: shown(item) for key, item in value.items()}
+    return None if value is REMOVED else value
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool = False) -> dict[str, Any]:
+    """`base` with `changes` laid over it, mapping by mapping; a null removes the key, or stays for a later merge.
+
+    A dataset of another name has none of the options of the loader before it, but still withholds what that one does.
+    """
+    merged = dict(base)
+    if _another(base.get("dataset"), changes.get("dataset")):
+        merged["dataset"] = {key: value for key, value in base["dataset"].items() if key == "withheld"}
+    for key, value in changes.items():
+        if is_removed(value) and not keep_nulls:
+            merged[key] = REMOVED
+        elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = merge(merged[key], value, keep_nulls)
+        else:
+            merged[key] = value
+    return merged
+
+
+def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """`own` with what it does not say taken from `base`; a plugin of another name takes none of `base`'s options."""
+    merged = {key: value for key, value in base.items() if not is_removed(value)}
+    for key, value in own.items():
+        below = merged.get(key)
+        if is_removed(value) and key in merged:
+            del merged[key]
+        elif isinstance(value, Mapping) and isinstance(below, Mapping) and not _another(below, value):
+            merged[key] = lay_under(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def without_removed(value: Any) -> Any:
+    """A tree without the marks of removal; a null that removed nothing stays a value."""
+    if isinstance(value, Mapping):
+        return {key: without_removed(item) for key, item in value.items() if item is not REMOVED}
+    return value
+
+
+def _another(before: Any, after: Any) -> bool:
+    """Whether two settings name different plugins."""
+    known = isinstance(before, Mapping) and isinstance(after, Mapping) and {"name"} <= {*before} & {*after}
+    return known and after["name"] != before["name"]
+
+
+def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str, Any], str, list[str]]:
+    """The tree with a preset merged in, that preset's name, and the problems met."""
+    presets = tree.get(PRESETS) or {}
+    base = {key: value for key, value in tree.items() if key != PRESETS}
+    if not isinstance(presets, Mapping):
+        return base, "", ["presets: must map a name to the values it changes"]
+    chosen = preset or (DEFAULT_PRESET if DEFAULT_PRESET in presets else "")
+    if not chosen:
+        return base, "", []
+    if chosen not in presets:
+        names = ", ".join(map(str, presets)) or "none"
+        told = f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"
+        return base, chosen, [told]
+    if not NAME.fullmatch(chosen):
+        return base, "", [f"presets: {chosen!r:.60}: a preset's name {NAME_RULE}"]
+    if not isinstance(changes := presets[chosen] or {}, Mapping):
+        return base, chosen, [f"presets.{chosen}: must be a mapping of the values that it changes"]
+    return merge(base, changes), chosen, []
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What one file says, or what one preset of several files does (then `tree` is those files' sum).
+
+    as_preset: the presets that recipes which extend it have chosen of it, the first one first.
+    """
+
+    path: Path
+    tree: Mapping[str, Any] = field(compare=False)
+    preset: str = ""
+    as_preset: tuple[str, ...] = ()
+
+
 def read_whole_tree(path: Path) -> dict[str, Any]:
-    """A recipe file as a mapping, what it extends included.
+    """A recipe file as a mapping, what it extends included; what a null removes is marked (`shown` writes nulls).
 
     Raises:
-        RecipeError: a file is no recipe, or extends one that is not there, or itself.
+        RecipeError: a file is no recipe, or extends one that is not there, or itself, or one twice.
     """
-    return _whole(path, ())
+    layers = dict.fromkeys(_layers(path, ()))
+    return _sum(layers)
 
 
-def _whole(path: Path, trail: tuple[Path, ...]) -> dict[str, Any]:
+def _sum(layers: Mapping[_Layer, None]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for layer in layers:
+        whole = _laid_over(whole, layer.tree)
+    return whole
+
+
+def _layers(path: Path, trail: tuple[Path, ...]) -> list[_Layer]:
+    """The file behind all that it extends: what it extends comes first, in the order of its list, each once."""
     place = path.resolve()
     if place in trail or len(trail) >= _DEEPEST:
         raise RecipeError(str(trail[0]), [f"{_KEY}: a circle, or over {_DEEPEST} deep: {path.name} comes again"])
     tree = read_tree(path)
-    whole: dict[str, Any] = {}
+    layers: list[_Layer] = []
     for parent, preset in _parents(tree.pop(_KEY, None), path):
-        whole = _laid_over(whole, _as_preset(_whole(parent, (*trail, place)), preset, path))
-    return _laid_over(whole, tree)
+        below = _layers(parent, (*trail, place))
+        layers += _as_preset(below, preset, path) if preset else below
+    return [*dict.fromkeys(layers), _Layer(place, tree)]
 
 
-def _as_preset(tree: dict[str, Any], preset: str, path: Path) -> dict[str, Any]:
-    """The tree as one of its presets makes it, with the other presets; as it is where none is named."""
-    if not preset:
-        return tree
-    changed, _, problems = apply_preset(tree, preset)
+def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
+    """The layers without one of their presets, and behind them what it changes."""
+    whole = _sum(dict.fromkeys(layers))
+    _, _, problems = apply_preset(whole, preset)
     if problems:
         raise RecipeError(str(path), [f"{_KEY}: {problem}" for problem in problems])
-    return {**changed, "presets": {name: changes for name, changes in tree["presets"].items() if name != preset}}
+    chosen = [replace(item, tree=_less(item.tree, preset), as_preset=(*item.as_preset, preset)) for item in layers]
+    return [*chosen, _Layer(layers[-1].path, whole[PRESETS][preset] or {}, preset)]
+
+
+def _less(tree: Mapping[str, Any], preset: str) -> dict[str, Any]:
+    presets = tree.get(PRESETS)
+    if not isinstance(presets, Mapping):
+        return dict(tree)
+    return {**tree, PRESETS: {name: changes for name, changes in presets.items() if name != preset}}
 
 
 def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:
@@ -48,7 +167,11 @@ def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:
     if not all(isinstance(name, str) for name in listed):
         raise RecipeError(str(path), [f"{_KEY}: must be a recipe's name or path, or a list of them"])
     named = [(name, "") if Path(name).suffix in _SUFFIXES else name.partition(":")[::2] for name in listed]
-    return [(_parent(name, path), preset) for name, preset in named]
+    found = [(_parent(name, path), preset) for name, preset in named]
+    seen = [(parent.resolve(), preset) for parent, preset in found]
+    if again := [name for at, name in enumerate(listed) if seen[at] in seen[:at]]:
+        raise RecipeError(str(path), [f"{_KEY}: {name} stands here twice; each is laid once" for name in again])
+    return found
 
 
 def _parent(name: str, path: Path) -> Path:
@@ -60,10 +183,10 @@ def _parent(name: str, path: Path) -> Path:
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`changes` over `base`; a null in a preset stays, as it removes something only when the preset is chosen."""
-    merged = merge(base, {key: value for key, value in changes.items() if key != "presets"})
-    presets = [tree["presets"] for tree in (base, changes) if isinstance(tree.get("presets"), Mapping)]
+    merged = merge(base, {key: value for key, value in changes.items() if key != PRESETS})
+    presets = [tree[PRESETS] for tree in (base, changes) if isinstance(tree.get(PRESETS), Mapping)]
     if len(presets) > 1:
-        merged["presets"] = merge(presets[0], presets[1], keep_nulls=True)
-    elif "presets" in changes:
-        merged["presets"] = changes["presets"]
+        merged[PRESETS] = merge(presets[0], presets[1], keep_nulls=True)
+    elif PRESETS in changes:
+        merged[PRESETS] = changes[PRESETS]
     return merged

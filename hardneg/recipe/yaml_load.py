@@ -1,4 +1,4 @@
-"""A recipe's text becomes one tree: YAML read safely, a preset merged in, `--set` applied."""
+"""Where recipes are, their YAML read safely, and `--set`."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,9 @@ from typing import Any
 import yaml
 
 from hardneg.errors import RecipeError, UsageError
-from hardneg.recipe.yaml_values import NAME, NAME_RULE, check_values
+from hardneg.recipe.yaml_values import check_values
 from hardneg.registry import suggestion
 
-DEFAULT_PRESET = "demo"
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20
 _MOST_DOTS = 20
@@ -109,52 +108,6 @@ def head_comment(path: Path) -> list[str]:
             break
         lines.append(line.removeprefix("#").removeprefix(" "))
     return lines
-
-
-def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str, Any], str, list[str]]:
-    """The tree with a preset merged in, that preset's name, and the problems met."""
-    presets = tree.get("presets") or {}
-    base = {key: value for key, value in tree.items() if key != "presets"}
-    if not isinstance(presets, Mapping):
-        return base, "", ["presets: must map a name to the values it changes"]
-    chosen = preset or (DEFAULT_PRESET if DEFAULT_PRESET in presets else "")
-    if not chosen:
-        return base, "", []
-    if chosen not in presets:
-        names = ", ".join(map(str, presets)) or "none"
-        return (
-            base,
-            chosen,
-            [f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"],
-        )
-    if not NAME.fullmatch(chosen):
-        return base, "", [f"presets: {chosen!r:.60}: a preset's name {NAME_RULE}"]
-    if not isinstance(changes := presets[chosen] or {}, Mapping):
-        return base, chosen, [f"presets.{chosen}: must be a mapping of the values that it changes"]
-    return merge(base, changes), chosen, []
-
-
-def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool = False) -> dict[str, Any]:
-    """`base` with `changes` laid over it, mapping by mapping; a null removes the key, or stays for a later merge.
-
-    A dataset of another name has none of the options of the loader before it, but still withholds what that one does.
-    """
-    merged = dict(base)
-    if _another_loader(base.get("dataset"), changes.get("dataset")):
-        merged["dataset"] = {key: value for key, value in base["dataset"].items() if key == "withheld"}
-    for key, value in changes.items():
-        if value is None and not keep_nulls:
-            merged.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = merge(merged[key], value, keep_nulls)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _another_loader(before: Any, after: Any) -> bool:
-    known = isinstance(before, Mapping) and isinstance(after, Mapping) and "name" in after
-    return known and after["name"] != before.get("name")
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

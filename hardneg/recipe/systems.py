@@ -1,0 +1,156 @@
+"""`system:` in a stage that trains: its model's index, its searches, and its rows in the metrics and in the report."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hardneg.complaints import complaint
+from hardneg.recipe.inheritance import is_removed, lay_under
+from hardneg.registry import suggestion
+
+SYSTEM = "system"
+_No = Literal[False]
+_STAGES = "stages"
+
+
+class _Search(BaseModel):
+    """One search of a system: where its row stands and what it is called there; the rest are the search's options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    row: str | _No = "{name}"
+    evaluation: str | _No | None = None
+
+
+class _System(BaseModel):
+    """What a system's mapping may say.
+
+    name: what it is called in tables. index: the index to search, where it has none of its own. encode: options of its
+    own index. searches: by what their stages' names end in. evaluation, report: the stages with its rows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    index: str | None = None
+    encode: dict[str, Any] = Field(default_factory=dict)
+    searches: dict[str, _Search] = Field(default_factory=dict)
+    evaluation: str | _No = "scores"
+    report: str | _No = "report"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A stage's label in a field of the stage that makes the table; `asked`: the recipe says which stage that is."""
+
+    table: str
+    field: str
+    label: str
+    stage: str
+    where: str
+    asked: bool
+
+
+@dataclass
+class Systems:
+    """The systems of a recipe: `defaults.system`, and what is told of them.
+
+    origins: gets the path as it is written of each stage that a system stands for. problems: gets one line each.
+    """
+
+    defaults: Any
+    origins: dict[tuple[str, ...], str]
+    problems: list[str]
+
+    def expand(self, stages: Mapping[str, Any]) -> dict[str, Any]:
+        """The stages, and behind each with a `system` those that it stands for; what is written is laid over them."""
+        made: dict[str, Any] = {}
+        rows: list[_Row] = []
+        for name, stage in stages.items():
+            if not isinstance(stage, Mapping) or SYSTEM not in stage:
+                made.setdefault(name, stage)
+                continue
+            where = f"{_STAGES}.{name}.{SYSTEM}"
+            made[name] = {key: value for key, value in stage.items() if key != SYSTEM}
+            if system := self._read(stage[SYSTEM], where):
+                behind = _behind(name, stage.get("index"), system)
+                made |= {other: self._laid(other, value, stages, where) for other, value in behind.items()}
+                rows += _rows(name, system, where)
+        self._add(rows, made)
+        return made
+
+    def _read(self, given: Any, where: str) -> _System | None:
+        """A system with the defaults; None where there is none, or a mistake."""
+        if is_removed(given):
+            return None
+        own = given if isinstance(given, Mapping) else {"name": given}
+        defaults = self.defaults if isinstance(self.defaults, Mapping) else {}
+        whole = lay_under({"searches": {"test": {}}}, lay_under(defaults, own))
+        try:
+            return _System.model_validate(whole)
+        except ValidationError as error:
+            self.problems += [_problem(item, own, where) for item in error.errors()]
+            return None
+
+    def _laid(self, name: str, value: dict[str, Any], stages: Mapping[str, Any], where: str) -> Any:
+        """A stage that a system stands for, with what is written of it."""
+        if (other := self.origins.get((_STAGES, name), "")).endswith(f".{SYSTEM}"):
+            self.problems.append(f"{where}: stands for {name!r}, and so does {other}")
+        self.origins[_STAGES, name] = where
+        written = stages.get(name, {})
+        return lay_under(value, written) if isinstance(written, Mapping) else written
+
+    def _add(self, rows: list[_Row], stages: dict[str, Any]) -> None:
+        """Puts the rows behind those that are written, whose labels go before."""
+        added: dict[tuple[str, str, str], str] = {}
+        for row in rows:
+            table = stages.get(row.table)
+            if row.stage not in stages or is_removed(stages[row.stage]):
+                continue
+            if not isinstance(table, Mapping):
+                if row.asked:
+                    hint = suggestion(row.table, stages)
+                    self.problems.append(f"{row.where}: no stage {row.table!r}{hint}, for {row.label!r} to stand in")
+                continue
+            if other := added.get((row.table, row.field, row.label)):
+                self.problems.append(f"{row.where}: {row.label!r} in {row.table!r} is a row of {other} already")
+            added[row.table, row.field, row.label] = row.where
+            written = table.get(row.field)
+            labels = written if isinstance(written, Mapping) else {}
+            stages[row.table] = {**table, row.field: labels if row.label in labels else {**labels, row.label: row.stage}}
+
+
+def _behind(name: str, index: Any, system: _System) -> dict[str, dict[str, Any]]:
+    """The stages that a system stands for, by name: its index where it has its own, and its searches."""
+    made: dict[str, dict[str, Any]] = {}
+    searched = {"index": system.index or f"{name}-index"}
+    if system.index is None and isinstance(index, str):
+        searched = {"index": index, "model": name}
+    elif system.index is None:
+        made[searched["index"]] = {"stage": "encode", "model": name, **system.encode}
+    for end, search in system.searches.items():
+        made[f"{name}-{end}"] = {"stage": "search", **searched, **(search.model_extra or {})}
+    return made
+
+
+def _rows(name: str, system: _System, where: str) -> Iterator[_Row]:
+    for end, search in system.searches.items():
+        table = system.evaluation if search.evaluation is None else search.evaluation
+        asked = search.evaluation is not None or "evaluation" in system.model_fields_set
+        if table and search.row:
+            yield _Row(table, "runs", search.row.replace("{name}", system.name), f"{name}-{end}", where, asked)
+    if system.report:
+        yield _Row(system.report, "training", system.name, name, where, "report" in system.model_fields_set)
+
+
+def _problem(item: Mapping[str, Any], own: Mapping[str, Any], where: str) -> str:
+    """A mistake in a system with its path, which is that of the defaults where they have it."""
+    location = [str(part) for part in item["loc"] if part not in ("str", "literal[False]")]
+    at = where if not location or location[0] in own or item["type"] == "missing" else f"defaults.{SYSTEM}"
+    path = ".".join([at, *location])
+    if item["type"] == "extra_forbidden":
+        known = list(_System.model_fields)
+        return f"{path}: no such option{suggestion(location[-1], known)}; it has: {', '.join(known)}"
+    return f"{path}: {complaint(item)}"

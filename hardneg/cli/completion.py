@@ -24,16 +24,14 @@ def presets(context: typer.Context) -> list[str]:
 
 def stages(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line, with its preset."""
-    from hardneg.recipe.yaml_load import apply_preset
-
-    tree, _, _ = apply_preset(_tree(context), context.params.get("preset"))
+    tree = _expanded(context)
     return ["dataset", *(tree.get("stages") or ())] if tree else []
 
 
 def settings(context: typer.Context, incomplete: str) -> list[str]:
     """The keys that the recipe has, down to one more dot than is typed."""
-    depth, found = incomplete.count(".") + 1, _tree(context)
-    return sorted({_cut(path, depth) for path in _paths(found) if path.partition(".")[0] != "presets"})
+    depth = incomplete.count(".") + 1
+    return sorted({_cut(path, depth) for path in _paths(_expanded(context))})
 
 
 def plugins(kind: str) -> Callable[[], list[str]]:
@@ -76,15 +74,34 @@ def words(*known: str) -> Callable[[], list[str]]:
     return lambda: list(known)
 
 
+def _name(context: typer.Context) -> str | None:
+    typed = context.args[0] if context.args else None  # where the option that is completed stands last
+    name: str | None = context.params.get("recipe") or context.params.get("name") or typed
+    return name
+
+
 def _tree(context: typer.Context) -> dict[str, Any]:
     """The recipe that stands on the line with all that it extends; empty where it cannot be read."""
     from hardneg.recipe.inheritance import read_whole_tree
     from hardneg.recipe.yaml_load import find_recipe
 
-    typed = context.args[0] if context.args else None  # where the option that is completed stands last
-    name = context.params.get("recipe") or context.params.get("name") or typed
     try:
-        return read_whole_tree(find_recipe(name)) if name else {}
+        return read_whole_tree(find_recipe(name)) if (name := _name(context)) else {}
+    except HardnegError:
+        return {}
+
+
+def _expanded(context: typer.Context) -> dict[str, Any]:
+    """The plain stages of the recipe that stands on the line, with its preset; empty where it cannot be read."""
+    from hardneg.recipe.language import expand
+    from hardneg.recipe.yaml_load import find_recipe
+
+    try:
+        return (
+            expand(find_recipe(name), context.params.get("preset"), (), checked=False).tree
+            if (name := _name(context))
+            else {}
+        )
     except HardnegError:
         return {}
 

@@ -12,7 +12,7 @@ from hardneg.cli.options import DEVICE, PROCESSES, STORE, WRITTEN, open_store, r
 from hardneg.cli.outputs import OVERWRITE, Target
 from hardneg.cli.printing import JSON, say, say_json
 from hardneg.counting import counted
-from hardneg.errors import UsageError
+from hardneg.errors import RecipeError, UsageError
 
 if TYPE_CHECKING:
     from hardneg.artifacts import Store
@@ -59,19 +59,30 @@ def list_(as_json: bool = JSON) -> None:
 
 @app.command()
 def show(
-    name: str = NAME, whole: bool = typer.Option(False, "--whole", help="With all that it takes from others.")
+    name: str = NAME,
+    whole: bool = typer.Option(False, "--whole", help="With all that it takes from others."),
+    expanded: bool = typer.Option(False, "--expanded", help="As the plain stages that it comes to."),
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
 ) -> None:
     """Print a recipe; save it to a file, change it, and run it by its path.
 
-    Example: hardneg recipe show star-passage --whole
+    Example: hardneg recipe show star-passage --expanded --preset paper
     """
-    import yaml
-
-    from hardneg.recipe.inheritance import read_whole_tree
-    from hardneg.recipe.yaml_load import find_recipe
+    from hardneg.recipe.inheritance import read_whole_tree, shown
+    from hardneg.recipe.language import expand
+    from hardneg.recipe.yaml_load import as_yaml, find_recipe
 
     path = find_recipe(name)
-    text = path.read_text(encoding="utf-8") if not whole else yaml.safe_dump(read_whole_tree(path), sort_keys=False)
+    if not expanded and (preset or settings):
+        raise UsageError("--preset and --set change what a recipe comes to: add --expanded")
+    if expanded:
+        found = expand(path, preset, settings)
+        if found.problems:
+            raise RecipeError(str(path), found.problems)
+        text = as_yaml(found.tree)
+    else:
+        text = as_yaml(shown(read_whole_tree(path))) if whole else path.read_text(encoding="utf-8")
     say(text, nl=False)
 
 

@@ -50,7 +50,9 @@ class Grids:
         if not isinstance(given, Mapping) or not given:
             self._complain(path, "must map a name to the words that it stands for")
             return {}
-        return {str(name): self._words(words, (*path, str(name))) for name, words in given.items() if not is_removed(words)}
+        return {
+            str(name): self._words(words, (*path, str(name))) for name, words in given.items() if not is_removed(words)
+        }
 
     def _words(self, words: Any, path: tuple[str, ...]) -> dict[str, Any]:
         if not _WORD.fullmatch(path[-1]):
@@ -62,7 +64,10 @@ class Grids:
             return found
         if isinstance(words, Mapping) and any(not is_removed(item) for item in words.values()):
             kept = {str(word): item for word, item in words.items() if not is_removed(item)}
-            return {word: {"": word, **(item if isinstance(item, Mapping) else {"value": item})} for word, item in kept.items()}
+            return {
+                word: {"": word, **(item if isinstance(item, Mapping) else {"value": item})}
+                for word, item in kept.items()
+            }
         self._complain(path, "must be a list of words, or map words to what each has")
         return {}
 
@@ -106,9 +111,7 @@ class Grids:
             self._complain((*written, FOR, name), "is the name of something around it already")
         return {**scope, **own}
 
-    def _keys(
-        self, key: Any, scope: _Scope, bound: _Bound, written: tuple[str, ...]
-    ) -> Iterator[tuple[Any, _Bound]]:
+    def _keys(self, key: Any, scope: _Scope, bound: _Bound, written: tuple[str, ...]) -> Iterator[tuple[Any, _Bound]]:
         """The keys that one with placeholders stands for, each with the words that it fixes."""
         if not scope or not isinstance(key, str):
             yield key, bound
@@ -185,10 +188,12 @@ def _found(placeholder: str, bound: _Bound) -> Any:
     if name not in bound:
         known = ", ".join(bound) or "none"
         hint = suggestion(name, bound)
-        raise _Unknown(f"{{{placeholder}}} is unknown{hint}; fixed by a key here: {known}; braces themselves: {{{{ }}}}")
+        raise _Unknown(
+            f"{{{placeholder}}} is unknown{hint}; fixed by a key here: {known}; braces themselves: {{{{ }}}}"
+        )
     if attribute not in bound[name] or (dot and not attribute):
-        known = ", ".join(filter(None, bound[name]))
-        raise _Unknown(f"{{{placeholder}}}: {bound[name]['']!r} has no {attribute!r}{suggestion(attribute, bound[name])}; it has: {known or 'nothing'}")
+        hint, known = suggestion(attribute, bound[name]), ", ".join(filter(None, bound[name])) or "nothing"
+        raise _Unknown(f"{{{placeholder}}}: {bound[name]['']!r} has no {attribute!r}{hint}; it has: {known}")
     return bound[name][attribute]
 
 

@@ -56,14 +56,13 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
 
 def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """`own` with what it does not say taken from `base`; a plugin of another name takes none of `base`'s options."""
-    merged = {key: value for key, value in base.items() if not is_removed(value)}
-    for key, value in own.items():
-        below = merged.get(key)
-        if is_removed(value) and key in merged:
-            del merged[key]
-        elif isinstance(value, Mapping) and isinstance(below, Mapping) and not _another(below, value):
-            merged[key] = lay_under(below, value)
-        else:
+    below = {key: value for key, value in base.items() if not is_removed(value)}
+    merged = {key: value for key, value in own.items() if not (is_removed(value) and key in below)}
+    for key, value in below.items():
+        laid = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(laid, Mapping) and not _another(value, laid):
+            merged[key] = lay_under(value, laid)
+        elif key not in own:
             merged[key] = value
     return merged
 

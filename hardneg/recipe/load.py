@@ -1,7 +1,7 @@
 """A tree becomes a recipe: every part checked, every mistake reported at once with its path in the YAML."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +14,9 @@ from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
-from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.language import expand, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.renamed import parts, with_new_names
-from hardneg.recipe.yaml_load import apply_preset, apply_settings
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, needs_of, plugin_names, suggestion
 from hardneg.stages.spec import RecipeView, StageSpec
@@ -86,18 +85,27 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    tree, chosen, problems = apply_preset(read_whole_tree(path), preset)
-    tree, more = apply_settings(tree, settings)
-    return check_recipe(tree, path, chosen, [*problems, *more])
+    found = expand(path, preset, settings)
+    unknown = [_problem(place, item, spec) for place, item, spec in unknown_options(found)]
+    recipe = check_recipe(found.tree, path, found.preset, [*found.problems, *unknown], found.located)
+    return dataclasses.replace(recipe, notes=(*found.notes, *recipe.notes))
 
 
-def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found: Sequence[str] = ()) -> Recipe:
-    """A recipe from its tree, be it read from `source` or made in memory; `found` are the problems met so far.
+def check_recipe(
+    tree: Mapping[str, Any],
+    source: Path,
+    preset: str = "",
+    found: Sequence[str] = (),
+    located: Callable[[str], str] = str,
+) -> Recipe:
+    """A recipe from its tree, be it read from `source` or made in memory.
+
+    `found` are the problems met so far; `located` gives each line of a problem the path that was written.
 
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    problems, notes = list(found), list[str]()
+    problems, notes = list[str](), list[str]()
     top = _check_top(tree, problems)
     stages = dict(_check_stages(tree.get("stages"), top, problems, notes))
     if top is not None:
@@ -110,8 +118,9 @@ def check_recipe(tree: Mapping[str, Any], source: Path, preset: str = "", found:
         problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
     problems += _similarity_problems(stages, plugins, known(top.model) or top.model) if top else ()
     outputs = _outputs(stages, top.outputs if top else {}, problems)
-    if problems or top is None:
-        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", problems)
+    if found or problems or top is None:
+        told = dict.fromkeys([*found, *map(located, problems)])
+        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(told))
     name, title = source.stem, top.title or source.stem
     return Recipe(
         name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree, tuple(notes)

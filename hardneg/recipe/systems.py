@@ -118,8 +118,8 @@ class Systems:
                 self.problems.append(f"{row.where}: {row.label!r} in {row.table!r} is a row of {other} already")
             added[row.table, row.field, row.label] = row.where
             written = table.get(row.field)
-            labels = written if isinstance(written, Mapping) else {}
-            stages[row.table] = {**table, row.field: labels if row.label in labels else {**labels, row.label: row.stage}}
+            labels = lay_under({row.label: row.stage}, written if isinstance(written, Mapping) else {})
+            stages[row.table] = {**table, row.field: labels}
 
 
 def _behind(name: str, index: Any, system: _System) -> dict[str, dict[str, Any]]:

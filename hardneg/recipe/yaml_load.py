@@ -34,6 +34,13 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Safe, and without anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def shipped_folder() -> Path:
     """Where the recipes that come with hardneg are: inside the wheel, or beside the package in a checkout."""
     inside = Path(__file__).parent / "shipped"
@@ -98,6 +105,11 @@ def read_tree(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
     return tree
+
+
+def as_yaml(tree: Mapping[str, Any]) -> str:
+    """A tree as the text of a recipe."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def head_comment(path: Path) -> list[str]:

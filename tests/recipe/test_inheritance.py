@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.errors import RecipeError
-from hardneg.recipe.inheritance import read_whole_tree
-from hardneg.recipe.yaml_load import apply_preset, find_recipe
+from hardneg.recipe.inheritance import apply_preset, read_whole_tree, shown, without_removed
+from hardneg.recipe.yaml_load import find_recipe
 
 
 def write(folder: Path, name: str, **tree: object) -> Path:
@@ -20,14 +20,15 @@ def test_a_recipe_says_what_it_changes(tmp_path: Path):
     write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
     write(tmp_path, "b", stages={"x": {"l": 3}, "z": {}})
     path = write(tmp_path, "c", extends=["a.yaml", "b.yaml"], stages={"y": None, "x": {"k": 9}})
-    assert read_whole_tree(path) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
+    assert shown(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "y": None, "z": {}}}
+    assert without_removed(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
 
 
 def test_presets_are_merged_with_the_nulls_that_they_hold(tmp_path: Path):
     write(tmp_path, "a", stages={"x": {"k": 1}, "y": {}}, presets={"demo": {}, "paper": {"stages": {"y": None}}})
     path = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"stages": {"x": {"k": None, "l": 2}}}})
     tree, _, problems = apply_preset(read_whole_tree(path), "paper")
-    assert (tree, problems) == ({"stages": {"x": {"l": 2}}}, [])
+    assert (without_removed(tree), problems) == ({"stages": {"x": {"l": 2}}}, [])
 
 
 def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path: Path):
@@ -45,9 +46,28 @@ def test_a_shipped_recipe_may_be_extended(tmp_path: Path):
     assert tree["seed"] == 7 and "star" in tree["stages"] and "paper" in tree["presets"]
 
 
+def test_what_several_extend_is_laid_once_and_before_them(tmp_path: Path):
+    write(tmp_path, "base", seed=1, title="base", stages={"x": {"k": 1}}, presets={"paper": {"seed": 9}})
+    write(tmp_path, "a", extends="base.yaml", seed=2, stages={"a": {}}, presets={"paper": {"title": "a"}})
+    write(tmp_path, "b", extends="base.yaml", stages={"b": {}})
+    path = write(tmp_path, "c", extends=["a.yaml", "b.yaml"])
+    whole = read_whole_tree(path)
+    assert (whole["seed"], list(whole["stages"])) == (2, ["x", "a", "b"])
+    assert whole["presets"] == {"paper": {"seed": 9, "title": "a"}}
+    turned = read_whole_tree(write(tmp_path, "d", extends=["b.yaml", "a.yaml", "base.yaml"]))
+    assert (turned["seed"], list(turned["stages"])) == (2, ["x", "b", "a"])
+
+
+def test_a_recipe_and_a_preset_of_it_are_two(tmp_path: Path):
+    path = write(tmp_path, "mine", extends=["star-passage", "star-passage:small"])
+    assert set(read_whole_tree(path)["presets"]) == {"demo", "small", "paper"}
+    assert "start-dev" in read_whole_tree(path)["stages"]
+
+
 @pytest.mark.parametrize(
     ("extends", "told"),
     [
+        (["bm25-passage", "star-passage", "bm25-passage"], "bm25-passage stands here twice; each is laid once"),
         ("b.yaml", "no recipe file"),
         ("star-pasage", "did you mean 'star-passage'"),
         ("a.yaml", "a circle"),

@@ -14,8 +14,8 @@ from recipe.recipes import small_collection
 from recipe.test_needs import add_models
 from tiny import tiny_encoder
 
-from hardneg.recipe.inheritance import read_whole_tree
-from hardneg.recipe.yaml_load import apply_preset, find_recipe
+from hardneg.recipe.language import expand
+from hardneg.recipe.yaml_load import find_recipe
 
 pytestmark = pytest.mark.slow
 NOT_IN_SMALL = {
@@ -42,7 +42,7 @@ FEW = {
 
 def cut(name: str, place: Path) -> Path:
     """A recipe's preset `paper` as a recipe of its own, with its data, models and stages, but few steps."""
-    tree = apply_preset(read_whole_tree(find_recipe(name)), "paper")[0]
+    tree = expand(find_recipe(name), "paper", []).tree
     for length in ("query_length", "document_length"):
         tree["model"][length] = min(48, tree["model"].get(length, 48))
     for stage in tree["stages"].values():

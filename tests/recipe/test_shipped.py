@@ -1,6 +1,8 @@
 """Every shipped recipe, in every preset, without running it."""
 
+import dataclasses
 import importlib.util
+import json
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 
 from hardneg.artifacts import Store
+from hardneg.digest import digest
 from hardneg.machine import SHEETS, Machine
+from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
@@ -79,6 +83,28 @@ def test_ances_baselines_share_what_the_others_have_made(keys: dict[tuple[str, s
 
 def test_bm25_neg_is_the_model_that_star_begins_with_in_the_paper(keys: dict[tuple[str, str], dict[str, str]]):
     assert keys["star-passage", "paper"]["warm-up"] == keys["bm25-neg-passage", "paper"]["bm25-neg"]
+
+
+COMES_TO = json.loads(Path(__file__).with_name("shipped_keys.json").read_text(encoding="utf-8"))
+"""Of each recipe and preset the model, the outputs, and each stage's key, whatever the weights and the data are."""
+
+
+@pytest.mark.parametrize("asked", COMES_TO)
+def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatch):
+    """A key that changes here makes users' stores useless. Analyses and reports are made again anyway."""
+    name, _, preset = asked.partition(":")
+    if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
+        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
+    monkeypatch.setattr(planning, "_content", lambda find, problems: "content")
+    recipe = load_recipe(find_recipe(name), preset)
+    steps = make_plan(recipe, []).steps
+    keys = {stage: step.key[:10] for stage, step in steps.items() if step.verb not in ("analyze", "report")}
+    model, outputs = digest(dataclasses.asdict(recipe.model))[:10], dict(recipe.outputs)
+    assert {"model": model, "outputs": outputs, "keys": keys} == COMES_TO[asked]
+
+
+def test_each_recipe_and_preset_is_looked_at():
+    assert {f"{name}:{preset}" for name, preset in PRESETS} == {*COMES_TO}
 
 
 ROCKETQA = ["rocketqa-passage", "rocketqa-table3", "rocketqa-nq"]

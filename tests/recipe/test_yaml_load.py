@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.errors import HardnegError, RecipeError, UsageError
-from hardneg.recipe.yaml_load import apply_preset, apply_settings, find_recipe, merge, read_tree, shipped_recipes
+from hardneg.recipe.inheritance import apply_preset, merge, without_removed
+from hardneg.recipe.yaml_load import apply_settings, find_recipe, read_tree, shipped_recipes
 
 
 def test_the_shipped_recipes_are_found():
@@ -42,7 +43,8 @@ def test_any_bytes_give_a_tree_or_one_error(tmp_path_factory, content):
 def test_a_preset_lays_itself_over():
     tree = {"a": {"b": 1, "c": 2}, "presets": {"demo": {"a": {"b": 5}}, "paper": {"a": {"c": None}}}}
     assert apply_preset(tree, None) == ({"a": {"b": 5, "c": 2}}, "demo", [])
-    assert apply_preset(tree, "paper") == ({"a": {"b": 1}}, "paper", [])
+    paper, chosen, problems = apply_preset(tree, "paper")
+    assert (without_removed(paper), chosen, problems) == ({"a": {"b": 1}}, "paper", [])
     assert "did you mean 'paper'" in apply_preset(tree, "papr")[2][0]
 
 
@@ -59,7 +61,7 @@ def test_settings_reach_into_short_forms():
 
 
 def test_merge_replaces_lists_and_removes_nulls():
-    assert merge({"a": [1, 2], "b": 1}, {"a": [3], "b": None, "c": 4}) == {"a": [3], "c": 4}
+    assert without_removed(merge({"a": [1, 2], "b": 1}, {"a": [3], "b": None, "c": 4})) == {"a": [3], "c": 4}
 
 
 def test_a_mapping_may_take_the_keys_of_another(tmp_path):

@@ -1,0 +1,143 @@
+"""What a recipe comes to: its short forms (`extends`, presets, `for`, `system`, `defaults`) become plain stages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from hardneg.errors import PluginError
+from hardneg.recipe.grids import FOR, Grids
+from hardneg.recipe.inheritance import apply_preset, is_removed, lay_under, read_whole_tree, without_removed
+from hardneg.recipe.renamed import with_new_names
+from hardneg.recipe.systems import SYSTEM, Systems
+from hardneg.recipe.yaml_load import apply_settings
+from hardneg.registry import load_plugin, plugin_names, suggestion
+
+DEFAULTS = "defaults"
+_STAGES = "stages"
+_UNKNOWN = {"extra_forbidden", "unexpected_keyword_argument"}
+
+
+@dataclass
+class Expanded:
+    """A recipe as plain stages.
+
+    tree: `dataset`, `model`, `stages` and so on, as if all of it had been written. preset: the one that was chosen.
+    problems, notes: one line each. origins: of what a `for` or a `system` has made, the path as it is written.
+    defaults: of each verb. own: what each stage says itself, where defaults were laid under it.
+    """
+
+    tree: dict[str, Any]
+    preset: str = ""
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    origins: dict[tuple[str, ...], str] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def located(self, problem: str) -> str:
+        """A problem of the plain stages with the path that was written."""
+        for name, own in self.own.items():
+            path = problem.removeprefix(f"{_STAGES}.{name}.")
+            keys, verb = path.partition(":")[0].split("."), own["stage"]
+            if path != problem and _depth(self.defaults[verb], keys) > _depth(own, keys):
+                return f"{DEFAULTS}.{verb}.{path}"
+        made = [path for path in self.origins if problem.startswith((f"{'.'.join(path)}.", f"{'.'.join(path)}:"))]
+        return f"{problem} (comes of {self.origins[max(made, key=len)]})" if made else problem
+
+
+def expand(path: Path, preset: str | None, settings: Sequence[str], checked: bool = True) -> Expanded:
+    """Reads a recipe and writes out its short forms.
+
+    `settings` reach into what is written where they name a `for`, a `system`, a default or a key with braces, else into
+    the plain stages. Without `checked` no stage's class is imported, and defaults are taken as they are.
+
+    Raises:
+        RecipeError: the file, or one that it extends, is no recipe.
+    """
+    tree, chosen, problems = apply_preset(read_whole_tree(path), preset)
+    first = [setting for setting in settings if _reaches_into_short_forms(setting)]
+    tree, more = apply_settings(tree, first)
+    found = Expanded(tree, chosen, [*problems, *more])
+    found.tree = without_removed(_plain(tree, found, checked))
+    later = [setting for setting in settings if setting not in first]
+    found.tree, more = apply_settings(found.tree, later)
+    found.problems += more
+    return found
+
+
+def _plain(tree: Mapping[str, Any], found: Expanded, checked: bool) -> dict[str, Any]:
+    plain = Grids(found.origins, found.problems).unroll(tree)
+    found.defaults = dict(_defaults(plain.pop(DEFAULTS, None), found, checked))
+    systems = Systems(found.defaults.pop(SYSTEM, {}), found.origins, found.problems)
+    if isinstance(stages := plain.get(_STAGES), Mapping):
+        stages = {name: stage for name, stage in systems.expand(stages).items() if not is_removed(stage)}
+        plain[_STAGES] = {name: _with_defaults(name, stage, found, checked) for name, stage in stages.items()}
+    return plain
+
+
+def _defaults(given: Any, found: Expanded, checked: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The defaults of each verb, checked as far as they can be without a stage."""
+    if is_removed(given):
+        return
+    if not isinstance(given, Mapping):
+        found.problems.append(f"{DEFAULTS}: must map a verb to options of its stages")
+        return
+    known = [*(plugin_names(_STAGES) if checked else given), SYSTEM]
+    for verb, options in given.items():
+        path = f"{DEFAULTS}.{verb}"
+        if verb not in known:
+            hint = suggestion(str(verb), known)
+            found.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")
+        elif isinstance(options, Mapping):
+            yield verb, _renamed(verb, without_removed(options), path, found, checked)
+        elif not is_removed(options):
+            found.problems.append(f"{path}: must be a mapping of options")
+
+
+def _with_defaults(name: str, stage: Any, found: Expanded, checked: bool) -> Any:
+    verb = stage.get("stage") if isinstance(stage, Mapping) else None
+    if not isinstance(verb, str) or not (defaults := found.defaults.get(verb)):
+        return stage
+    found.own[name] = own = _renamed(verb, stage, f"{_STAGES}.{name}", found, checked)
+    return lay_under(defaults, own)
+
+
+def _renamed(verb: str, options: Any, path: str, found: Expanded, checked: bool) -> Any:
+    """Options by their new names, so that what is laid over what goes by the same ones."""
+    if not checked or verb == SYSTEM:
+        return options
+    try:
+        return with_new_names(load_plugin(_STAGES, verb), options, path, found.notes, found.problems)
+    except PluginError as error:
+        found.problems.append(f"{path}: {error}")
+        return options
+
+
+def unknown_options(found: Expanded) -> Iterator[tuple[str, ErrorDetails, type[BaseModel]]]:
+    """Options that no stage has, of the verbs that the recipe has no stage of: path, mistake, class of options."""
+    for verb in {*found.defaults} - {own["stage"] for own in found.own.values()}:
+        spec = load_plugin(_STAGES, verb)
+        try:
+            spec.model_validate({"stage": verb, **found.defaults[verb]})
+        except ValidationError as error:
+            wrong = [item for item in error.errors() if item["type"] in _UNKNOWN]
+            yield from ((f"{DEFAULTS}.{verb}", item, spec) for item in wrong)
+
+
+def _depth(tree: Any, keys: Sequence[str]) -> int:
+    """How many of the keys lead into a tree, one behind the other."""
+    for depth, key in enumerate(keys):
+        if not isinstance(tree, Mapping) or key not in tree:
+            return depth
+        tree = tree[key]
+    return len(keys)
+
+
+def _reaches_into_short_forms(setting: str) -> bool:
+    top, *rest = setting.partition("=")[0].split(".")
+    inside = top == _STAGES and ("{" in "".join(rest) or rest[1:2] in ([SYSTEM], [FOR]))
+    return inside or top in (DEFAULTS, FOR)

@@ -31,7 +31,7 @@ def fuse(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN)
     ],
-    method: Annotated[str, typer.Option(help="zip, weighted-sum, reciprocal-rank, or one of ranx's.")] = "zip",
+    method: Annotated[str, typer.Option(help="zip, weighted-sum, reciprocal-rank, or one of ranx's.")] = "weighted-sum",
     weight: Annotated[
         list[str] | None, typer.Option(metavar=_NAMED, help="A run's weight, by its file's name; else 1.")
     ] = None,
@@ -41,7 +41,7 @@ def fuse(
     constant: Annotated[int, typer.Option(min=0, help="Of reciprocal-rank.")] = 60,
     norm: Annotated[str | None, typer.Option(help="Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
     parameter: Annotated[float | None, typer.Option(help="Of gmnz, logn_isr, rbc, rrf.")] = None,
-    depth: Annotated[int, typer.Option(min=1, help="How many documents for each query.")] = 1000,
+    depth: Annotated[int, typer.Option(min=1, help="How many documents for each query.")] = 100,
     tune_run: Annotated[list[Path] | None, typer.Option("--tune-run", help=_TUNE_HELP, rich_help_panel=TUNING)] = None,
     qrels: Annotated[
         Path | None, typer.Option("--qrels", help="The judgements of the queries to tune on.", rich_help_panel=TUNING)
@@ -55,7 +55,7 @@ def fuse(
     ] = None,
     overwrite: bool = OVERWRITE,
 ) -> None:
-    """Make one run of several: by turns, the first run first (zip), by sums of scores or ranks, or as ranx does it.
+    """Make one run of several: by sums of scores or ranks, by turns, the first run first (zip), or as ranx does it.
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """

@@ -1,4 +1,5 @@
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -37,10 +38,20 @@ def lists(files):
 
 
 def test_runs_are_zipped_in_the_order_given(files):
-    result = call(files, "--depth", 5)
+    result = call(files, "--method", "zip", "--depth", 5)
     assert result.exit_code == 0, (result.output, result.exception)
     assert lists(files) == {"q1": "acbef", "q2": "xy"}
     assert "2 queries, 7 documents" in result.stdout and "queries that bm25.trec lacks: 1" in result.stdout
+
+
+def test_the_defaults_are_those_of_the_stage():
+    from hardneg.cli.main import app
+    from hardneg.stages.fuse import Fuse
+
+    command = typer.main.get_command(app).commands["fuse"]
+    asked = {option.name: option.default for option in command.params}
+    fields = {name: Fuse.model_fields[name].default for name in ("method", "depth", "constant", "missing_scores")}
+    assert {name: asked[name] for name in fields} == fields
 
 
 def test_sums_with_weights(files):

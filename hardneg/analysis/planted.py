@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.miners.rules import RULES, Scores, lowest, scores_of
+from hardneg.miners.rules import RULES, lowest, scores_of
 from hardneg.types import Candidates
 
 Thresholds = Mapping[str, Sequence[float]]
@@ -50,8 +50,8 @@ class _Block:
     hidden: bool [C].
     """
 
-    scores: Scores
-    positive: Scores
+    scores: NDArray[np.float32]
+    positive: NDArray[np.float32]
     hidden: NDArray[np.bool_]
 
 

@@ -13,7 +13,7 @@ from hardneg.errors import DataError
 
 if TYPE_CHECKING:
     from hardneg.cli.console import Bars
-    from hardneg.datasets.downloads import Published
+    from hardneg.datasets.fetching import Published
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
 
@@ -123,7 +123,7 @@ def fetch(
     Example: hardneg data fetch msmarco-passage
     """
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.datasets.downloads import find_published
+    from hardneg.datasets.fetching import find_published
 
     folder = output or Path("data") / name
     found = find_published(name)

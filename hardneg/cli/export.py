@@ -103,7 +103,7 @@ def export(
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     from hardneg.data.collection import StoredCollection
     from hardneg.data.export.catalogue import check_form, read_form
-    from hardneg.data.export.rows import Lookup
+    from hardneg.data.export.rows import TextLookup
     from hardneg.data.negatives import write_negatives
     from hardneg.fields import DATASET
     from hardneg.layout import NEGATIVES
@@ -117,7 +117,7 @@ def export(
     with outputs.begun(), TemporaryDirectory() as folder:
         made = adhoc_recipe.run_plan(plan, opened, None, until=DATASET)
         collection = StoredCollection.open(made.artifacts[DATASET].path)
-        lookup = Lookup(collection.queries(split), collection.corpus)
+        lookup = TextLookup(collection.queries(split), collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
         say(f"{negatives}: {counted(queries, 'query')}")
         adhoc_recipe.tell_left_out(lookup.counts)

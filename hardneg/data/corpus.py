@@ -64,9 +64,9 @@ class Corpus:
         return Corpus.open, (self.folder,)
 
     @property
-    def doc_ids(self) -> "DocIds":
+    def doc_ids(self) -> "CorpusIds":
         """The id of each row, read when asked for."""
-        return DocIds(self)
+        return CorpusIds(self)
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
@@ -153,7 +153,7 @@ class Corpus:
             start, number = end, number + 1
 
 
-class DocIds(Sequence[str]):
+class CorpusIds(Sequence[str]):
     """The ids of a corpus by row: a cheap view; a slice is a list."""
 
     def __init__(self, corpus: Corpus) -> None:

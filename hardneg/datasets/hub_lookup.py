@@ -4,15 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardneg.datasets.hub_refusals import refusal
-from hardneg.datasets.hub_tables import SPLIT_NAMES, Table, import_datasets, load_arguments
+from hardneg.datasets.hub_tables import SPLIT_NAMES, HubTable, import_datasets, load_arguments, refusal
 from hardneg.errors import DataError
 from hardneg.types import Lookup
 
 _AT_ONCE = 500
 
 
-def look_up(tables: Iterable[Table]) -> Lookup:
+def look_up(tables: Iterable[HubTable]) -> Lookup:
     """The bytes of all files behind the tables: those on this machine, and those that are streamed from the hub.
 
     Raises:
@@ -28,7 +27,7 @@ def look_up(tables: Iterable[Table]) -> Lookup:
     return Lookup(there, ahead)
 
 
-def _files(table: Table) -> Iterator[tuple[str, int]]:
+def _files(table: HubTable) -> Iterator[tuple[str, int]]:
     datasets = import_datasets()
     try:
         builder = datasets.load_dataset_builder(**load_arguments(table, datasets))
@@ -44,7 +43,7 @@ def _files(table: Table) -> Iterator[tuple[str, int]]:
         raise refusal(table.title, str(table.repo), table.revision, error) from error
 
 
-def _chosen(table: Table, files: dict[Any, Sequence[str]]) -> list[str]:
+def _chosen(table: HubTable, files: dict[Any, Sequence[str]]) -> list[str]:
     splits = {SPLIT_NAMES.get(str(name), str(name)): list(places) for name, places in files.items()}
     wanted = SPLIT_NAMES.get(table.split or "", table.split)
     if not splits or (wanted is not None and wanted not in splits):
@@ -52,7 +51,7 @@ def _chosen(table: Table, files: dict[Any, Sequence[str]]) -> list[str]:
     return [place for split, places in splits.items() if wanted in (None, split) for place in places]
 
 
-def _check_gate(table: Table, place: str) -> None:
+def _check_gate(table: HubTable, place: str) -> None:
     """Asks for the head of one file, which a gated repository refuses although it lists it."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
@@ -60,7 +59,7 @@ def _check_gate(table: Table, place: str) -> None:
     get_hf_file_metadata(hf_hub_url(str(table.repo), path, repo_type="dataset", revision=revision))
 
 
-def _sizes(table: Table, places: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _sizes(table: HubTable, places: Sequence[str]) -> Iterator[tuple[str, int]]:
     from huggingface_hub import HfApi
 
     named = {path: place for place in places for path in [_in_repository(place)[0]]}

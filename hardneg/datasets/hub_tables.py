@@ -1,21 +1,25 @@
 """Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from hardneg.datasets.hub_refusals import CONVERTED, first_line, refusal, whole_splits
+from hardneg.data.text_lines import one_word
 from hardneg.digest import file_digest, tree_digest
 from hardneg.errors import DataError, MissingDependency
 
 SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
 _COMMIT_DIGITS = 40
+CONVERTED = "refs/convert/"
+_SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
+_PART = "partial-"
 
 
 @dataclass(frozen=True)
-class Table:
+class HubTable:
     """Where one table is. What is None follows from the loader's `source` and the usual layouts.
 
     repo: a hub id or a local folder.
@@ -41,7 +45,7 @@ class Table:
         return path if self.repo and path.exists() else None
 
 
-def open_table(table: Table) -> dict[str, Any]:
+def open_table(table: HubTable) -> dict[str, Any]:
     """The table's splits by name (`validation` is `dev`), opened as streaming datasets.
 
     Raises:
@@ -86,7 +90,7 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         yield number, row
 
 
-def table_digest(table: Table) -> str:
+def table_digest(table: HubTable) -> str:
     """A name for a repository's content: a digest of a local folder's files, or the hub's commit.
 
     A revision that is a whole commit hash is taken as it is; any other is looked up on the hub.
@@ -111,7 +115,7 @@ def table_digest(table: Table) -> str:
         raise refusal(table.title, str(table.repo), table.revision, error) from error
 
 
-def count_rows(table: Table) -> int:
+def count_rows(table: HubTable) -> int:
     """How many rows a table has by its metadata, nothing read; 0 where that is not known."""
     try:
         import datasets
@@ -122,7 +126,7 @@ def count_rows(table: Table) -> int:
         return 0
 
 
-def load_arguments(table: Table, datasets: Any) -> dict[str, Any]:
+def load_arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     """What `datasets` is told to open a table."""
     if table.local is None:
         named = {"path": table.repo, "revision": table.revision}
@@ -141,8 +145,91 @@ def load_arguments(table: Table, datasets: Any) -> dict[str, Any]:
     return {"path": folder, "data_dir": table.config}
 
 
-def _converted_files(table: Table) -> dict[str, list[str]]:
+def _converted_files(table: HubTable) -> dict[str, list[str]]:
     from huggingface_hub import HfApi
 
     paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
     return whole_splits(table.title, paths, table.config)
+
+
+def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
+    if column not in row:
+        known = ", ".join(row)
+        raise DataError.at(where, number, f"no column {column!r} among {known}; name it in `columns`")
+    return row[column]
+
+
+def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
+    """The text in a column. Raises DataError where it is missing or no text."""
+    value = _value(where, number, row, column)
+    if not isinstance(value, str):
+        raise DataError.at(where, number, f"column {column!r} must hold text, not {value!r:.40}")
+    return value
+
+
+def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
+    """The id in a column, maybe a whole number. Raises DataError where it is missing or not one word."""
+    value = _value(where, number, row, column)
+    name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(name, str) or not one_word(name):
+        raise DataError.at(where, number, f"column {column!r} must hold ids of one word, not {value!r:.40}")
+    return name
+
+
+def whole_cell(where: str, number: int, row: dict[str, Any], column: str) -> int:
+    """The whole number in a column. Raises DataError where it is missing or something else."""
+    value = _value(where, number, row, column)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise DataError.at(where, number, f"column {column!r} must hold whole numbers, not {value!r:.40}")
+    return int(value)
+
+
+def refusal(title: str, repo: str, revision: str | None, error: Exception) -> DataError:
+    """The error for what the hub's client raised, with what to do about it."""
+    at = f" at revision {revision}" if revision else ""
+    if script := _SCRIPT.search(str(error)):
+        told = f"the repository holds a loading script ({script[1]}), which is never executed"
+        return DataError(f"{title}{at} cannot be opened: {told}; {_instead(repo)}")
+    if "gated" in str(error).lower():
+        return DataError(f"{title}{at} cannot be opened: it is gated; {gate_advice('datasets/' + repo)}")
+    advice = "check the name and the network, or give a local folder"
+    return DataError(f"{title}{at} cannot be opened: {first_line(error).rstrip('.')}; {advice}")
+
+
+def gate_advice(path: str) -> str:
+    """What a user does before the hub lets files of a gated repository through."""
+    from huggingface_hub import constants
+
+    return f"accept its terms on {constants.ENDPOINT}/{path}, then `hf auth login`"
+
+
+def whole_splits(title: str, paths: list[str], config: str | None) -> dict[str, list[str]]:
+    """The Parquet files of one configuration of a converted branch by split: CONFIGURATION/SPLIT/NUMBER.parquet.
+
+    Raises:
+        DataError: there is no such configuration, or the branch holds the first gigabytes of a split alone.
+    """
+    placed = [path.split("/") for path in sorted(paths) if path.endswith(".parquet") and path.count("/") == 2]
+    configs = sorted({parts[0] for parts in placed})
+    wanted = config or (configs[0] if len(configs) == 1 else "default")
+    if wanted not in configs:
+        raise DataError(f"{title}: no configuration {wanted!r} in the converted branch; it has {', '.join(configs)}")
+    splits: dict[str, list[str]] = {}
+    for parts in placed:
+        if parts[0] == wanted:
+            splits.setdefault(parts[1], []).append("/".join(parts))
+    if cut := [split for split in splits if split.startswith(_PART)]:
+        told = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
+        raise DataError(f"{title}: {told}; take a repository in Parquet or JSON Lines, or the original files")
+    return splits
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip() or type(error).__name__).split("\n")[0]
+
+
+def _instead(repo: str) -> str:
+    owner, _, name = repo.partition("/")
+    converted = f"its converted branch, dataset.revision={CONVERTED}parquet"
+    return f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else f"take {converted}"

@@ -6,14 +6,22 @@ from typing import Any, ClassVar
 
 from hardneg.data.source_files import order_splits
 from hardneg.datasets.hub_lookup import look_up
-from hardneg.datasets.hub_rows import id_cell, text_cell, whole_cell
-from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
+from hardneg.datasets.hub_tables import (
+    HubTable,
+    count_rows,
+    id_cell,
+    numbered_rows,
+    open_table,
+    table_digest,
+    text_cell,
+    whole_cell,
+)
 from hardneg.datasets.query_selection import JudgedQueries
 from hardneg.digest import digest
 from hardneg.errors import DataError
 from hardneg.types import Document, Judgement, Lookup, Query
 
-_CORPUS, _QUERIES, _QRELS = Table(config="corpus"), Table(config="queries"), Table()
+_CORPUS, _QUERIES, _QRELS = HubTable(config="corpus"), HubTable(config="queries"), HubTable()
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,9 @@ class HuggingFace:
 
     source: str
     revision: str | None = None
-    corpus: Table = _CORPUS
-    queries: Table = _QUERIES
-    qrels: Table = _QRELS
+    corpus: HubTable = _CORPUS
+    queries: HubTable = _QUERIES
+    qrels: HubTable = _QRELS
     columns: Columns = Columns()
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "hub"
@@ -92,7 +100,7 @@ class HuggingFace:
         """The number of documents by the repository's metadata, 0 where that does not say."""
         return count_rows(self._tables()[0])
 
-    def _tables(self) -> tuple[Table, Table, Table]:
+    def _tables(self) -> tuple[HubTable, HubTable, HubTable]:
         corpus, queries, qrels = (self._placed(table) for table in (self.corpus, self.queries, self.qrels))
         if self.qrels.repo is None and self.qrels.config is None:
             if qrels.local is not None:
@@ -104,7 +112,7 @@ class HuggingFace:
                 qrels = replace(qrels, config="default")
         return corpus, queries, qrels
 
-    def _placed(self, table: Table) -> Table:
+    def _placed(self, table: HubTable) -> HubTable:
         if table.repo is not None:
             return table
         return replace(table, repo=self.source, revision=table.revision or self.revision)
@@ -114,7 +122,7 @@ class HuggingFace:
 class Opened:
     """A table and its splits as streaming datasets."""
 
-    table: Table
+    table: HubTable
     splits: dict[str, Any]
 
     def rows(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:

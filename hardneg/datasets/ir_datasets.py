@@ -16,6 +16,7 @@ from hardneg.errors import DataError, MissingDependency
 from hardneg.types import Document, Judgement, Lookup, Query
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
+_DEEPEST = 12
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class IrDatasets:
 
     def look_up(self) -> Lookup:
         """The files behind the ids, and their sizes by the catalogue. Raises DataError where there is no such id."""
-        from hardneg.datasets.ir_lookup import look_up
+        from hardneg.datasets.ir_datasets import look_up
 
         collection = self.load()
         judged = collection.judged.values()
@@ -192,3 +193,34 @@ def _content(opened: Any, kind: str) -> str:
     for _, item in _rows(kind, getattr(opened, f"{kind}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))
     return state.hexdigest()
+
+
+def look_up(handlers: list[Any]) -> Lookup:
+    """The bytes of the downloads behind handlers of ids: those that are in ir_datasets' folder, and those to come."""
+    there, ahead, unknown = 0, 0, 0
+    for download in {id(found): found for item in handlers for found in _downloads(item, _DEEPEST)}.values():
+        size = int(getattr(download, "_size_hint", None) or 0)
+        if (path := _place(download)) is not None and path.exists():
+            there += path.stat().st_size
+        else:
+            ahead, unknown = ahead + size, unknown + (not size)
+    note = f"{unknown} files of unknown size; ir_datasets fetches them" if unknown else "ir_datasets fetches them"
+    return Lookup(there, ahead, note if ahead or unknown else "")
+
+
+def _place(download: Any) -> Path | None:
+    """Where a download is kept, by what every kind of it has; None where it is not kept."""
+    kept = getattr(download, "_path", None) or getattr(download, "_cache_path", None)
+    return Path(kept) if isinstance(kept, str | Path) else None
+
+
+def _downloads(item: Any, depth: int) -> Iterator[Any]:
+    """The downloads that an object of ir_datasets holds, directly or in what it is made of."""
+    kept = _place(item)
+    if hasattr(item, "_size_hint") or (kept is not None and kept.is_file()):
+        yield item
+        return
+    held = item if isinstance(item, list | tuple) else getattr(item, "__dict__", {}).values()
+    for value in held if depth else ():
+        inside = isinstance(value, list | tuple) or type(value).__module__.startswith("ir_datasets")
+        yield from _downloads(value, depth - 1) if inside else ()

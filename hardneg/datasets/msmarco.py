@@ -1,18 +1,22 @@
-"""MS MARCO's passage collection as its tab-separated files, each maybe with `.gz`."""
+"""MS MARCO's passages and documents as their tab-separated files, each maybe with `.gz`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from hardneg.counting import counted
 from hardneg.data.source_files import line_part, order_splits
-from hardneg.data.text_lines import estimate_lines, find_file
+from hardneg.data.text_lines import checked_id, estimate_lines, find_file
 from hardneg.data.topics import query_line
-from hardneg.datasets.topic_files import Pairs, PartedCollection
+from hardneg.datasets.topic_files import Pairs, PartedCollection, find_pairs
 from hardneg.digest import digest
 from hardneg.errors import DataError
 from hardneg.types import Document
 
 _SMALL = ".small"
+_CORPUS = "msmarco-docs.tsv"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class MsMarcoPassage:
         alone = sorted(({**queries, **qrels})[name].name for name in unpaired)
         named = {_split_name(name, pairs): pair for name, pair in pairs.items()}
         found = Pairs({split: named[split] for split in order_splits(named)}, alone)
-        return PartedCollection([line_part(corpus, _document)], found.queries(), found.qrels(), found.notes())
+        return PartedCollection([line_part(corpus, _passage)], found.queries(), found.qrels(), found.notes())
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
@@ -71,5 +75,60 @@ def _split_name(name: str, pairs: dict[str, tuple[Path, Path]]) -> str:
     return name if short in pairs else short
 
 
-def _document(path: Path, number: int, line: str) -> Document:
+def _passage(path: Path, number: int, line: str) -> Document:
     return Document(*query_line(path, number, line))
+
+
+@dataclass(frozen=True)
+class MsMarcoDocument:
+    """A folder with `msmarco-docs.tsv` (id, URL, title, body), and topics and qrels for each split.
+
+    The official names serve as they are: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
+    split `train`, `msmarco-test2019-queries.tsv` with `2019qrels-docs.txt` is `test2019`; so do `queries.SPLIT.tsv` or
+    `topics.SPLIT.txt` with `qrels.SPLIT.tsv` or `.txt`. Queries without judgements are left out and noted.
+
+    Source: Craswell et al., "Overview of the TREC 2019 Deep Learning Track", 2020.
+
+    Args:
+        source: the folder; each file as it is or as `.gz`.
+        url: whether a document's text begins with its URL.
+        splits: for each split its topics and its qrels, as file names in the folder; empty finds them by their names.
+    """
+
+    source: str
+    url: bool = False
+    splits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    version: ClassVar[int] = 1
+
+    def load(self) -> PartedCollection:
+        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        corpus = self._corpus()
+        pairs = find_pairs(corpus.parent, self.splits)
+        documents = line_part(corpus, partial(_document, self.url))
+        return PartedCollection([documents], pairs.queries(), pairs.qrels(), pairs.notes())
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of the files that are read, of their splits, and of `url`."""
+        collection, root = self.load(), self._corpus().parent
+        return digest(["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)])
+
+    def size_hint(self) -> int:
+        """About how many documents there are, from the first lines and the size of the corpus file."""
+        return estimate_lines(self._corpus())
+
+    def _corpus(self) -> Path:
+        folder = Path(self.source).expanduser()
+        corpus = find_file(folder, _CORPUS)
+        if corpus is None:
+            raise DataError(f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`")
+        return corpus
+
+
+def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
+    cells = line.split("\t")
+    if len(cells) != 4:
+        raise DataError.at(
+            path, number, f"{counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
+        )
+    doc_id, url, title, body = cells
+    return Document(checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

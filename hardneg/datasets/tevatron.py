@@ -7,13 +7,20 @@ from typing import Any, ClassVar
 
 from hardneg.data.source_files import order_splits
 from hardneg.datasets.hub_lookup import look_up
-from hardneg.datasets.hub_rows import id_cell, text_cell
-from hardneg.datasets.hub_tables import Table, count_rows, numbered_rows, open_table, table_digest
+from hardneg.datasets.hub_tables import (
+    HubTable,
+    count_rows,
+    id_cell,
+    numbered_rows,
+    open_table,
+    table_digest,
+    text_cell,
+)
 from hardneg.digest import digest
 from hardneg.errors import DataError
 from hardneg.types import Answers, Document, Judgement, Lookup, Query
 
-_TABLE = Table()
+_TABLE = HubTable()
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Tevatron:
 
     source: str
     revision: str | None = None
-    corpus: Table = _TABLE
+    corpus: HubTable = _TABLE
     config: str | None = None
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "hub"
@@ -62,12 +69,12 @@ class Tevatron:
         """The number of documents by the repository's metadata, 0 where that does not say."""
         return count_rows(self._tables()[0])
 
-    def _tables(self) -> tuple[Table, Table]:
+    def _tables(self) -> tuple[HubTable, HubTable]:
         corpus = self.corpus
         if corpus.repo is None:
             source = self.source.rstrip("/")
             corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or _branch(self.revision))
-        return corpus, Table(repo=self.source, config=self.config, revision=self.revision)
+        return corpus, HubTable(repo=self.source, config=self.config, revision=self.revision)
 
 
 @dataclass(frozen=True)

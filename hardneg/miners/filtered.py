@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import PluginError
-from hardneg.miners.rules import Rule, Scores, lowest, scores_of
+from hardneg.miners.rules import Rule, lowest, scores_of
 from hardneg.miners.selection import refusal
 from hardneg.seeding import generator
 from hardneg.types import Candidates, Drops, Negatives
@@ -78,7 +78,9 @@ class Filtered:
             noted,
         )
 
-    def _judged(self, query: Candidates, top: Sequence[str], rule: Rule) -> tuple[Scores, list[str], tuple[str, ...]]:
+    def _judged(
+        self, query: Candidates, top: Sequence[str], rule: Rule
+    ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
         """The scores of the top, what the rule has against each document (nothing: empty), what to note."""
         scored = query.hits.get(SCORES, query.ranking)
         scores, positive = scores_of(top, scored), lowest(scores_of(query.positives, scored))
@@ -87,7 +89,7 @@ class Filtered:
         verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
         return scores, verdicts, (NO_POSITIVE,) if unknown else ()
 
-    def _ordered(self, places: Places, scores: Scores, draws: np.random.Generator) -> Places:
+    def _ordered(self, places: Places, scores: NDArray[np.float32], draws: np.random.Generator) -> Places:
         """Places int64 [n] that are fit, in the order in which they are taken."""
         if self.order == "random":
             return draws.permutation(places)
@@ -113,7 +115,7 @@ def _first_fit(
     return found
 
 
-def _drops(top: Sequence[str], reasons: Sequence[str], scores: Scores, chosen: Sequence[int]) -> Drops:
+def _drops(top: Sequence[str], reasons: Sequence[str], scores: NDArray[np.float32], chosen: Sequence[int]) -> Drops:
     out = [place for place, reason in enumerate(reasons) if reason]
     ranks = np.array(out, np.int32) + 1
     told = [reasons[place] for place in out]

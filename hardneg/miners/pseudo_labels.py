@@ -13,7 +13,7 @@ from hardneg.miners.rules import scores_of
 from hardneg.types import Candidates, Negatives, RankedList
 
 NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
-Listed = tuple[str, Mapping[str, RankedList]]
+QueryLists = tuple[str, Mapping[str, RankedList]]
 """A query and its ranked lists: the first is the one to select from, the one called `scores` decides."""
 
 
@@ -35,7 +35,7 @@ class PseudoLabels:
     count: int = 4
     depth: int = 50
 
-    def of(self, listed: Iterable[Listed], corpus: Corpus, left_out: Counter[str]) -> Iterator[Negatives]:
+    def of(self, listed: Iterable[QueryLists], corpus: Corpus, left_out: Counter[str]) -> Iterator[Negatives]:
         """The labels of each query that gets a positive and a negative; `left_out` counts the others, by reason."""
         miner = Denoised(self.depth, self.count, below=self.below)
         for item in miner.mine(self._with_positives(listed, corpus, left_out), seed=0):
@@ -44,7 +44,9 @@ class PseudoLabels:
             else:
                 left_out[NO_NEGATIVE] += 1
 
-    def _with_positives(self, listed: Iterable[Listed], corpus: Corpus, left_out: Counter[str]) -> Iterator[Candidates]:
+    def _with_positives(
+        self, listed: Iterable[QueryLists], corpus: Corpus, left_out: Counter[str]
+    ) -> Iterator[Candidates]:
         for query_id, hits in listed:
             if (positive := self.positive(hits)) is None:
                 left_out[NO_POSITIVE] += 1

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from hardneg.types import RankedList
 
-Scores = NDArray[np.float32]
-Rule = Callable[[Scores, Scores], NDArray[np.bool_]]
+Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
 """From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
 
 Nothing is kept that has no score (nan), nor, by a rule that compares, where no positive has one.
@@ -58,13 +57,13 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
 """The rule of each miner by the miner's name, made of its threshold."""
 
 
-def scores_of(doc_ids: Sequence[str], scored: RankedList) -> Scores:
+def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
     """Their scores in a list: float32 [n], nan for those that it lacks."""
     known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
 
 
-def lowest(scores: Scores) -> np.float32:
+def lowest(scores: NDArray[np.float32]) -> np.float32:
     """The lowest of the scores that are known, nan where none is."""
     known = scores[~np.isnan(scores)]
     return np.float32(known.min()) if len(known) else np.float32(np.nan)

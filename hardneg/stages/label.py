@@ -17,7 +17,7 @@ from hardneg.data.runs import lists_in_order
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import Name, Reference
 from hardneg.miners.filtered import SCORES
-from hardneg.miners.pseudo_labels import Listed, PseudoLabels
+from hardneg.miners.pseudo_labels import PseudoLabels, QueryLists
 from hardneg.seeding import derive_seed
 from hardneg.stages.context import StageContext
 from hardneg.stages.spec import StageSpec
@@ -94,7 +94,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
     return {**facts, **_checked(rows, collection)}
 
 
-def _listed(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> Iterator[Listed]:
+def _listed(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
     """The lists of the queries without known positives."""
     from hardneg.layout import RUN
     from hardneg.stages.own_queries import queries_of

@@ -16,14 +16,12 @@ from hardneg.data.rejected import recorded
 from hardneg.data.runs import lists_in_order
 from hardneg.errors import DataError
 from hardneg.layout import DROPPED, NEGATIVES, RUN
+from hardneg.miners.pseudo_labels import QueryLists
 from hardneg.stages.context import StageContext
 from hardneg.stages.opening import open_collection, open_queries
-from hardneg.types import Candidates, Negatives, RankedList
+from hardneg.types import Candidates, Negatives
 
 _QUERIES = 256
-
-Listed = tuple[str, Mapping[str, RankedList]]
-"""A query and its ranked lists by the label of their run."""
 
 
 def run(work: StageContext[Any]) -> dict[str, Any]:
@@ -76,7 +74,7 @@ def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negati
         yield item
 
 
-def _listed(work: StageContext[Any], query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[Listed]:
+def _listed(work: StageContext[Any], query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[QueryLists]:
     streams = [lists_in_order(path, query_ids) for path in runs.values()]
     with work.progress.task("mining", len(query_ids), "queries") as task:
         for query_id, *lists in zip(query_ids, *streams, strict=True):
@@ -85,8 +83,8 @@ def _listed(work: StageContext[Any], query_ids: Sequence[str], runs: Mapping[str
 
 
 def _labelled(
-    listed: Iterator[Listed], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
-) -> Iterator[Listed]:
+    listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
+) -> Iterator[QueryLists]:
     """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
     while block := list(islice(listed, _QUERIES)):
         unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
@@ -98,7 +96,7 @@ def _labelled(
 
 
 def _candidates(
-    listed: Iterator[Listed], known: Mapping[str, Sequence[str]], collection: StoredCollection, facts: Counter[str]
+    listed: Iterator[QueryLists], known: Mapping[str, Sequence[str]], collection: StoredCollection, facts: Counter[str]
 ) -> Iterator[Candidates]:
     for query_id, hits in listed:
         if query_id in known:

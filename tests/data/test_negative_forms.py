@@ -11,7 +11,7 @@ from pyarrow import parquet
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.export.catalogue import NAMES, Source, read_form, write_form
 from hardneg.data.export.passages import write_tevatron_corpus
-from hardneg.data.export.rows import Lookup, WriteOptions
+from hardneg.data.export.rows import TextLookup, WriteOptions
 from hardneg.data.queries import Queries
 from hardneg.errors import ArtifactError, DataError, UsageError
 from hardneg.progress import Silent
@@ -65,7 +65,7 @@ def rows_of(path):
 
 @pytest.mark.parametrize(("form", "name"), FILES)
 def test_what_is_written_is_read_back_to_the_same_ids(corpus, tmp_path, form, name):
-    path, lookup = tmp_path / name, Lookup(QUERIES, corpus)
+    path, lookup = tmp_path / name, TextLookup(QUERIES, corpus)
     counts = written(corpus, path, form, negatives=1)
     assert list(counts) == ["rows"]
     found = plain(read_form(form, path, lookup))
@@ -80,7 +80,7 @@ def test_scores_are_kept(corpus, tmp_path, form, name):
     written(
         corpus, path, form, negatives=1, scores=True, positive_scores=lambda i: np.array(known[i.query_id], np.float32)
     )
-    assert [row[3] for row in plain(read_form(form, path, Lookup(QUERIES, corpus)))] == [[0.5], [0.75]]
+    assert [row[3] for row in plain(read_form(form, path, TextLookup(QUERIES, corpus)))] == [[0.5], [0.75]]
 
 
 def test_columns_of_sentence_transformers(corpus, tmp_path):
@@ -151,7 +151,7 @@ def test_what_is_left_out_is_counted(corpus, tmp_path):
 
 
 def test_unknown_texts_and_ids_are_counted(corpus, tmp_path):
-    path, lookup = tmp_path / "f.jsonl", Lookup(QUERIES, corpus)
+    path, lookup = tmp_path / "f.jsonl", TextLookup(QUERIES, corpus)
     rows = [
         {"query": "sea", "pos": ["the  sea is cold"], "neg": ["a rose is a rose", "unseen"], "neg_scores": [2, 1]},
         {"query": "unasked", "pos": [], "neg": []},
@@ -166,7 +166,7 @@ def test_unknown_texts_and_ids_are_counted(corpus, tmp_path):
 
 
 def test_queries_of_one_text_are_read_as_the_first_and_told(corpus, tmp_path):
-    path, lookup = tmp_path / "t.jsonl", Lookup(Queries(["q1", "q2", "q3"], ["flowers", "sea", " sea"]), corpus)
+    path, lookup = tmp_path / "t.jsonl", TextLookup(Queries(["q1", "q2", "q3"], ["flowers", "sea", " sea"]), corpus)
     row = json.dumps({"anchor": "sea", "positive": "the sea is cold", "negative": "a rose is a rose"}) + "\n"
     path.write_text(row + row)
     assert plain(read_form("triplet", path, lookup))[0][:3] == ("q2", ["d2"], ["d0"])
@@ -203,7 +203,7 @@ def test_a_mistake_is_told_with_its_place(corpus, tmp_path, form, name, content,
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(DataError) as caught:
-        list(read_form(form, tmp_path / name, Lookup(QUERIES, corpus)))
+        list(read_form(form, tmp_path / name, TextLookup(QUERIES, corpus)))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -216,12 +216,12 @@ def test_wrong_uses(corpus, tmp_path):
             written(corpus, tmp_path / "x.jsonl", "triplet", [row])
         assert not (tmp_path / "x.jsonl").exists()
     with pytest.raises(ArtifactError):
-        list(read_form("hardneg", tmp_path / "missing.arrow", Lookup(QUERIES, corpus)))
+        list(read_form("hardneg", tmp_path / "missing.arrow", TextLookup(QUERIES, corpus)))
 
 
 def test_a_long_list_is_read_in_parts(corpus, tmp_path):
     context = {"title": "", "text": "x" * 700_000, "passage_id": "d3"}
     element = {"question": "sea", "positive_ctxs": [], "negative_ctxs": [], "hard_negative_ctxs": [context] * 3}
     (tmp_path / "x.json").write_text(json.dumps([element, element], indent=1))
-    found = list(read_form("dpr", tmp_path / "x.json", Lookup(QUERIES, corpus)))
+    found = list(read_form("dpr", tmp_path / "x.json", TextLookup(QUERIES, corpus)))
     assert [len(row.negatives) for row in found] == [3, 3]

@@ -9,8 +9,7 @@ from hardneg.datasets.beir import Beir
 from hardneg.datasets.dpr import Dpr
 from hardneg.datasets.hugging_face import HuggingFace
 from hardneg.datasets.ir_datasets import IrDatasets
-from hardneg.datasets.msmarco import MsMarcoPassage
-from hardneg.datasets.msmarco_doc import MsMarcoDocument
+from hardneg.datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.datasets.pyserini import Pyserini
 from hardneg.datasets.tevatron import Tevatron

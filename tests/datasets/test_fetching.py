@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.data.text_lines import read_lines
-from hardneg.datasets.downloads import Download, find_published, published
-from hardneg.datasets.fetching import fetch
+from hardneg.datasets.fetching import Download, fetch, find_published, published
 from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.errors import DataError, UsageError
 from hardneg.progress import Silent
@@ -204,7 +203,7 @@ def test_the_command_ends_in_a_dataset_that_opens(
     rows = [{**vars(file), "members": list(file.members)} for file in files]
     table = tmp_path / "table.json"
     table.write_text(json.dumps({"small": {"loader": "msmarco", "terms": "none", "files": rows}}))
-    monkeypatch.setattr("hardneg.datasets.downloads.TABLE", table)
+    monkeypatch.setattr("hardneg.datasets.fetching.TABLE", table)
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["data", "fetch", "small"])
     assert done.exception is None, done.exception

@@ -12,7 +12,7 @@ from hardneg.data.collection import write_collection
 from hardneg.data.source_files import parts_of
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.dpr import Dpr
-from hardneg.datasets.msmarco_doc import MsMarcoDocument
+from hardneg.datasets.msmarco import MsMarcoDocument
 from hardneg.datasets.pyserini import Pyserini
 from hardneg.errors import HardnegError
 from hardneg.progress import Silent

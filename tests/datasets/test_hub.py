@@ -21,12 +21,12 @@ QRELS = {
 }
 READ = """
 import json, sys
-from hardneg.datasets.hub_tables import Table
+from hardneg.datasets.hub_tables import HubTable
 from hardneg.datasets.hugging_face import HuggingFace
 from hardneg.errors import HardnegError
 told = {}
 for name, options in json.loads(sys.argv[1]).items():
-    options = {key: Table(**value) if isinstance(value, dict) else value for key, value in options.items()}
+    options = {key: HubTable(**value) if isinstance(value, dict) else value for key, value in options.items()}
     try:
         loader = HuggingFace(**options)
         found = loader.load()

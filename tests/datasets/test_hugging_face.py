@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hardneg.data.collection import write_collection
-from hardneg.datasets.hub_tables import Table
+from hardneg.datasets.hub_tables import HubTable
 from hardneg.datasets.hugging_face import Columns, HuggingFace
 from hardneg.errors import DataError
 from hardneg.progress import Silent
@@ -92,7 +92,7 @@ def test_plain_folder(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_folder_with_a_card(carded: Path) -> None:
     check(HuggingFace(str(carded)))
-    check(HuggingFace(str(carded), qrels=Table(config="default")))
+    check(HuggingFace(str(carded), qrels=HubTable(config="default")))
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_qrels_in_another_repository(plain: Path, tmp_path_factory: pytest.TempP
     other = tmp_path_factory.mktemp("qrels")
     (plain / "qrels" / "train.parquet").rename(other / "train.parquet")
     (plain / "qrels" / "validation.parquet").rename(other / "validation.parquet")
-    check(HuggingFace(str(plain), qrels=Table(repo=str(other))))
+    check(HuggingFace(str(plain), qrels=HubTable(repo=str(other))))
 
 
 def test_other_columns_and_floats(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_other_columns_and_floats(tmp_path: Path) -> None:
     table(tmp_path / "topics.parquet", {"qid": [7], "query": ["a"]})
     table(tmp_path / "judged.parquet", {"qid": ["7"], "pid": ["2"], "label": [3.0]})
     columns = Columns("pid", "", "passage", "qid", "query", "qid", "pid", "label")
-    tables = (Table(config="docs"), Table(config="topics"), Table(config="judged"))
+    tables = (HubTable(config="docs"), HubTable(config="topics"), HubTable(config="judged"))
     collection = HuggingFace(str(tmp_path), None, *tables, columns).load()
     assert list(collection.documents()) == [Document("1", "one"), Document("2", "two")]
     assert collection.splits() == ["all"]
@@ -133,10 +133,10 @@ def test_queries_that_have_splits_of_their_own(plain: Path) -> None:
 
 
 def test_one_split(plain: Path) -> None:
-    loader = HuggingFace(str(plain), qrels=Table(config="qrels", split="validation"))
+    loader = HuggingFace(str(plain), qrels=HubTable(config="qrels", split="validation"))
     assert loader.load().splits() == ["dev"]
     with pytest.raises(DataError, match=r"no split 'test'; it has (dev, train|train, dev)"):
-        replace(loader, qrels=Table(config="qrels", split="test")).load()
+        replace(loader, qrels=HubTable(config="qrels", split="test")).load()
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_damaged_parquet(plain: Path) -> None:
 
 def test_tables_that_are_not_there(plain: Path) -> None:
     with pytest.raises(DataError, match=r"no configuration, subfolder, \.parquet or \.jsonl file 'nope'"):
-        HuggingFace(str(plain), corpus=Table(config="nope")).load()
+        HuggingFace(str(plain), corpus=HubTable(config="nope")).load()
     with pytest.raises(DataError, match=r"train, dev; choose one as `corpus\.split`"):
-        HuggingFace(str(plain), corpus=Table(config="qrels")).load()
+        HuggingFace(str(plain), corpus=HubTable(config="qrels")).load()
 
 
 def test_offline_hub_is_said_in_one_line() -> None:
@@ -187,12 +187,12 @@ def test_offline_hub_is_said_in_one_line() -> None:
 
 def test_where_the_tables_of_hub_ids_are() -> None:
     corpus, queries, qrels = HuggingFace("BeIR/msmarco", revision="a" * 40)._tables()
-    assert corpus == Table("BeIR/msmarco", "corpus", None, "a" * 40)
-    assert queries == Table("BeIR/msmarco", "queries", None, "a" * 40)
-    assert qrels == Table("BeIR/msmarco-qrels")
-    assert HuggingFace("mteb/msmarco")._tables()[2] == Table("mteb/msmarco", "default")
-    own = HuggingFace("mteb/msmarco", qrels=Table(repo="me/judged", revision="v1"))
-    assert own._tables()[2] == Table("me/judged", None, None, "v1")
+    assert corpus == HubTable("BeIR/msmarco", "corpus", None, "a" * 40)
+    assert queries == HubTable("BeIR/msmarco", "queries", None, "a" * 40)
+    assert qrels == HubTable("BeIR/msmarco-qrels")
+    assert HuggingFace("mteb/msmarco")._tables()[2] == HubTable("mteb/msmarco", "default")
+    own = HuggingFace("mteb/msmarco", qrels=HubTable(repo="me/judged", revision="v1"))
+    assert own._tables()[2] == HubTable("me/judged", None, None, "v1")
 
 
 def test_fingerprint(plain: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from hardneg.data.check import check
 from hardneg.data.collection import write_collection
-from hardneg.datasets.msmarco_doc import MsMarcoDocument
+from hardneg.datasets.msmarco import MsMarcoDocument
 from hardneg.errors import DataError
 from hardneg.progress import Silent
 from hardneg.types import Document, Judgement, Query

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.datasets.hub_tables import Table
+from hardneg.datasets.hub_tables import HubTable
 from hardneg.datasets.tevatron import Tevatron
 from hardneg.errors import DataError
 from hardneg.progress import Silent
@@ -65,7 +65,7 @@ def test_parquet_rows(tmp_path: Path) -> None:
     folder = write(tmp_path, ROWS)
     (folder / "train.jsonl").unlink()
     pq.write_table(pa.Table.from_pylist(ROWS[:1]), folder / "validation-00000-of-00001.parquet")
-    collection = Tevatron(str(folder), corpus=Table(repo=str(tmp_path / "nq-corpus"))).load()
+    collection = Tevatron(str(folder), corpus=HubTable(repo=str(tmp_path / "nq-corpus"))).load()
     assert collection.splits() == ["dev"]
     assert list(collection.qrels("dev")) == [Judgement("1", "d1", 1)]
 
@@ -90,4 +90,4 @@ def test_mistakes(tmp_path: Path, row: dict[str, Any], message: str) -> None:
 def test_a_missing_corpus(tmp_path: Path) -> None:
     folder = write(tmp_path, ROWS)
     with pytest.raises(DataError, match="cannot be opened"):
-        Tevatron(str(folder), corpus=Table(repo=str(tmp_path / "none"))).load()
+        Tevatron(str(folder), corpus=HubTable(repo=str(tmp_path / "none"))).load()

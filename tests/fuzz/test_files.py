@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.export.catalogue import FORMS, read_form
-from hardneg.data.export.rows import Lookup
+from hardneg.data.export.rows import TextLookup
 from hardneg.data.negatives import write_negatives
 from hardneg.data.qrels import read_qrels
 from hardneg.data.queries import Queries
@@ -112,7 +112,7 @@ FIELDS = {
 def lookup(tmp_path_factory):
     place = tmp_path_factory.mktemp("lookup")
     write_corpus([Document("d1", "a text"), Document("d2", "another")], place, Silent())
-    return lambda: Lookup(Queries(["q1", "q2"], ["a text", "q1"]), Corpus.open(place))
+    return lambda: TextLookup(Queries(["q1", "q2"], ["a text", "q1"]), Corpus.open(place))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,7 +8,7 @@ from pathlib import Path
 from hardneg.data.corpus import Corpus
 from hardneg.data.export import passages
 from hardneg.data.export import sentence_transformers as st
-from hardneg.data.export.rows import Counts, Lookup, Row, WriteOptions, gather, merged
+from hardneg.data.export.rows import Counts, ExportRow, TextLookup, WriteOptions, gather, merged
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.data.queries import Queries
 from hardneg.errors import UsageError
@@ -21,8 +21,8 @@ OWN = "hardneg"
 class Form:
     """endings: of its files. several_rows: a query may have several, which are joined when read."""
 
-    write: Callable[[Path, Iterable[Row], WriteOptions, Counts], int]
-    read: Callable[[Path, Lookup], Iterator[Negatives]]
+    write: Callable[[Path, Iterable[ExportRow], WriteOptions, Counts], int]
+    read: Callable[[Path, TextLookup], Iterator[Negatives]]
     endings: tuple[str, ...]
     several_rows: bool = False
 
@@ -78,7 +78,7 @@ def write_form(
     return {"rows": rows, **{reason: count for reason, count in counts.items() if count}}
 
 
-def read_form(form: str, path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """The negatives of a file in any form; what cannot be found in the collection is counted in `lookup.counts`.
 
     Raises:

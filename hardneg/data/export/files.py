@@ -15,11 +15,11 @@ from hardneg.data.json_rows import json_row, read_array
 from hardneg.data.text_lines import read_lines
 from hardneg.errors import DataError
 
-Record = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 _ROWS = 1024
 
 
-def write_json_lines(path: Path, rows: Iterable[Record]) -> int:
+def write_json_lines(path: Path, rows: Iterable[JsonObject]) -> int:
     """Writes one JSON object a line; returns how many."""
     count = 0
     with _writing(path) as file:
@@ -29,7 +29,7 @@ def write_json_lines(path: Path, rows: Iterable[Record]) -> int:
     return count
 
 
-def write_json_list(path: Path, rows: Iterable[Record]) -> int:
+def write_json_list(path: Path, rows: Iterable[JsonObject]) -> int:
     """Writes one JSON list, one element a line; returns how many."""
     count = 0
     with _writing(path) as file:
@@ -41,7 +41,7 @@ def write_json_list(path: Path, rows: Iterable[Record]) -> int:
     return count
 
 
-def write_parquet(path: Path, rows: Iterable[Record], schema: pa.Schema) -> int:
+def write_parquet(path: Path, rows: Iterable[JsonObject], schema: pa.Schema) -> int:
     """Writes a Parquet file, a thousand rows at a time; returns how many."""
     stream, count = iter(rows), 0
     with _writing(path) as file, parquet.ParquetWriter(file, schema) as writer:
@@ -60,18 +60,18 @@ def _writing(path: Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, Record]]:
+def read_json_lines(path: Path) -> Iterator[tuple[str, JsonObject]]:
     """The place (`file:line`) and the object of each line."""
     for number, line in read_lines(path):
         yield f"{path}:{number}", json_row(path, number, line)
 
 
-def read_json_list(path: Path) -> Iterator[tuple[str, Record]]:
+def read_json_list(path: Path) -> Iterator[tuple[str, JsonObject]]:
     """The place (`file:line`) and the object of each element of one JSON list, as a stream."""
     return ((f"{path}:{number}", row) for number, row in read_array(path))
 
 
-def read_parquet(path: Path) -> Iterator[tuple[str, Record]]:
+def read_parquet(path: Path) -> Iterator[tuple[str, JsonObject]]:
     """The place and the values of each row."""
     number = 0
     try:
@@ -85,14 +85,14 @@ def read_parquet(path: Path) -> Iterator[tuple[str, Record]]:
         raise DataError(f"{path}: not a Parquet file: {reason}") from error
 
 
-def value(place: str, row: Record, name: str, kind: type) -> Any:
+def value(place: str, row: JsonObject, name: str, kind: type) -> Any:
     """A field of a row that must be there and of one type."""
     if not isinstance(found := row.get(name), kind):
         raise DataError(f"{place}: field {name!r} must be of type {kind.__name__}, but is {found!r:.60}")
     return found
 
 
-def texts(place: str, row: Record, name: str) -> list[str]:
+def texts(place: str, row: JsonObject, name: str) -> list[str]:
     """A field of a row that must be a list of strings."""
     found: list[str] = value(place, row, name, list)
     if not all(isinstance(item, str) for item in found):
@@ -100,7 +100,7 @@ def texts(place: str, row: Record, name: str) -> list[str]:
     return found
 
 
-def numbers(place: str, row: Record, name: str, count: int) -> list[float]:
+def numbers(place: str, row: JsonObject, name: str, count: int) -> list[float]:
     """A field of a row that must be a list of `count` numbers."""
     found: list[float] = value(place, row, name, list)
     if not all(isinstance(item, int | float) for item in found):

@@ -12,7 +12,7 @@ from typing import Any
 
 from hardneg.data.corpus import Corpus
 from hardneg.data.export.files import (
-    Record,
+    JsonObject,
     numbers,
     read_json_lines,
     read_json_list,
@@ -21,12 +21,12 @@ from hardneg.data.export.files import (
     write_json_lines,
     write_json_list,
 )
-from hardneg.data.export.rows import Counts, Lookup, Row, WriteOptions, negatives_of
+from hardneg.data.export.rows import Counts, ExportRow, TextLookup, WriteOptions, negatives_of
 from hardneg.errors import DataError
 from hardneg.types import Document, Negatives
 
 
-def write_tevatron_v1(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_tevatron_v1(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """JSON Lines: query_id, query, positive_passages, negative_passages, each passage with docid, title, text."""
     return write_json_lines(
         path,
@@ -42,18 +42,18 @@ def write_tevatron_v1(path: Path, rows: Iterable[Row], options: WriteOptions, co
     )
 
 
-def _passage(document: Document) -> Record:
+def _passage(document: Document) -> JsonObject:
     return {"docid": document.doc_id, "title": document.title, "text": document.text}
 
 
-def read_tevatron_v1(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_tevatron_v1(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, by ids."""
     for place, row in read_json_lines(path):
         sides = [_ids(place, row, name, "docid") for name in ("positive_passages", "negative_passages")]
         yield from _by_id(place, row, sides, lookup)
 
 
-def write_tevatron_v2(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_tevatron_v2(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """JSON Lines: query_id, query_text, positive_document_ids, negative_document_ids."""
     return write_json_lines(
         path,
@@ -69,7 +69,7 @@ def write_tevatron_v2(path: Path, rows: Iterable[Row], options: WriteOptions, co
     )
 
 
-def read_tevatron_v2(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_tevatron_v2(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, by ids."""
     for place, row in read_json_lines(path):
         sides = [texts(place, row, name) for name in ("positive_document_ids", "negative_document_ids")]
@@ -85,13 +85,13 @@ def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
     return write_json_lines(path, rows)
 
 
-def _by_id(place: str, row: Record, sides: Sequence[list[str]], lookup: Lookup) -> Iterator[Negatives]:
+def _by_id(place: str, row: JsonObject, sides: Sequence[list[str]], lookup: TextLookup) -> Iterator[Negatives]:
     if lookup.has_query(query_id := value(place, row, "query_id", str)):
         positives, negatives = (lookup.known(side) for side in sides)
         yield negatives_of(query_id, positives, negatives)
 
 
-def write_dpr(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_dpr(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """One JSON list: question, answers (none), positive_ctxs, negative_ctxs (none), hard_negative_ctxs."""
     return write_json_list(
         path,
@@ -117,7 +117,7 @@ def _contexts(documents: Sequence[Document], scores: Sequence[float], options: W
     return contexts
 
 
-def read_dpr(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_dpr(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record an element, documents by ids, hard negatives before the other negatives; queries by their texts."""
     for place, row in read_json_list(path):
         query_id = lookup.query(value(place, row, "question", str))
@@ -129,12 +129,12 @@ def read_dpr(path: Path, lookup: Lookup) -> Iterator[Negatives]:
             yield negatives_of(query_id, lookup.known(positives), lookup.known(found), scores)
 
 
-def write_flagembedding(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_flagembedding(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """JSON Lines: query, pos, neg (lists of texts); with scores pos_scores and neg_scores."""
     return write_json_lines(path, _flagembedding(rows, options, counts))
 
 
-def _flagembedding(rows: Iterable[Row], options: WriteOptions, counts: Counts) -> Iterator[Record]:
+def _flagembedding(rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     for row in _with_negatives(rows, counts):
         sides = {"pos": [d.contents for d in row.positives], "neg": [d.contents for d in row.negatives]}
         record = {"query": row.query, **sides}
@@ -148,7 +148,7 @@ def _flagembedding(rows: Iterable[Row], options: WriteOptions, counts: Counts) -
         yield {**record, "pos_scores": scores[0], "neg_scores": scores[1]}
 
 
-def read_flagembedding(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_flagembedding(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, queries and documents by their texts."""
     for place, row in read_json_lines(path):
         query_id = lookup.query(value(place, row, "query", str))
@@ -159,7 +159,7 @@ def read_flagembedding(path: Path, lookup: Lookup) -> Iterator[Negatives]:
             yield negatives_of(query_id, lookup.documents(positives), lookup.documents(negatives), scores)
 
 
-def _with_negatives(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
+def _with_negatives(rows: Iterable[ExportRow], counts: Counts) -> Iterator[ExportRow]:
     for row in rows:
         if row.negatives:
             yield row
@@ -167,14 +167,14 @@ def _with_negatives(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
             counts["queries left out: no negative"] += 1
 
 
-def _objects(place: str, row: Record, name: str) -> list[Record]:
-    found: list[Record] = value(place, row, name, list)
+def _objects(place: str, row: JsonObject, name: str) -> list[JsonObject]:
+    found: list[JsonObject] = value(place, row, name, list)
     if not all(isinstance(item, dict) for item in found):
         raise DataError(f"{place}: field {name!r} must be a list of objects")
     return found
 
 
-def _ids(place: str, row: Record, name: str, key: str) -> list[str]:
+def _ids(place: str, row: JsonObject, name: str, key: str) -> list[str]:
     return [value(place, item, key, str) for item in _objects(place, row, name)]
 
 

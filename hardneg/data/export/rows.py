@@ -23,7 +23,7 @@ PositiveScores = Callable[[Negatives], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ExportRow:
     """One query with its documents: scores are float32, as many as documents, nan where there is none."""
 
     query_id: str
@@ -48,7 +48,7 @@ class WriteOptions:
 
 def gather(
     negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions, counts: Counts
-) -> Iterator[Row]:
+) -> Iterator[ExportRow]:
     """The rows with their texts, in the order of `negatives`, a few hundred queries at a time.
 
     Raises:
@@ -78,9 +78,9 @@ def _documents(block: Sequence[Negatives], corpus: Corpus, limit: int | None) ->
     return dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
 
 
-def _row(item: Negatives, query: str, documents: Mapping[str, Document], options: WriteOptions) -> Row:
+def _row(item: Negatives, query: str, documents: Mapping[str, Document], options: WriteOptions) -> ExportRow:
     known = options.positive_scores
-    return Row(
+    return ExportRow(
         item.query_id,
         query,
         [documents[doc_id] for doc_id in item.positives],
@@ -91,7 +91,7 @@ def _row(item: Negatives, query: str, documents: Mapping[str, Document], options
 
 
 @dataclass
-class Lookup:
+class TextLookup:
     """Finds queries and documents by their texts; what is not found is counted in `counts`.
 
     Of equal texts the first in the collection is taken.

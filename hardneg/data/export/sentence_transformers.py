@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from hardneg.data.export.files import (
-    Record,
+    JsonObject,
     numbers,
     read_json_lines,
     read_parquet,
@@ -22,7 +22,7 @@ from hardneg.data.export.files import (
     write_json_lines,
     write_parquet,
 )
-from hardneg.data.export.rows import Counts, Lookup, Row, WriteOptions, negatives_of
+from hardneg.data.export.rows import Counts, ExportRow, TextLookup, WriteOptions, negatives_of
 from hardneg.errors import UsageError
 from hardneg.types import Negatives
 
@@ -30,13 +30,13 @@ _TEXT, _SCORES = pa.string(), ("scores", pa.list_(pa.float32()))
 _UNSCORED = "rows left out: a document has no score"
 
 
-def write_triplets(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_triplets(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """One row for each positive and each negative."""
     columns = [("anchor", _TEXT), ("positive", _TEXT), ("negative", _TEXT), *([_SCORES] * options.scores)]
     return _write(path, _triplets(rows, options, counts), pa.schema(columns))
 
 
-def _triplets(rows: Iterable[Row], options: WriteOptions, counts: Counts) -> Iterator[Record]:
+def _triplets(rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     for row, positive, positive_score in _pairs(rows):
         counts["queries left out: no negative"] += not row.negatives and positive is row.positives[0].contents
         for document, score in zip(row.negatives, row.negative_scores.tolist(), strict=True):
@@ -46,7 +46,7 @@ def _triplets(rows: Iterable[Row], options: WriteOptions, counts: Counts) -> Ite
                 yield {**record, "scores": scores} if options.scores else record
 
 
-def write_n_tuples(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_n_tuples(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """One row for each positive; those with fewer negatives than asked for are left out and counted.
 
     Raises:
@@ -59,7 +59,9 @@ def write_n_tuples(path: Path, rows: Iterable[Row], options: WriteOptions, count
     return _write(path, _n_tuples(rows, names, options, counts), pa.schema(columns))
 
 
-def _n_tuples(rows: Iterable[Row], names: list[str], options: WriteOptions, counts: Counts) -> Iterator[Record]:
+def _n_tuples(
+    rows: Iterable[ExportRow], names: list[str], options: WriteOptions, counts: Counts
+) -> Iterator[JsonObject]:
     for row, positive, positive_score in _pairs(rows):
         if len(row.negatives) < len(names):
             counts[f"rows left out: fewer than {len(names)} negatives"] += 1
@@ -71,14 +73,14 @@ def _n_tuples(rows: Iterable[Row], names: list[str], options: WriteOptions, coun
             yield {**record, "scores": scores} if options.scores else record
 
 
-def write_labeled_lists(path: Path, rows: Iterable[Row], options: WriteOptions, counts: Counts) -> int:
+def write_labeled_lists(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
     """One row for each positive, with as many negatives as there are."""
     last = _SCORES if options.scores else ("labels", pa.list_(pa.int64()))
     schema = pa.schema([("anchor", _TEXT), ("positive", pa.list_(_TEXT)), last])
     return _write(path, _labeled_lists(rows, options, counts), schema)
 
 
-def _labeled_lists(rows: Iterable[Row], options: WriteOptions, counts: Counts) -> Iterator[Record]:
+def _labeled_lists(rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     for row, positive, positive_score in _pairs(rows):
         if not row.negatives:
             counts["rows left out: no negative"] += 1
@@ -91,7 +93,7 @@ def _labeled_lists(rows: Iterable[Row], options: WriteOptions, counts: Counts) -
             yield {"anchor": row.query, "positive": documents, "scores": scores}
 
 
-def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
+def _pairs(rows: Iterable[ExportRow]) -> Iterator[tuple[ExportRow, str, float]]:
     for row in rows:
         for document, score in zip(row.positives, row.positive_scores.tolist(), strict=True):
             yield row, document.contents, score
@@ -104,23 +106,23 @@ def _scored(scores: list[float], options: WriteOptions, counts: Counts) -> bool:
     return not missing
 
 
-def _write(path: Path, records: Iterator[Record], schema: pa.Schema) -> int:
+def _write(path: Path, records: Iterator[JsonObject], schema: pa.Schema) -> int:
     if path.suffix == ".parquet":
         return write_parquet(path, records, schema)
     return write_json_lines(path, records)
 
 
-def read_triplets(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_triplets(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, documents found by their texts."""
     return _read(path, lookup, _triplet_documents)
 
 
-def read_n_tuples(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_n_tuples(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, documents found by their texts."""
     return _read(path, lookup, _n_tuple_documents)
 
 
-def read_labeled_lists(path: Path, lookup: Lookup) -> Iterator[Negatives]:
+def read_labeled_lists(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, documents found by their texts; those with a label above 0 are positives, else the first is."""
     return _read(path, lookup, _labeled_list_documents)
 
@@ -128,7 +130,7 @@ def read_labeled_lists(path: Path, lookup: Lookup) -> Iterator[Negatives]:
 _Documents = tuple[list[str], list[str], list[float] | None]
 
 
-def _read(path: Path, lookup: Lookup, split: Callable[[str, Record], _Documents]) -> Iterator[Negatives]:
+def _read(path: Path, lookup: TextLookup, split: Callable[[str, JsonObject], _Documents]) -> Iterator[Negatives]:
     for place, row in read_parquet(path) if path.suffix == ".parquet" else read_json_lines(path):
         positives, negatives, scores = split(place, row)
         query_id = lookup.query(value(place, row, "anchor", str))
@@ -137,18 +139,18 @@ def _read(path: Path, lookup: Lookup, split: Callable[[str, Record], _Documents]
             yield negatives_of(query_id, found[: len(positives)], found[len(positives) :], scores)
 
 
-def _triplet_documents(place: str, row: Record) -> _Documents:
+def _triplet_documents(place: str, row: JsonObject) -> _Documents:
     texts_ = [value(place, row, "positive", str)], [value(place, row, "negative", str)]
     return *texts_, _scores(place, row, 1)
 
 
-def _n_tuple_documents(place: str, row: Record) -> _Documents:
+def _n_tuple_documents(place: str, row: JsonObject) -> _Documents:
     names = [name for name in row if name.startswith("negative_")]
     negatives = [value(place, row, name, str) for name in names]
     return [value(place, row, "positive", str)], negatives, _scores(place, row, len(negatives))
 
 
-def _labeled_list_documents(place: str, row: Record) -> _Documents:
+def _labeled_list_documents(place: str, row: JsonObject) -> _Documents:
     documents = texts(place, row, "positive")
     if "labels" not in row:
         return documents[:1], documents[1:], _scores(place, row, len(documents) - 1)
@@ -157,7 +159,7 @@ def _labeled_list_documents(place: str, row: Record) -> _Documents:
     return [text for text, label in pairs if label > 0], [text for text, label in pairs if not label > 0], None
 
 
-def _scores(place: str, row: Record, negatives: int) -> list[float] | None:
+def _scores(place: str, row: JsonObject, negatives: int) -> list[float] | None:
     if row.get("scores") is None:
         return None
     return numbers(place, row, "scores", negatives + 1)[1:]

@@ -77,6 +77,16 @@ def test_all_links_lead_somewhere(page: Path) -> None:
     assert lost == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it names what was there once
+    found = re.findall(
+        r"`((?:hardneg|tests|benchmarks|plugins|recipes|docs)/[\w./-]+)`", page.read_text(encoding="utf-8")
+    )
+    assert [name for name in found if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
 def commands() -> Iterator[tuple[str, str]]:
     """Every `hardneg ...` of a code block, with its page; comments, pipes and what may be left out are cut off."""
     for page in PAGES:

@@ -1,10 +1,5 @@
-"""How compressed indexes are made: trained on a sample of the vectors, then written code by code.
+"""How compressed indexes are made: trained on a sample of the vectors, which are then encoded block by block."""
 
-The file is faiss's own, byte for byte. It is written by streaming: what faiss writes of the trained, empty index, with
-the codes of each block put in at their place, so that no more than a block is in memory.
-"""
-
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +17,6 @@ from hardneg.progress import Progress
 from hardneg.seeding import generator
 
 _BLOCK_BYTES = 32 << 20
-_COUNT = 8  # where an index's header has its number of vectors: after a magic word and the dimension
-_AFTER_CODES = 9  # bytes that a product-quantised index has behind its codes, for searches of another kind
 
 
 def load_faiss() -> Any:
@@ -114,47 +107,35 @@ def encode_blocks(
             task.advance(len(block))
 
 
-def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, path: Path) -> None:
+def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, path: Path) -> int:
     """Writes the index folder `path`: a trained, empty faiss index with `codes`, and the docid file of `source`.
+
+    Memory: the codes, as in every search of the index, and for a moment twice that; of their vectors a block.
+
+    Args:
+        index: it holds the codes afterwards.
+        codes: uint8 [n, bytes a vector], as the index's own `sa_encode` gives them, in row order.
+        source: a dense index folder.
+        path: the folder to write.
+
+    Returns:
+        The number of vectors.
 
     Raises:
         ArtifactError: the installed faiss does not read what was written.
     """
+    inner = innermost(index)
+    for block in codes:
+        inner.add_sa_codes(np.ascontiguousarray(block))
+    index.ntotal = inner.ntotal
     path.mkdir(parents=True, exist_ok=True)
-    rows = write_codes(index, codes, path / "index")
-    check_written(path / "index", rows)
+    with replacing(path / "index") as file:
+        faiss = load_faiss()
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
+    if (found := read_index(path / "index", mapped=True).ntotal) != index.ntotal:
+        raise ArtifactError(f"{path}: faiss reads {found} of {index.ntotal} vectors: install another faiss")
     link_file(source / "docid", path / "docid")
-
-
-def check_written(path: Path, rows: int) -> None:
-    """Refuses an index of `rows` vectors that the installed faiss does not read as such.
-
-    Raises:
-        ArtifactError: it does not.
-    """
-    if (found := read_index(path, mapped=True).ntotal) != rows:
-        raise ArtifactError(f"{path}: faiss reads {found} of {rows} vectors: install another faiss")
-
-
-def write_codes(index: Any, codes: Iterable[NDArray[np.uint8]], path: Path) -> int:
-    """Writes a trained, empty faiss index of codes with blocks uint8 [n, bytes a vector]; returns their number."""
-    faiss = load_faiss()
-    whole, inner = bytes(faiss.serialize_index(index)), innermost(index)
-    after = _AFTER_CODES if isinstance(inner, faiss.IndexPQ) else 0
-    head, tail = whole[: len(whole) - after - 8], whole[len(whole) - after :]
-    rows = 0
-    with replacing(path) as file:
-        file.write(head + bytes(8))
-        for block in codes:
-            file.write(np.ascontiguousarray(block).data)
-            rows += len(block)
-        file.write(tail)
-        for start in {0, len(whole) - len(faiss.serialize_index(inner))}:
-            file.seek(start + _COUNT)
-            file.write(struct.pack("<q", rows))
-        file.seek(len(head))
-        file.write(struct.pack("<Q", rows * inner.code_size))
-    return rows
+    return int(index.ntotal)
 
 
 def innermost(index: Any) -> Any:

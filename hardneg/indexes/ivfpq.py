@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
 from hardneg.indexes.codebook import Codebook
 from hardneg.indexes.compressed import CompressedSearcher
-from hardneg.indexes.compression import check_written, encode_blocks, load_faiss, train
-from hardneg.indexes.inverted_lists import write_lists
+from hardneg.indexes.compression import encode_blocks, load_faiss, train, write_folder
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 
@@ -68,10 +66,7 @@ class IvfPq:
         codebook.settle(index.pq.cp)
         index.nprobe = self.nprobe
         train(index, vectors, codebook.training(self.lists), progress)
-        rows = write_lists(index, encode_blocks(vectors, index.sa_encode, progress), path / "index")
-        check_written(path / "index", rows)
-        link_file(source / "docid", path / "docid")
-        return rows
+        return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""

@@ -178,8 +178,7 @@ def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rot
         rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, rotations
         index = faiss.IndexPreTransform(rotation, inner)
     train(index, vectors, codebook.training(), progress)
-    write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
-    return len(vectors)
+    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
 
 
 def _product(dimension: int, codebook: Codebook) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.digest import tree_digest
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import compression, inverted_lists
+from hardneg.indexes import compression
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import sample_rows
 from hardneg.indexes.flat import Flat
@@ -60,7 +60,6 @@ def _name(plugin: Any) -> str:
 @pytest.mark.parametrize("plugin", KINDS, ids=_name)
 def test_the_file_is_that_of_faiss(plugin: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "_BLOCK_BYTES", 100 * 4 * _D)  # three blocks
-    monkeypatch.setattr(inverted_lists, "_BYTES", 500)  # many
     assert plugin.build(source, tmp_path / "made", Silent()) == _N
     index = faiss.read_index(str(tmp_path / "made" / "index"))
     assert (index.ntotal, index.d, index.metric_type) == (_N, _D, faiss.METRIC_INNER_PRODUCT)

@@ -14,7 +14,7 @@ import numpy as np
 
 from hardneg.analysis.pairwise_errors import by_query, errors_of_positives, known_pairs
 from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.validation import vector_blocks
 
 _BLOCK = 4096
 

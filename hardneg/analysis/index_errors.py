@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hardneg.analysis.pairwise_errors import CUT, PairwiseErrors, by_query, errors_of_positives, known_pairs
 from hardneg.analysis.ranks import Pass
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.validation import vector_blocks
 from hardneg.protocols import DenseSearcher
 
 _BLOCK = 4096

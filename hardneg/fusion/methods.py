@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Literal, get_args
 
-from hardneg.fusion.sums import Missing, reciprocal_ranks, weighted_sum
+import numpy as np
+from numpy.typing import NDArray
+
 from hardneg.fusion.through_ranx import DEFAULTS, PARAMETERS, WEIGHTED, Method, Norm, fused_by_ranx
-from hardneg.fusion.zipping import zipped
 from hardneg.types import RankedList
 
 AnyMethod = Literal["zip", "weighted-sum", "reciprocal-rank"] | Method
@@ -15,6 +16,8 @@ OF_RANX: tuple[str, ...] = get_args(Method)
 METHODS: tuple[str, ...] = ("zip", "weighted-sum", "reciprocal-rank", *OF_RANX)
 WITH_WEIGHTS = ("weighted-sum", "reciprocal-rank", *WEIGHTED)
 _AT_ONCE = 512
+Missing = Literal["lowest", "zero"]
+"""What a document scores in a list that lacks it: that list's lowest score, or 0."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,50 @@ class Fusion:
             return {"weights": list(self.weights)}
         value = DEFAULTS.get(self.method) if self.parameter is None else self.parameter
         return {PARAMETERS[self.method]: value} if self.method in PARAMETERS else {}
+
+
+def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
+    """All documents of the lists by the sum of weight times score, equal ones by id; an empty list adds nothing.
+
+    Sums are made in float64 and given as float32 [n], descending.
+
+    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, the
+    combination of BM25 and DPR.
+    """
+    doc_ids = sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids})
+    places = {doc_id: place for place, doc_id in enumerate(doc_ids)}
+    total: NDArray[np.float64] = np.zeros(len(doc_ids))
+    for ranked, weight in zip(lists, weights, strict=True):
+        if len(ranked.doc_ids):
+            values = np.full(len(doc_ids), float(ranked.scores.min()) if missing == "lowest" else 0.0)
+            values[[places[doc_id] for doc_id in ranked.doc_ids]] = ranked.scores
+            total += weight * values
+    scores = total.astype(np.float32)
+    order = np.argsort(-scores, kind="stable")
+    return RankedList([doc_ids[place] for place in order.tolist()], scores[order])
+
+
+def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int = 60) -> RankedList:
+    """All documents of the lists by the sum of weight / (constant + rank), ranks counted from 1.
+
+    Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
+    Methods (SIGIR 2009).
+    """
+    ranked = [
+        RankedList(one.doc_ids, (1.0 / (constant + 1 + np.arange(len(one.doc_ids)))).astype(np.float64))
+        for one in lists
+    ]
+    return weighted_sum(ranked, weights, "zero")
+
+
+def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
+    """The lists' documents by turns, beginning with the first list, until there are `length`; repeats are left out.
+
+    A document that another list gave before is left out without another in its place. What remains of longer lists
+    follows in its order. The scores do not come from the lists: that of rank r is 1 / r, float32 [n].
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3.4.
+    """
+    turns = (doc_id for turn in zip_longest(*(ranked.doc_ids for ranked in lists)) for doc_id in turn)
+    doc_ids = list(dict.fromkeys(doc_id for doc_id in turns if doc_id is not None))[:length]
+    return RankedList(doc_ids, (1.0 / np.arange(1, len(doc_ids) + 1)).astype(np.float32))

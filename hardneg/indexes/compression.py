@@ -1,4 +1,7 @@
-"""How compressed indexes are made: trained on a sample of the vectors, which are then encoded block by block."""
+"""How compressed indexes are made: trained on a sample of the vectors, which are then encoded block by block.
+
+Also the options that all product quantisers share.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from hardneg.atomic_write import link_file, replacing
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes.vector_blocks import check_finite, vector_blocks
+from hardneg.indexes.validation import check_finite, vector_blocks
 from hardneg.progress import Progress
 from hardneg.seeding import generator
 
@@ -155,3 +158,57 @@ def read_index(path: Path, mapped: bool = False) -> Any:
         return faiss.read_index(str(path), getattr(faiss, "IO_FLAG_MMAP_IFC", 0) if mapped else 0)
     except (RuntimeError, MemoryError) as error:
         raise ArtifactError(f"{path}: not a faiss index that can be read: build it again") from error
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """Each vector is cut into `subvectors` parts; a part's code of `bits` bits names one of 2^bits centroids."""
+
+    name: str
+    subvectors: int
+    bits: int
+    sample: int
+    seed: int
+
+    @property
+    def centroids(self) -> int:
+        """How many there are for each part."""
+        return int(2**self.bits)
+
+    def check(self) -> None:
+        """Refuses options that fit no vectors.
+
+        Raises:
+            UsageError: they do not.
+        """
+        if self.subvectors < 1 or not 1 <= self.bits <= 8:
+            raise UsageError(
+                f"{self.name}: subvectors is {self.subvectors} and bits is {self.bits}: "
+                "subvectors must be at least 1, and bits from 1 to 8"
+            )
+        self.training().check()
+
+    def training(self, lists: int = 0) -> Training:
+        """What the quantiser is trained on, together with the centroids of `lists` lists."""
+        least = max(self.centroids, lists)
+        what = f"{lists} lists" if lists == least else f"{self.centroids} centroids ({self.bits} bits)"
+        return Training(self.name, self.sample, least, self.seed, what)
+
+    def check_dimension(self, dimension: int) -> None:
+        """Refuses vectors that cannot be cut into so many equal parts.
+
+        Raises:
+            UsageError: they cannot; it says which numbers fit.
+        """
+        if dimension % self.subvectors:
+            fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
+            raise UsageError(
+                f"{self.name}: vectors of dimension {dimension} cannot be cut into {self.subvectors} subvectors; "
+                f"these fit: {fitting}"
+            )
+
+    def settle(self, clustering: Any) -> None:
+        """Seeds one of faiss's clusterings, and lets it see the whole sample, be it small."""
+        clustering.seed = self.seed % (1 << 31)
+        clustering.min_points_per_centroid = 1
+        clustering.max_points_per_centroid = self.sample

@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.validation import vector_blocks
 
 _ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Resident:
+class DeviceVectors:
     """rows: float32 [N, d], finite."""
 
     rows: Tensor
 
     @classmethod
-    def load(cls, vectors: FlatVectors, device: torch.device) -> "Resident":
+    def load(cls, vectors: FlatVectors, device: torch.device) -> "DeviceVectors":
         """All vectors of a folder, on `device`.
 
         Raises:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import MissingDependency, UsageError
-from hardneg.indexes.device_vectors import Resident
+from hardneg.indexes.device_vectors import DeviceVectors
 from hardneg.indexes.exact_faiss import search_spans
 from hardneg.indexes.exact_torch import Blocks, search_blocks
 from hardneg.indexes.validation import check_queries
@@ -50,7 +50,7 @@ class ExactOptions:
 
 
 def search_exact(
-    vectors: NDArray[np.float32] | FlatVectors | Resident,
+    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors,
     queries: NDArray[np.float32],
     k: int,
     options: ExactOptions | None = None,

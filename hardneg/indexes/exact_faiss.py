@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.device_vectors import Resident
+from hardneg.indexes.device_vectors import DeviceVectors
 from hardneg.indexes.exact_torch import Blocks, search_blocks
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.validation import vector_blocks
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits
 
@@ -34,7 +34,7 @@ class _Part:
 
 
 def search_spans(
-    vectors: NDArray[np.float32] | FlatVectors | Resident,
+    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors,
     queries: NDArray[np.float32],
     k: int,
     blocks: Blocks,
@@ -65,9 +65,9 @@ def search_spans(
 
 
 def _spans(
-    vectors: NDArray[np.float32] | FlatVectors | Resident, size: int
+    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, size: int
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    if not isinstance(vectors, Resident):
+    if not isinstance(vectors, DeviceVectors):
         yield from vector_blocks(vectors, size)
         return
     rows = vectors.rows.cpu().numpy()
@@ -106,7 +106,7 @@ def _best(
 
 
 def _ranked(
-    part: _Part, vectors: NDArray[np.float32] | FlatVectors | Resident, k: int
+    part: _Part, vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The best k of each query in order: int64 and float32 [q, k], narrower where there are fewer vectors."""
     part.heap.finalize()

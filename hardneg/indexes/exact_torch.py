@@ -14,8 +14,8 @@ from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.device_vectors import Resident
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.device_vectors import DeviceVectors
+from hardneg.indexes.validation import vector_blocks
 from hardneg.progress import Task
 from hardneg.types import Hits
 
@@ -45,7 +45,7 @@ class _Best:
 
 
 def search_blocks(
-    vectors: NDArray[np.float32] | FlatVectors | Resident,
+    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors,
     queries: NDArray[np.float32],
     k: int,
     blocks: Blocks,
@@ -69,9 +69,9 @@ def search_blocks(
         return _hits(best, len(queries), k)
 
 
-def _blocks(vectors: NDArray[np.float32] | FlatVectors | Resident, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+def _blocks(vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
     """The number of each block's first row and its rows, on the device."""
-    if isinstance(vectors, Resident):
+    if isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
         return

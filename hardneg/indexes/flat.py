@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
-from hardneg.indexes.device_vectors import Resident
+from hardneg.indexes.device_vectors import DeviceVectors
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.validation import check_rows, check_vectors
 from hardneg.progress import Progress
@@ -65,12 +65,12 @@ class FlatSearcher:
             UsageError: for rows that are not in the index.
         """
         check_rows(rows, len(self.flat))
-        if isinstance(self._held, Resident):
+        if isinstance(self._held, DeviceVectors):
             return self._held.gather(rows)
         return self.flat.gather(rows)
 
     @cached_property
-    def _held(self) -> FlatVectors | Resident:
+    def _held(self) -> FlatVectors | DeviceVectors:
         options = self.options or ExactOptions()
         small = 4 * len(self.flat) * self.flat.dimension <= options.resident
-        return Resident.load(self.flat, options.where) if small else self.flat
+        return DeviceVectors.load(self.flat, options.where) if small else self.flat

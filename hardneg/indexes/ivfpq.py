@@ -9,9 +9,8 @@ from typing import ClassVar
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
-from hardneg.indexes.codebook import Codebook
 from hardneg.indexes.compressed import CompressedSearcher
-from hardneg.indexes.compression import encode_blocks, load_faiss, train, write_folder
+from hardneg.indexes.compression import Codebook, encode_blocks, load_faiss, train, write_folder
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes.codebook import Codebook
 from hardneg.indexes.compressed import CompressedSearcher
-from hardneg.indexes.compression import encode_blocks, innermost, load_faiss, train, write_folder
+from hardneg.indexes.compression import Codebook, encode_blocks, innermost, load_faiss, train, write_folder
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup

@@ -1,11 +1,12 @@
-"""What every dense index checks of what it is asked."""
+"""What every dense index checks: of what it is asked, and of the vectors that it reads, block by block."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import UsageError
+from hardneg.data.flat import FlatVectors
+from hardneg.errors import ArtifactError, UsageError
 
 
 def check_vectors(kind: str, queries: Sequence[str] | NDArray[np.float32]) -> NDArray[np.float32]:
@@ -51,3 +52,33 @@ def check_rows(rows: NDArray[np.int64], count: int) -> None:
     """
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
         raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")
+
+
+def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The number of each block's first row and its rows, float32 [n, d], aligned; the next block overwrites it.
+
+    Raises:
+        ArtifactError: for a vector that is not finite, naming its row.
+    """
+    space = (
+        np.empty((min(size, len(vectors)), vectors.dimension), np.float32) if isinstance(vectors, FlatVectors) else None
+    )
+    for start in range(0, len(vectors), size):
+        stop = min(start + size, len(vectors))
+        if isinstance(vectors, FlatVectors):
+            block = vectors.read(start, stop, space)
+        else:
+            block = np.require(vectors[start:stop], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        check_finite(block, range(start, stop))
+        yield start, block
+
+
+def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
+    """Checks float32 [n, d], the vectors of `rows`.
+
+    Raises:
+        ArtifactError: for a vector that is not finite, naming its row.
+    """
+    if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
+        row = rows[int(np.flatnonzero(~finite)[0])]
+        raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")

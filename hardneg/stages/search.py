@@ -15,8 +15,7 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.distributed import World, barrier, world
 from hardneg.errors import UsageError
-from hardneg.indexes.angular import angular_scores
-from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
 from hardneg.layout import QUERIES, RUN
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.protocols import Searcher

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.analysis.drift import best_rank, overlap
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.validation import vector_blocks
 
 
 def test_the_overlap_is_the_share_of_the_fixed_negatives_among_the_top():

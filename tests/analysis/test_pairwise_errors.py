@@ -9,7 +9,7 @@ from hardneg.analysis.pairwise_errors import by_query, errors_of_positives, know
 from hardneg.analysis.run_errors import errors_in_run
 from hardneg.data.qrels import positives, read_qrels
 from hardneg.data.runs import read_run
-from hardneg.indexes.vector_blocks import vector_blocks
+from hardneg.indexes.validation import vector_blocks
 
 
 def errors(corpus, queries, relevant, copies=None, cut=2, block=2):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.errors import UsageError
-from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
 from hardneg.indexes.max_passage import PooledSearcher
 from hardneg.types import Hits
 
@@ -77,3 +77,16 @@ def test_blocks_have_no_effect(seed: int, at_once: int, k: int) -> None:
         ranked = sorted((-float(query @ index.rows[row]), row) for row in listed.tolist() if row >= 0)[:k]
         assert rows.tolist() == [row for _, row in ranked] + [-1] * (k - len(ranked))
         assert scores[: len(ranked)].tolist() == [-score for score, _ in ranked]
+
+
+def test_angles():
+    """At 0, 45, 60, 90 and 180 degrees; a rounding beyond 1 is 1."""
+    cosines = np.array([1, np.sqrt(0.5), 0.5, 0, -1, 1 + 1e-6], np.float32)
+    np.testing.assert_allclose(angular_scores(cosines), [1, 0.75, 2 / 3, 0.5, 0, 1], atol=1e-6)
+    assert angular_scores(cosines).dtype == np.float32
+
+
+@given(st.lists(st.floats(-1, 1, width=32), max_size=30))
+def test_the_order_is_that_of_the_cosines(cosines: list[float]):
+    ordered = np.sort(np.array(cosines, np.float32))
+    assert (np.diff(angular_scores(ordered)) >= 0).all()

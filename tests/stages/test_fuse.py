@@ -6,7 +6,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.artifacts import Store
 from hardneg.data.runs import stream_run
 from hardneg.errors import RecipeError
-from hardneg.fusion.sums import weighted_sum
+from hardneg.fusion.methods import weighted_sum
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

@@ -19,9 +19,9 @@ def metrics_tables(console: "Console", content: Mapping[str, Any]) -> None:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.reporting.content import BRACKETS, Report, systems_section, tests_by_metric
+    from hardneg.reporting.content import BRACKETS, ReportContent, systems_section, tests_by_metric
 
-    section = systems_section(Report.of("", measured))
+    section = systems_section(ReportContent.of("", measured))
     [table] = section.tables
     notes = _width(table) <= console.width
     print_table(console, table, notes)

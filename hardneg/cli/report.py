@@ -61,7 +61,7 @@ def report(
     """
     from dataclasses import replace
 
-    from hardneg.reporting.content import Report
+    from hardneg.reporting.content import ReportContent
     from hardneg.reporting.page import NAMES, write_report
     from hardneg.reporting.queries import Passages
 
@@ -74,7 +74,7 @@ def report(
     judge, notes = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store), list[str]()
     collection = judge.collection("hardneg report")
     measured = tested(judged(names, labels, judge, collection, notes.append), baselines)
-    page = Report.of(title, measured, notes=notes)
+    page = ReportContent.of(title, measured, notes=notes)
     made = {
         "evaluated on": f"{counted(page.queries, 'query')} of {qrels.name if qrels else f'split {split} of {dataset}'}",
         "relevant from grade": relevance_level,

@@ -231,10 +231,6 @@ def _analyze(step: Step, sizes: Sizes) -> Row:
     return Row(count, "queries", 1_000_000 + 100 * count, _PROCESS_BYTES, scores + 10, _BLOCK_BYTES)
 
 
-def _report(step: Step, sizes: Sizes) -> Row:
-    return Row(1, "page", 200_000, _PROCESS_BYTES, 3)
-
-
 _RULES: Mapping[str, Callable[[Step, Sizes], Row]] = {
     "dataset": _dataset,
     "encode": _encode,
@@ -252,5 +248,4 @@ _RULES: Mapping[str, Callable[[Step, Sizes], Row]] = {
     "read": _read,
     "evaluate": _evaluate,
     "analyze": _analyze,
-    "report": _report,
 }

@@ -14,7 +14,7 @@ import hardneg
 from hardneg.artifacts import KEPT, MANIFEST, Artifact, Store, disk_errors
 from hardneg.atomic_write import link_file, replace_text
 from hardneg.digest import digest
-from hardneg.layout import LOCK
+from hardneg.layout import LOCK, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.models.card import with_scores
 from hardneg.recipe.plan import Plan
 from hardneg.roots import laid_out
@@ -55,7 +55,14 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 def names(plan: Plan) -> list[str]:
     """What `publish` may write into a run folder, by name; of an analysis, its folder. Folders end in "/"."""
-    found = {"metrics.json", "report.html", "report.md", LOCK, *(f"{kind}/" for kind in plan.recipe.outputs)}
+    found = {
+        "metrics.json",
+        REPORT_HTML,
+        REPORT_MARKDOWN,
+        QUERY_TABLE,
+        LOCK,
+        *(f"{kind}/" for kind in plan.recipe.outputs),
+    }
     for name, step in plan.steps.items():
         kind = step.spec.kind
         found |= {f"{folder}/{name}/" for folder in _PLACES.get(kind, ())}
@@ -90,8 +97,7 @@ def _files(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
         elif artifact.kind == "answers":
             files |= {f"answers/{name}{end}": artifact.path / source for end, source in _ANSWERS.items()}
         elif artifact.kind == "report":
-            files["report.html"] = artifact.path / "report.html"
-            files["report.md"] = artifact.path / "report.md"
+            files |= {name: artifact.path / name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
         elif artifact.kind == "analysis":
             made = sorted(path for path in artifact.path.iterdir() if path.name != MANIFEST)
             files |= {f"analyses/{name}/{path.name}": path for path in made}

@@ -1,6 +1,6 @@
 """What is known at the end of a recipe, as a page to read: systems, paired tests, training, how it was made.
 
-This module holds the `Report`, and its words and tables; `page` lays them out.
+This module holds the `ReportContent`, and its words and tables; `page` lays them out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class MeanScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportContent:
     """All that a report page says.
 
     systems: estimates by metric by system, in the order to show.
@@ -54,7 +54,7 @@ class Report:
     by_query: Section | None = None
 
     @classmethod
-    def of(cls, title: str, measured: Measured, **others: Any) -> "Report":
+    def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
         """The report of an evaluation; others: fields that it does not fill."""
         systems = {label: estimates(scores) for label, scores in measured.results.items()}
         sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
@@ -85,7 +85,7 @@ def baseline_marks(comparisons: Iterable[Comparison]) -> dict[str, str]:
     return {name: _MARKS[i] if i < len(_MARKS) else f"[{i + 1}]" for i, name in enumerate(named)}
 
 
-def marks_of(report: Report, system: str, metric: str) -> str:
+def marks_of(report: ReportContent, system: str, metric: str) -> str:
     """The signs of the baselines that this system differs from significantly by this metric, or those it has earned."""
     if report.marks:
         beaten = _beaten(report, system, metric)
@@ -98,20 +98,20 @@ def marks_of(report: Report, system: str, metric: str) -> str:
     )
 
 
-def _beaten(report: Report, system: str, metric: str) -> set[str]:
+def _beaten(report: ReportContent, system: str, metric: str) -> set[str]:
     """The systems that this one is significantly better than; the tests may have been made the other way round."""
     tests = [c for c in report.comparisons if c.metric == metric and c.significant(LEVEL)]
     above = {c.baseline for c in tests if c.system == system and c.difference > 0}
     return above | {c.system for c in tests if c.baseline == system and c.difference < 0}
 
 
-def best(report: Report, metric: str) -> float | None:
+def best(report: ReportContent, metric: str) -> float | None:
     """The highest mean by a metric; None where there is nothing to choose from."""
     found = [values[metric].mean for values in report.systems.values() if metric in values]
     return max(found) if len(found) > 1 else None
 
 
-def summary(report: Report) -> str:
+def summary(report: ReportContent) -> str:
     """One sentence with the outcome by the first metric; empty where there is no system."""
     if not report.metrics:
         return ""
@@ -125,7 +125,7 @@ def summary(report: Report) -> str:
     return f"{winner} is best of {len(ranked)} systems with {value}. {tested}".strip()
 
 
-def legend(report: Report) -> list[str]:
+def legend(report: ReportContent) -> list[str]:
     """What bold, brackets and each sign of the first table mean, one sentence each."""
     signs = {} if report.marks else baseline_marks(report.comparisons)
     proof = f"p < {LEVEL:g} in both paired tests after Holm's correction"
@@ -172,7 +172,7 @@ def difference_bounds(comparison: Comparison) -> str:
     return bounds(within(comparison.interval, -1.0), "+.3f")
 
 
-def sections(report: Report) -> list[Section]:
+def sections(report: ReportContent) -> list[Section]:
     """All that stands below the title and the summary, in order; what there is nothing to say of is left out."""
     training = [Section("Training", [_training(report.histories)], svg=curve_svg(report.histories))]
     settings = Table(["setting", "value"], [[name, str(value)] for name, value in report.settings.items()], words=2)
@@ -187,7 +187,7 @@ def sections(report: Report) -> list[Section]:
     ]
 
 
-def systems_section(report: Report) -> Section:
+def systems_section(report: ReportContent) -> Section:
     """A row a system with its means; the highest stand out, significant differences have signs."""
     tops = {metric: best(report, metric) for metric in report.metrics}
     rows = [
@@ -209,7 +209,7 @@ def tests_by_metric(comparisons: Sequence[Comparison]) -> list[Table]:
     return tables
 
 
-def _mean(report: Report, system: str, metric: str, top: float | None) -> Cell:
+def _mean(report: ReportContent, system: str, metric: str, top: float | None) -> Cell:
     found = report.systems[system].get(metric)
     if found is None:
         return Cell("–")
@@ -248,7 +248,7 @@ def _interval_note(interval: Interval | None) -> str:
     return f" (95 % interval {interval.low:.3f} to {interval.high:.3f})" if interval else ""
 
 
-def _against(report: Report, winner: str, metric: str) -> str:
+def _against(report: ReportContent, winner: str, metric: str) -> str:
     """What the tests say about the winner."""
     found = [c for c in report.comparisons if c.metric == metric and winner in (c.system, c.baseline)]
     if not found:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.atomic_write import replace_text
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.reporting.content import Report, sections, summary
+from hardneg.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
+from hardneg.reporting.content import ReportContent, sections, summary
 from hardneg.reporting.queries import Passages, query_section, write_query_table
 from hardneg.reporting.table import cell
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-NAMES = ("report.md", "report.html", "queries.tsv")
+NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
 """Rows of a table whose rows open that Markdown has: its reader cannot close them."""
 
@@ -26,7 +27,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 
 
-def write_report(folder: Path, report: Report, measured: Measured, passages: Passages) -> list[Path]:
+def write_report(folder: Path, report: ReportContent, measured: Measured, passages: Passages) -> list[Path]:
     """Writes `report.md` and `report.html`, which say the same, and all queries as `queries.tsv`; returns the paths.
 
     measured: what the report's means were made of, for the table by query; passages: what opens in it.
@@ -39,7 +40,7 @@ def write_report(folder: Path, report: Report, measured: Measured, passages: Pas
     return paths
 
 
-def html(report: Report) -> str:
+def html(report: ReportContent) -> str:
     """One page: nothing fetched, light and dark, all text escaped; equal reports give equal text.
 
     The browser runs no script but the page's own, which sorts tables and is there only where one can be sorted.
@@ -49,13 +50,13 @@ def html(report: Report) -> str:
     return _environment().get_template("report.html.j2").render(content | _script() | {"sortable": sortable})
 
 
-def markdown(report: Report) -> str:
+def markdown(report: ReportContent) -> str:
     """For a model card or a log: all that was given is escaped; equal reports give equal text."""
     environment = _environment().overlay(autoescape=False, finalize=_as_markdown)
     return environment.get_template("report.md.j2").render(_content(report)).strip() + "\n"
 
 
-def _content(report: Report) -> dict[str, Any]:
+def _content(report: ReportContent) -> dict[str, Any]:
     return {"title": report.title, "summary": summary(report), "sections": sections(report), "head": HEAD}
 
 

@@ -1,7 +1,7 @@
 """What a recipe may say of an analysis."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -9,6 +9,10 @@ from hardneg.fields import LATER, Name, Reference, parse_names
 from hardneg.stages.analysis_parts import Denoising, Holes, Overlap, Planted, Runs, Wins, part_references, parts_of
 from hardneg.stages.first_stage_parts import CandidateNumbers, Depths, Dimensions
 from hardneg.stages.spec import StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.reporting.table import Section
+    from hardneg.stages.context import ArtifactInput
 
 _COSTED = Reference(("model", "index", "run", "negatives"))
 _LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")
@@ -90,6 +94,16 @@ class AnalyzeSpec(StageSpec):
     cut: int = Field(200, gt=0)
     relevance_level: int = Field(1, gt=0)
     seed: int = 42
+
+    def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
+        """A table and a figure of each analysis."""
+        from hardneg.stages.analysis_sections import sections
+
+        return [
+            section
+            for label, source in sources.items()
+            for section in sections(label, source.folder, source.facts["analyses"])
+        ]
 
     @model_validator(mode="after")
     def _complete(self) -> "AnalyzeSpec":

@@ -1,7 +1,7 @@
 """What a recipe may say of readers."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
@@ -12,6 +12,10 @@ from hardneg.reading.spec import ReaderSpec
 from hardneg.stages.spec import RecipeView, StageSpec
 from hardneg.stages.training_common import Validation
 from hardneg.training.reading.options import ReaderOptions
+
+if TYPE_CHECKING:
+    from hardneg.reporting.table import Section
+    from hardneg.stages.context import ArtifactInput
 
 for _dataclass in (ReaderSpec, ReaderOptions):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
@@ -81,6 +85,12 @@ class ReadSpec(StageSpec):
     )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+
+    def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
+        """One table of all that was read."""
+        from hardneg.stages.reading_sections import reading_sections
+
+        return reading_sections(sources)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers to measure by."""

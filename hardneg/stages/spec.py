@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
+    from hardneg.reporting.table import Section
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
 
 PROCESS_BYTES = 700_000_000
@@ -192,6 +193,14 @@ class StageSpec(BaseModel):
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """Place in the run folder to file or folder of the artifact; a folder that is not there is left out."""
+        return {}
+
+    def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
+        """The sections of a report on artifacts of this verb, by label."""
+        return []
+
+    def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
+        """What a report says of how an artifact of this stage was made, name by name."""
         return {}
 
     def open_index(

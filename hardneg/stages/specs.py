@@ -1,10 +1,11 @@
 """All that a recipe may say: one frozen model a stage, references to other stages marked by the kind they need."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from hardneg.counting import counted
 from hardneg.fields import (
     FREE,
     LATER,
@@ -21,6 +22,9 @@ from hardneg.fields import (
     has_answers,
 )
 from hardneg.stages.spec import StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.stages.context import ArtifactInput
 
 
 class DatasetSpec(StageSpec):
@@ -155,15 +159,8 @@ class EvaluateSpec(StageSpec):
         identity = {**super().identity(), "labels": list(self.runs)}
         return identity if self.marks else {name: value for name, value in identity.items() if name != "marks"}
 
-
-class ReportSpec(StageSpec):
-    """Writes the table, the tests, the training curves, analyses and what was read as Markdown and one HTML page."""
-
-    version = 1
-    kind = "report"
-    stage: Literal["report"]
-    evaluation: Annotated[Name, Reference(("metrics",))]
-    training: Annotated[dict[str, Name], Reference(("model", "reranker"))] = Field(default_factory=dict)
-    analyses: Annotated[dict[str, Name], Reference(("analysis",))] = Field(default_factory=dict)
-    reading: Annotated[dict[str, Name], Reference(("answers",))] = Field(default_factory=dict)
-    title: str = ""
+    def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
+        """What was searched, for how many queries, and what is relevant."""
+        queries = counted(source.facts["queries"], "query")
+        told = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
+        return {**told, "relevant from grade": self.relevance_level}

@@ -67,6 +67,11 @@ class TrainingSpec(StageSpec):
         """The options that only say how often to look or to save are left out."""
         return {**super().identity(), "options": self.options.identity()}
 
+    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
+        """The loss, the options that count, and what the training came to in figures."""
+        figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
+        return {"loss": source.plugins["loss"], **self.options.identity(), **figures}
+
 
 class EncoderTrainingSpec(TrainingSpec):
     """What the stages that train an encoder have in common.

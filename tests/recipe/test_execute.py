@@ -60,6 +60,14 @@ def test_a_dataset_of_another_size_than_the_recipe_tells_is_noted(finished, told
     )
 
 
+def test_the_report_shows_what_was_found_for_each_query(finished):
+    out = finished[0] / "out"
+    page, [head, *rows] = (out / "report.html").read_text(), (out / "queries.tsv").read_text().splitlines()
+    assert len(rows) == page.count("<details>") == 14
+    assert head.startswith("query_id\tmrr@10 ") and head.endswith("\tdifference\ttext")
+    assert "<summary>heavy copper</summary>" in page and "was seen again near" in page
+
+
 def test_the_run_folder_has_stable_names(finished):
     folder = finished[0]
     out = folder / "out"
@@ -71,6 +79,7 @@ def test_the_run_folder_has_stable_names(finished):
         "recipe.lock.yaml",
         "report.html",
         "report.md",
+        "queries.tsv",
         "runs/start-test.trec.gz",
         "runs/start-train.trec.gz",
         "runs/star-test.trec.gz",

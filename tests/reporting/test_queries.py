@@ -8,7 +8,7 @@ import pytest
 
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
-from hardneg.reporting.content import Report
+from hardneg.reporting.content import ReportContent
 from hardneg.reporting.page import html, markdown, write_report
 from hardneg.reporting.queries import ByQuery, Passages, query_section, shortened, write_query_table
 
@@ -91,7 +91,7 @@ def test_the_500_largest_differences_are_shown_and_looked_up_and_all_are_in_the_
     assert len(section.tables[0].rows) == len(section.tables[0].details) == 500
     assert asked == [f"d{i}" for i in range(599, 99, -1)]
     assert "the 500 largest of 600 queries" in section.lead
-    text = markdown(Report.of("All", measured, by_query=section))
+    text = markdown(ReportContent.of("All", measured, by_query=section))
     assert "| q580 |" in text and "| q579 |" not in text and "Of 500 rows the first 20" in text
     write_query_table(tmp_path / "queries.tsv", measured)
     assert len((tmp_path / "queries.tsv").read_text().splitlines()) == 601
@@ -115,7 +115,7 @@ def test_only_the_pages_own_script_runs_and_all_that_is_given_is_escaped(tmp_pat
     monkeypatch.setattr(Passages, "texts", lambda self, doc_ids: dict.fromkeys(doc_ids, shortened(ODD)))
     measured = Measured({ODD: {"mrr": {ODD: 1.0, "plain": 0.5}}, "b": {"mrr": {ODD: 0.0, "plain": 0.0}}})
     passages = Passages({}, {ODD: {ODD: 1}})
-    paths = write_report(tmp_path, Report.of("Odd", measured), measured, passages)
+    paths = write_report(tmp_path, ReportContent.of("Odd", measured), measured, passages)
     assert [path.name for path in paths] == ["report.md", "report.html", "queries.tsv"]
     text, page, table = (path.read_text() for path in paths)
     assert page.count("<script") == 1 and "<script" not in text.replace("\\<", "")
@@ -128,13 +128,13 @@ def test_only_the_pages_own_script_runs_and_all_that_is_given_is_escaped(tmp_pat
 
 
 def test_no_script_where_nothing_is_sorted():
-    assert "<script" not in html(Report("Nothing yet", {}, 0))
+    assert "<script" not in html(ReportContent("Nothing yet", {}, 0))
 
 
 def test_equal_results_give_equal_pages(tmp_path):
     passages = Passages(run_files(tmp_path), QRELS)
     for name in ("one", "two"):
-        write_report(tmp_path / name, Report.of("Same", Measured(RESULTS)), Measured(RESULTS), passages)
+        write_report(tmp_path / name, ReportContent.of("Same", Measured(RESULTS)), Measured(RESULTS), passages)
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 

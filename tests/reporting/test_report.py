@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hardneg.evaluation.significance import Comparison, Interval
-from hardneg.reporting.content import MeanScore, Report, difference_bounds, estimates, legend, marks_of, summary
+from hardneg.reporting.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of, summary
 from hardneg.reporting.curve import curve_svg, measurements
 from hardneg.reporting.page import html, markdown
 
@@ -20,7 +20,7 @@ def comparison(system: str, baseline: str, p: float) -> Comparison:
     return Comparison(system, baseline, "ndcg@10", 0.1, Interval(-0.05, 0.25), 43, p, p, p, p)
 
 
-def report(**changes: object) -> Report:
+def report(**changes: object) -> ReportContent:
     fields: dict[str, object] = {
         "title": "Two systems",
         "systems": {
@@ -33,7 +33,7 @@ def report(**changes: object) -> Report:
         "settings": {"learning rate": 1e-5, "loss": "star"},
         "notes": ["2 queries have no ranking."],
     }
-    return Report(**(fields | changes))  # type: ignore[arg-type]
+    return ReportContent(**(fields | changes))  # type: ignore[arg-type]
 
 
 def test_measurements() -> None:
@@ -129,7 +129,7 @@ def test_whatever_is_given_is_escaped(name: str) -> None:
 
 
 def test_an_empty_report() -> None:
-    empty = Report("Nothing yet", {}, 0)
+    empty = ReportContent("Nothing yet", {}, 0)
     assert markdown(empty) == "# Nothing yet\n"
     assert "<h2>" not in html(empty)
 

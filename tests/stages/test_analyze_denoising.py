@@ -73,13 +73,13 @@ def test_what_was_dropped_is_shown_by_rank_and_by_examples_with_texts(stored, tm
     assert "blue river" in case["dropped"]["text"] and case["kept"]["doc_id"] == "d3"
     assert by_rank.title == "Behind: what was dropped, by rank" and by_rank.svg.count("<svg") == 1
     assert examples.title == "Behind: examples of what was dropped" and not examples.svg
-    assert examples.rows[0][1] == "q0 old river" and examples.rows[0][5].startswith("rank 4 d3 ")
+    assert examples.tables[0].rows[0][1] == "q0 old river" and examples.tables[0].rows[0][5].startswith("rank 4 d3 ")
 
 
 def test_no_examples_are_no_section(stored, tmp_path):
     spec = {"denoising": {"negatives": {"CE": "x"}, "examples": 0}}
     _, (only,) = made(stored, tmp_path, spec, denoising__negatives__CE="mined")
-    assert only.rows[0][:4] == ["CE", "1", "–", "4"]
+    assert only.tables[0].rows[0][:4] == ["CE", "1", "–", "4"]
 
 
 def test_a_miner_without_a_record_is_told(stored, tmp_path):
@@ -99,14 +99,15 @@ def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path)
     strict = by_ce["filters"]["denoised"][0]
     assert (strict["recall"], strict["precision"], strict["kept"]) == (found_hidden / count, 1.0, 1.0)
     assert section.title == "Behind: hidden positives" and section.svg.count("<svg") == 1
-    assert section.rows[0][:2] == ["denoised by CE", "0.1"] and f"{count} hidden positives among" in section.explained
+    rows = section.tables[0].rows
+    assert rows[0][:2] == ["denoised by CE", "0.1"] and f"{count} hidden positives among" in section.explained
 
 
 def test_the_runs_own_scores_decide_where_no_others_are_named(stored, tmp_path):
     spec = {"planted": {"run": "first", "thresholds": {"pos-margin": [0]}, "depth": 3}}
     found, (section,) = made(stored, tmp_path, spec, planted__run="dense")
     assert list(found["scores"]) == ["first"] and found["depth"] == 3
-    assert section.rows[0][0] == "pos-margin by first"
+    assert section.tables[0].rows[0][0] == "pos-margin by first"
 
 
 @pytest.mark.parametrize(

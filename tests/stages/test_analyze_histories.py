@@ -32,7 +32,7 @@ def test_gradients_are_read_from_training_histories_and_shown_in_the_report(tmp_
     assert found["a"]["bottom"]["mean"] == 1.0 and found["b"]["bottom"]["curve"] == [[1.0, 0.5]]
     (section,) = sections("Behind", tmp_path / "out", ["gradients"])
     assert section.title == "Behind: loss and gradients" and section.svg.count("<svg") == 1
-    assert section.rows[1] == ["a", "bottom", "1", "1.5", "3"]
+    assert section.tables[0].rows[1] == ["a", "bottom", "1", "1.5", "3"]
 
 
 def test_refreshes_are_read_from_training_histories_and_shown_in_the_report(tmp_path):
@@ -42,7 +42,8 @@ def test_refreshes_are_read_from_training_histories_and_shown_in_the_report(tmp_
     found = json.loads((tmp_path / "out" / "refreshes.json").read_text())
     assert found["a"]["refreshes"] == [[2, 0]] and found["b"]["refreshes"] == []
     (section,) = sections("Behind", tmp_path / "out", ["refreshes"])
-    assert section.rows == [["a", "2", "1", "2.0", "2.0", "–", "1.0000"], ["b", "3", "0", "–", "–", "–", "1.0000"]]
+    rows = section.tables[0].rows
+    assert rows == [["a", "2", "1", "2.0", "2.0", "–", "1.0000"], ["b", "3", "0", "–", "–", "–", "1.0000"]]
 
 
 def test_a_training_without_norms_is_told(tmp_path):
@@ -67,4 +68,4 @@ def test_operations_are_told_by_the_manifests_of_stages(tmp_path):
     inputs = {"operations.Search": ArtifactInput("s", "", tmp_path, search, facts={"queries": 4, "seconds": 2.0})}
     assert analyze.run(StageContext("b", spec, tmp_path, inputs, {}, Silent())) == {"analyses": ["operations"]}
     (section,) = sections("Behind", tmp_path, ["operations"])
-    assert section.rows == [["Search", "online", "2.0", "4", "500 ms a query"]]
+    assert section.tables[0].rows == [["Search", "online", "2.0", "4", "500 ms a query"]]

@@ -56,8 +56,8 @@ def test_holes_are_counted_by_the_judgements_of_the_split(stored, tmp_path):
     sparse, dense = found["runs"]["BM25"], found["runs"]["dense"]
     assert sparse["per_query"] == {"q46": 0.0, "q47": 1.0, "q48": 1.0}
     assert dense["overlap"] == pytest.approx((1 + 0.5 + 1) / 3) and found["judged_zero"] == 0
-    assert section.columns == ("run", "ndcg@10", "holes at 1", "overlap with BM25 at 2", "queries")
-    assert section.rows[1][2:] == ["66.7%", "83.3%", "3"] and "may be a miss" in section.explained
+    assert section.tables[0].columns == ("run", "ndcg@10", "holes at 1", "overlap with BM25 at 2", "queries")
+    assert section.tables[0].rows[1][2:] == ["66.7%", "83.3%", "3"] and "may be a miss" in section.explained
 
 
 def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_path):
@@ -68,7 +68,8 @@ def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_
     shared = {"overlap": pytest.approx(1 / 3), "queries": 3, "left_out": {}, "per_query": shares}
     assert found["runs"] == [{"run": "a", "against": "b", **shared}]
     assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
-    assert section.rows == [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
+    rows = section.tables[0].rows
+    assert rows == [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
 
 
 def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
@@ -79,7 +80,7 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
     assert (best["query_id"], best["ours"], best["theirs"], best["rank"]) == ("q47", 1.0, 0.5, 1)
     assert best["text"] == "bright copper"
     assert best["documents"][0]["doc_id"] == "d47" and "was seen again" in best["documents"][0]["text"]
-    assert [row[0].split()[0] for row in section.rows] == ["q47", "q46"]
+    assert [row[0].split()[0] for row in section.tables[0].rows] == ["q47", "q46"]
 
 
 def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
@@ -89,7 +90,7 @@ def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
     spec = {"scores": {"long": "x"}, "score_queries": ["q46"]}
     found, section = content(stored, tmp_path / "long", spec, scores__long="long")
     assert found["long"][0]["single"] == {"q46": found["long"][0]["mean"]}
-    assert found["long"][0]["ranks"] == list(range(1, 11)) and section.rows[0][:3] == ["long", "10", "6"]
+    assert found["long"][0]["ranks"] == list(range(1, 11)) and section.tables[0].rows[0][:3] == ["long", "10", "6"]
     with pytest.raises(DataError, match=r"behind\.scores\.short: no query has 10 documents"):
         content(stored, tmp_path / "short", {"scores": {"short": "x"}}, scores__short="dense")
 

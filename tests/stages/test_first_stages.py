@@ -110,17 +110,17 @@ def content(stored, folder, values, **inputs):
 def test_depths_and_candidates_and_dimensions(stored, tmp_path):
     runs = {"runs": {"BM25": "a"}, "depths": [1, 2]}
     found, section = content(stored, tmp_path / "1", {"depths": runs}, depths__runs__BM25="sparse")
-    assert section.columns == ("run", "ndcg@2", "recall@1", "recall@2")
+    assert section.tables[0].columns == ("run", "ndcg@2", "recall@1", "recall@2")
     one, two = found["runs"]["BM25"]["recall"]
     assert two == 2 * one > 0
     pair = {"first": {"BM25": "a"}, "reranked": {"BM25": "b"}, "counts": [2, 1], "metric": "mrr@10"}
     inputs = {"candidates__first__BM25": "sparse", "candidates__reranked__BM25": "dense"}
     found, section = content(stored, tmp_path / "2", {"candidates": pair}, **inputs)
-    assert found["counts"] == [1, 2] and [row[0] for row in section.rows] == ["1", "2"]
+    assert found["counts"] == [1, 2] and [row[0] for row in section.tables[0].rows] == ["1", "2"]
     series = {"runs": {"CoRT": {32: "a", 64: "b"}}, "metric": "mrr@10"}
     inputs = {"dimensions__runs__CoRT.32": "sparse", "dimensions__runs__CoRT.64": "dense"}
     found, section = content(stored, tmp_path / "3", {"dimensions": series}, **inputs)
-    assert [size for size, _ in found["runs"]["CoRT"]] == [32, 64] and len(section.rows) == 2
+    assert [size for size, _ in found["runs"]["CoRT"]] == [32, 64] and len(section.tables[0].rows) == 2
 
 
 def test_what_counts_in_an_analysis():

@@ -1,10 +1,10 @@
-"""Files that a reader sees old or new, never half-written: written aside, on disk, then renamed."""
+"""Files and folders that a reader sees old or new, never half-written: written aside, on disk, then renamed."""
 
 import gzip
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -36,6 +36,30 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         aside.unlink(missing_ok=True)
 
 
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A new folder to write in place of `folder`, which it becomes at the end of the block, whole and on disk.
+
+    Where the block fails, `folder` stays as it was.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    old = folder.with_name(f"{aside.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        yield aside
+        for path in [*aside.rglob("*"), aside]:
+            flush(path)
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(aside, folder)
+        flush(folder.parent)
+    finally:
+        for left in (aside, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def replace_text(path: Path, text: str) -> None:
     """Writes a text in place of `path`, as `replacing` does."""
     with replacing(path) as file:
@@ -51,6 +75,14 @@ def system_errors() -> Iterator[None]:
         if isinstance(error, OSError) or not (told := _SYSTEM_ERROR.search(str(error))):
             raise
         raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+
+
+def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Path:
+    """Puts the files below `source` at `target`, which is replaced whole; `without`: names that are left out."""
+    with replacing_folder(target) as aside:
+        for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in without):
+            link_file(path, aside / path.relative_to(source))
+    return target
 
 
 def link_file(source: Path, target: Path) -> Path:

@@ -82,7 +82,3 @@ class TrainingError(HardnegError):
     """Training cannot go on."""
 
     exit_code = 8
-
-
-class HardnegWarning(UserWarning):
-    """Something was left out or assumed that the user should know of."""

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from hardneg.atomic_write import link_file, replace_text, replacing
+from hardneg.atomic_write import link_file, link_folder, replace_text, replacing, replacing_folder
 
 
 @pytest.mark.parametrize("name", ["a.txt", "sub/a.txt.gz"])
@@ -39,3 +39,27 @@ def test_a_link_that_is_made_again_leaves_nothing_aside(tmp_path):
     other = tmp_path / "other"
     other.write_text("two")
     assert link_file(other, target).read_text() == "two" and source.read_text() == "one"
+
+
+def test_a_folder_is_replaced_whole_or_stays(tmp_path):
+    folder = tmp_path / "new" / "model"
+    for text in ("old", "new"):
+        with replacing_folder(folder) as place:
+            (place / "deep").mkdir()
+            (place / "deep" / text).write_text(text)
+            assert folder.exists() == (text == "new")
+        assert [path.name for path in (folder / "deep").iterdir()] == [text]
+    with pytest.raises(ValueError, match="no more"), replacing_folder(folder) as place:
+        (place / "half").touch()
+        raise ValueError("no more")
+    assert [path.name for path in folder.rglob("*")] == ["deep", "new"]
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_folder_of_links_lacks_what_is_left_out(tmp_path):
+    (tmp_path / "made" / "deep").mkdir(parents=True)
+    for name in ("manifest.json", "deep/file", "deep/manifest.json"):
+        (tmp_path / "made" / name).write_text(name)
+    link_folder(tmp_path / "made", tmp_path / "out", {"manifest.json"})
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["deep", "file"]
+    assert (tmp_path / "out" / "deep" / "file").samefile(tmp_path / "made" / "deep" / "file")

@@ -148,8 +148,8 @@ def tell_left_out(counts: Mapping[str, int]) -> None:
 
 def hand_out(source: Path, output: Path, outputs: Outputs) -> None:
     """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there."""
-    from hardneg.atomic_write import link_file
-    from hardneg.recipe.publish import link_folder
+    from hardneg.artifacts import MANIFEST
+    from hardneg.atomic_write import link_file, link_folder
 
     with outputs.laid_out():
-        (link_folder if source.is_dir() else link_file)(source, output)
+        link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)

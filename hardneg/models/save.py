@@ -1,15 +1,12 @@
 """Writes a model's folder whole or not at all, and reads back the spec it was saved with."""
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.atomic_write import system_errors
+from hardneg.atomic_write import replacing_folder, system_errors
 from hardneg.errors import ModelError
 from hardneg.models.contract import OWN, SPEC_FILE
 from hardneg.models.files import read_json
@@ -51,8 +48,9 @@ def written_whole(folder: Path) -> Iterator[Path]:
         ModelError: the folder cannot be written.
     """
     try:
-        with _aside(folder) as place, quiet(), system_errors():
+        with replacing_folder(folder) as place, quiet(), system_errors():
             yield place
+            _readable(place)
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
 
@@ -87,32 +85,8 @@ def forget_last_call(tokenizer: Any) -> None:
         backend.no_padding()
 
 
-@contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """A new folder beside `folder` that takes its place when all went well."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    place = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-    place.mkdir()
-    try:
-        yield place
-        _settle(place)
-        _put(place, folder)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _settle(place: Path) -> None:
-    """Every file on disk, and readable by whom the folder is (safetensors writes for the owner alone)."""
+def _readable(place: Path) -> None:
+    """Every file is readable by whom the folder is: safetensors writes for the owner alone."""
     for path in place.rglob("*"):
         if path.is_file():
             path.chmod(path.stat().st_mode | (place.stat().st_mode & _READABLE))
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-
-
-def _put(place: Path, folder: Path) -> None:
-    old = place.with_name(f"{place.name}.old")
-    if folder.exists():
-        folder.rename(old)
-    place.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)

@@ -1,8 +1,6 @@
 """The run folder: a finished recipe's results under stable names, as hard links into the store where that works."""
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +10,7 @@ import yaml
 
 import hardneg
 from hardneg.artifacts import KEPT, MANIFEST, Artifact, Store, disk_errors
-from hardneg.atomic_write import link_file, replace_text
+from hardneg.atomic_write import link_file, link_folder, replace_text
 from hardneg.digest import digest
 from hardneg.layout import LOCK, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.models.card import with_scores
@@ -45,7 +43,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
     with disk_errors(out, "--output"), alone, laid_out(store, COMMAND, out, keys, tops):
         out.mkdir(parents=True, exist_ok=True)
         written = [link_file(source, out / name) for name, source in _files(plan, artifacts).items()]
-        written += [link_folder(source, out / name) for name, source in _folders(plan, artifacts).items()]
+        written += [link_folder(source, out / name, {MANIFEST}) for name, source in _folders(plan, artifacts).items()]
         if (out / "metrics.json") in written and (out / "model") in written:
             _add_scores(out / "model" / "README.md", out / "metrics.json")
         lock = out / LOCK
@@ -121,16 +119,3 @@ def _add_scores(card: Path, metrics: Path) -> None:
     """The test scores are known after the model is finished, so its card in the run folder gets them here."""
     scores = json.loads(metrics.read_text(encoding="utf-8"))["metrics"]
     replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
-
-
-def link_folder(source: Path, target: Path) -> Path:
-    """Puts an artifact's files into `target`, which is replaced whole, as hard links or copies."""
-    aside = target.with_name(f".{target.name}.new")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name != MANIFEST):
-        link_file(path, aside / path.relative_to(source))
-    if target.exists():
-        shutil.rmtree(target)
-    os.replace(aside, target)
-    return target

@@ -119,7 +119,7 @@ def _meet(here: World) -> "Store":
 
 def _interface() -> str | None:
     """The network interface that leads to the first process; by itself gloo takes the host name's, often loopback."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     host, port = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
     with suppress(OSError):

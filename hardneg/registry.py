@@ -296,19 +296,6 @@ def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
 
 def _argument_meanings(docstring: str) -> dict[str, str]:
     """The entries of a Google-style `Args:` or `Attributes:` section, by name."""
-    meanings: dict[str, str] = {}
-    section, current = False, ""
-    for line in docstring.expandtabs().splitlines():
-        stripped = line.strip()
-        if stripped in {"Args:", "Attributes:", "Options:"}:
-            section = True
-        elif section and stripped and not line.startswith("        "):
-            section = False
-        elif section and stripped:
-            name, colon, text = stripped.partition(":")
-            if colon and name.split(" ")[0].isidentifier() and not line.startswith("            "):
-                current = name.split(" ")[0]
-                meanings[current] = text.strip()
-            elif current:
-                meanings[current] += f" {stripped}"
-    return meanings
+    from docstring_parser import google
+
+    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in google.parse(docstring).params}

@@ -115,9 +115,10 @@ def _memory() -> Finding:
 
 def memory() -> tuple[int, int]:
     """Bytes of memory in all and available, within the limits of the control group."""
-    with Path("/proc/meminfo").open(encoding="ascii") as lines:
-        facts = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
-    total, free = facts["MemTotal"], facts["MemAvailable"]
+    import psutil
+
+    found = psutil.virtual_memory()
+    total, free = found.total, found.available
     group = Path("/sys/fs/cgroup")
     limits = [path.read_text().strip() for path in (group / "memory.max", group / "memory.current") if path.exists()]
     if len(limits) == 2 and limits[0].isdigit():

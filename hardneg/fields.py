@@ -55,6 +55,10 @@ class Reference:
     passes: tuple[str, ...] = ()
 
 
+MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without `positives`"})
+"""Marks a field as the name of a run that something is measured by."""
+
+
 @dataclass(frozen=True)
 class PluginKind:
     """Marks a field as the name (and options) of a plugin of `kind`.
@@ -145,7 +149,6 @@ for _dataclass in (ModelSpec, Segments, Withheld):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
-Dataset = Annotated[Setting, PluginKind("datasets")]
 Miner = Annotated[Setting, PluginKind("miners")]
 Loss = Annotated[Setting, PluginKind("losses")]
 Backend = Annotated[Setting, PluginKind("indexes")]

@@ -160,16 +160,16 @@ def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path
 
 def inputs_of(recipe: "Recipe") -> list[Path]:
     """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
-    from hardneg.stages.reading_spec import TrainReaderSpec
-    from hardneg.stages.specs import SearchSpec
+    from hardneg.fields import InputFile, marked_fields
 
     found = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
         found += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
-    for spec in recipe.stages.values():
-        found += [spec.reader.start.name] if isinstance(spec, TrainReaderSpec) else []
-        found += [spec.queries] if isinstance(spec, SearchSpec) and spec.queries else []
+    for name, spec in recipe.stages.items():
+        network = spec.network(recipe.view(name))
+        found += [network.name] if network else []
+        found += [file for _, _, file in marked_fields(spec, InputFile) if file is not None]
     return [Path(name).expanduser() for name in dict.fromkeys(found) if name]
 
 

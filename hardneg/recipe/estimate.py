@@ -8,13 +8,11 @@ from hardneg.machine import Machine, this_machine
 from hardneg.models.shape import model_shape
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.sizes import networks, plan_sizes, step_sizes
-from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.fuse import Fuse
 from hardneg.stages.label import Label
 from hardneg.stages.reading_spec import ReadSpec, TrainReaderSpec
 from hardneg.stages.rerank import Rerank
-from hardneg.stages.spec import Row, Sizes, StageSpec
-from hardneg.stages.specs import EvaluateSpec, MineSpec, SearchSpec
+from hardneg.stages.spec import Row, Sizes, StageSpec, encoding
 from hardneg.stages.train import Train
 from hardneg.stages.train_queries import TrainQueries
 from hardneg.stages.train_refreshed import TrainRefreshed
@@ -74,44 +72,6 @@ def _estimate(step: Step, row: Row, machine: Machine, store: Store) -> Estimate:
     return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds)
 
 
-def _dataset(step: Step, sizes: Sizes) -> Row:
-    count = sizes.documents
-    return Row(count, "passages", count * _DOCUMENT_BYTES, _PROCESS_BYTES, count / 50_000 + 1)
-
-
-def _encode(step: Step, sizes: Sizes) -> Row:
-    rows, length = _segments(step, sizes)
-    tokens = sizes.documents * rows * length * 0.6
-    disk = sizes.documents * rows * (sizes.dimension * 4 + 20)
-    seconds = tokens * sizes.shape.operations_a_token / sizes.machine.operations + 3
-    return Row(sizes.documents, "passages", disk, _PROCESS_BYTES, seconds, 2 * sizes.shape.weights)
-
-
-def _segments(step: Step, sizes: Sizes) -> tuple[int, int]:
-    """How many vectors a document has, at most, and the tokens of each."""
-    cut = getattr(step.spec, "segments", None)
-    return (1, sizes.model.document_length) if cut is None else (cut.count, cut.length)
-
-
-def _index(step: Step, sizes: Sizes) -> Row:
-    count = sizes.documents
-    if "vectors" in step.inputs:
-        disk = count * (sizes.dimension + 20)
-        return Row(count, "passages", disk, _PROCESS_BYTES + _BLOCK_BYTES, count / _COMPRESSED_PASSAGES + 30)
-    return Row(count, "passages", count * _DOCUMENT_BYTES, _JVM_BYTES, count / _LUCENE_PASSAGES + 8)
-
-
-def _search(step: Step, sizes: Sizes) -> Row:
-    assert isinstance(step.spec, SearchSpec)
-    count = sizes.queries(step.spec.split)
-    disk = count * step.spec.depth * 20
-    if "model" not in step.inputs:
-        return Row(count, "queries", disk, _JVM_BYTES, count / _LUCENE_QUERIES + 8)
-    scores = 0.0 if step.spec.candidates else sizes.machine.searching(count, sizes.documents, sizes.dimension)
-    encoding = count * sizes.model.query_length * 0.4 * sizes.shape.operations_a_token / sizes.machine.operations
-    return Row(count, "queries", disk, _PROCESS_BYTES, scores + encoding + 3, sizes.shape.weights + _BLOCK_BYTES)
-
-
 def _fuse(step: Step, sizes: Sizes) -> Row:
     assert isinstance(step.spec, Fuse)
     count = sizes.queries(step.spec.split)
@@ -139,7 +99,7 @@ def _rerank(step: Step, sizes: Sizes) -> Row:
 
 
 def _mine(step: Step, sizes: Sizes) -> Row:
-    assert isinstance(step.spec, MineSpec | Label)
+    assert isinstance(step.spec, Label)
     count = sizes.queries(step.spec.split)
     return Row(count, "queries", count * 200 * 20, _PROCESS_BYTES, count / 5_000 + 1)
 
@@ -149,7 +109,7 @@ def _train(step: Step, sizes: Sizes) -> Row:
     options = step.spec.options
     steps = options.last_step(sizes.queries("train"))
     documents = 1 + options.negatives_per_query
-    rows, length = _segments(step, sizes)
+    rows, length = sizes.segments(step.spec.segments)
     tokens = sizes.model.query_length * 0.4 + documents * rows * length * 0.8
     size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
     passes = (3 if at_once == size else 4) + options.gradient_checkpointing
@@ -168,14 +128,14 @@ def _train_refreshed(step: Step, sizes: Sizes) -> Row:
     """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
     assert isinstance(step.spec, TrainRefreshed)
     refresh, (of_trainer, of_inferencer) = step.spec.refresh, step.spec.devices.shares
-    training, encoding = _train(step, sizes), _encode(step, sizes)
+    training, encoded = _train(step, sizes), encoding(step.spec.segments, sizes)
     queries = sizes.queries(step.spec.split) / refresh.query_chunks
-    once = encoding.seconds + sizes.machine.searching(queries, sizes.documents, sizes.dimension)
+    once = encoded.seconds + sizes.machine.searching(queries, sizes.documents, sizes.dimension)
     slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
     seconds = training.seconds * slower + once
     if refresh.waits:
         seconds = training.seconds + once * (-(-training.items // refresh.every) if refresh.every else 1)
-    held, disk = training.held + encoding.held + _BLOCK_BYTES, training.disk + encoding.disk
+    held, disk = training.held + encoded.held + _BLOCK_BYTES, training.disk + encoded.disk
     return replace(training, disk=disk, memory=2 * _PROCESS_BYTES, held=held, seconds=seconds)
 
 
@@ -218,25 +178,7 @@ def _read(step: Step, sizes: Sizes) -> Row:
     return Row(count, "queries", count * 300, _PROCESS_BYTES, seconds + 5, 2 * shape.weights)
 
 
-def _evaluate(step: Step, sizes: Sizes) -> Row:
-    assert isinstance(step.spec, EvaluateSpec)
-    count = sizes.queries(step.spec.split)
-    return Row(count, "queries", 2_000 + count * 300, _PROCESS_BYTES, 15)
-
-
-def _analyze(step: Step, sizes: Sizes) -> Row:
-    assert isinstance(step.spec, AnalyzeSpec)
-    count, passes = sizes.queries(step.spec.split), 2 * len(step.spec.indexes)
-    scores = sizes.machine.searching(passes * count, sizes.documents, sizes.dimension) if passes else 0.0
-    return Row(count, "queries", 1_000_000 + 100 * count, _PROCESS_BYTES, scores + 10, _BLOCK_BYTES)
-
-
 _RULES: Mapping[str, Callable[[Step, Sizes], Row]] = {
-    "dataset": _dataset,
-    "encode": _encode,
-    "index": _index,
-    "search": _search,
-    "mine": _mine,
     "label": _mine,
     "train": _train,
     "train-queries": _train_queries,
@@ -246,6 +188,4 @@ _RULES: Mapping[str, Callable[[Step, Sizes], Row]] = {
     "rerank": _rerank,
     "train-reader": _train_reader,
     "read": _read,
-    "evaluate": _evaluate,
-    "analyze": _analyze,
 }

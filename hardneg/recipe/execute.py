@@ -11,11 +11,11 @@ from typing import Any
 from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
-from hardneg.fields import DATASET, START
+from hardneg.fields import DATASET, START, Trait
 from hardneg.integrity import damage
 from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
-from hardneg.recipe.plan import Plan, Step, cached, of_a_file
+from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.resources import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
@@ -113,7 +113,7 @@ def _check_collection(made: Step, steps: Sequence[Step], artifact: Artifact, pla
     """As soon as the collection is there: whether it has what the other steps need of it."""
     if made.name != DATASET:
         return
-    of_splits = [step for step in steps if not of_a_file(plan.steps, step.name)]
+    of_splits = [step for step in steps if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)

@@ -19,8 +19,8 @@ from hardneg.recipe.references import reference_problems
 from hardneg.recipe.renamed import parts, with_new_names
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, needs_of, plugin_names, suggestion
+from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
-from hardneg.stages.specs import DatasetSpec, IndexSpec, SearchSpec
 from hardneg.stages.train import Train
 from hardneg.stages.train_reranker import TrainReranker
 from hardneg.stages.training_common import EncoderTrainingSpec, TrainingSpec
@@ -43,7 +43,7 @@ class _Top(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     title: str = ""
-    dataset: Annotated[DatasetSpec, BeforeValidator(parse_dataset)]
+    dataset: Annotated[ReadDataset, BeforeValidator(parse_dataset)]
     model: Model
     sizes: DatasetSizes = DatasetSizes()
     seed: int = 42
@@ -209,21 +209,11 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
                 plugins[name, field] = configure(kind, setting)
             except PluginError as error:
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
-        if isinstance(spec, IndexSpec) and (name, "backend") in plugins:
-            problems += _index_problems(name, spec, plugins[name, "backend"].input)
         if isinstance(spec, TrainReranker) and (name, "reranker") in plugins:
             problems += _reranker_problems(name, spec, plugins[name, "reranker"], plugins.get((name, "loss")))
         if isinstance(spec, TrainingSpec) and (name, "loss") in plugins:
             problems += _loss_problems(name, spec, plugins[name, "loss"])
     return plugins
-
-
-def _index_problems(name: str, spec: IndexSpec, source: str) -> list[str]:
-    if source == "vectors" and spec.vectors is None:
-        return [f"stages.{name}.vectors: missing; {spec.backend.name} is built from the vectors of an encode stage"]
-    if source == "texts" and spec.vectors is not None:
-        return [f"stages.{name}.vectors: {spec.backend.name} is built from texts; leave it out"]
-    return []
 
 
 def _reranker_problems(name: str, spec: TrainReranker, reranker: Any, loss: Any) -> list[str]:
@@ -264,11 +254,6 @@ def _similarity_problems(
         if isinstance(spec, EncoderTrainingSpec) and wanted != similarity:
             told = f"{spec.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
             yield f"stages.{name}.loss: {told}; say model.similarity: {wanted}, or take another loss"
-        if isinstance(spec, SearchSpec) and spec.scores == "angular":
-            if similarity != "cosine":
-                yield f"stages.{name}.scores: angular needs model.similarity: cosine, not {similarity}; leave it out"
-            elif getattr(plugins.get((spec.index, "backend")), "input", "vectors") != "vectors":
-                yield f"stages.{name}.scores: angular needs vectors, and {spec.index} has none; leave it out"
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

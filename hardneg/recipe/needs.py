@@ -7,15 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
-from hardneg.fields import DATASET, START
+from hardneg.fields import DATASET, START, InputFile, marked_fields
 from hardneg.models.source import look_up
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import LooksUp
 from hardneg.recipe.chained import maker
 from hardneg.recipe.plan import Plan
 from hardneg.recipe.sizes import networks
-from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.specs import SearchSpec
 from hardneg.types import Lookup
 
 _MODULES = {
@@ -53,11 +51,13 @@ def needs(plan: Plan) -> Iterator[Need]:
     if "lucene" in extras(plan) and not _lacking("lucene"):
         yield _looked_up("package", "Java", _java)
     loader = plan.recipe.plugins[DATASET, "loader"]
-    name = plan.recipe.stages[DATASET].loader.name  # type: ignore[attr-defined]
+    name = next(setting.name for _, _, setting in plan.recipe.stages[DATASET].plugins())
     source = getattr(loader, "source", "")
     yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
-    for stage, file in _query_files(plan):
-        yield _looked_up("data", file, partial(_query_file, stage, file))
+    for stage, spec in plan.recipe.stages.items():
+        for field, _, file in marked_fields(spec, InputFile):
+            if file is not None:
+                yield _looked_up("data", file, partial(_file, f"stages.{stage}.{field}", file))
     for model in _models(plan):
         at = f" at {model.revision}" if model.revision else ""
         yield _looked_up("model", f"{model.name}{at}", partial(_model, model))
@@ -74,8 +74,8 @@ def packages(plan: Plan) -> Iterator[Need]:
 def extras(plan: Plan) -> set[str]:
     """The names of those parts."""
     named = {str(getattr(type(plugin), "extra", "")) for plugin in plan.recipe.plugins.values()}
-    drawn = any(isinstance(spec, AnalyzeSpec) and spec.projection for spec in plan.recipe.stages.values())
-    return {extra for extra in named | ({"analysis"} if drawn else set()) if extra in _MODULES}
+    named |= {extra for spec in plan.recipe.stages.values() for extra in spec.extras()}
+    return named & _MODULES.keys()
 
 
 def _lacking(extra: str) -> list[str]:
@@ -108,16 +108,10 @@ def _data(loader: object) -> Lookup:
     return Lookup(note=f"about {documents:,} documents" if documents else "")
 
 
-def _query_files(plan: Plan) -> Iterator[tuple[str, str]]:
-    for stage, spec in plan.recipe.stages.items():
-        if isinstance(spec, SearchSpec) and spec.queries is not None:
-            yield stage, spec.queries
-
-
-def _query_file(stage: str, file: str) -> Lookup:
+def _file(place: str, file: str) -> Lookup:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"stages.{stage}.queries: no file {file}: put it there, or --set stages.{stage}.queries=FILE")
+        raise DataError(f"{place}: no file {file}: put it there, or --set {place}=FILE")
     return Lookup(there=path.stat().st_size)
 
 

@@ -3,24 +3,22 @@
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, file_digest
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.fields import DATASET, START
+from hardneg.fields import DATASET, START, InputFile, PluginKind, marked_fields
 from hardneg.models.identity import model_content, model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.chained import maker
 from hardneg.recipe.load import Recipe
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
-from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.spec import StageSpec
-from hardneg.stages.specs import EncodeSpec, IndexSpec, SearchSpec
-from hardneg.stages.train_queries import TrainQueries
 
 SCHEME = 1
 
@@ -158,12 +156,6 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     if spec.needs_dataset:
         inputs["dataset"] = DATASET
     inputs |= spec.implied(recipe.view(name))
-    if isinstance(spec, SearchSpec) and spec.model is None and (own := _own_model(recipe, steps, spec.index)):
-        inputs["model"] = own
-    if isinstance(spec, AnalyzeSpec):
-        unnamed = {label: index for label, index in spec.indexes.items() if label not in spec.models}
-        models = {label: _own_model(recipe, steps, index) for label, index in unnamed.items()}
-        inputs |= {f"models.{label}": model for label, model in models.items() if model}
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
@@ -181,39 +173,22 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
                 origin["plugins"][field]["options"].pop(place, None)
     with plugin_errors(plugins.values()):
         origin |= {part: _content(find, sources.problems) for part, find in spec.content(recipe.view(name)).items()}
+    for field, kind, _ in marked_fields(spec, PluginKind):
+        for place in kind.places:
+            origin["plugins"][field]["options"].pop(place, None)
     if isinstance(spec, TrainReaderSpec):
         origin["start"] = _content(lambda: digest(model_content(spec.reader.start)), sources.problems)
-    if isinstance(spec, SearchSpec) and (file := spec.queries) is not None:
-        origin["queries"] = _content(lambda: _queries_digest(name, file), sources.problems)
-    if name == DATASET:
-        with plugin_errors(plugins.values()):
-            origin["source"] = _content(plugins["loader"].fingerprint, sources.problems)
-        origin["plugins"]["loader"]["options"].pop("source", None)
+    for field, mark, file in marked_fields(spec, InputFile):
+        if file is not None:
+            origin[field] = _content(partial(_file_digest, f"stages.{name}.{field}", file, mark.form), sources.problems)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
 
 
-def _queries_digest(name: str, file: str) -> str:
+def _file_digest(place: str, file: str, form: str) -> str:
     path = Path(file).expanduser()
     if not path.is_file():
-        told = "give queries, an id, a tab and a text a line, with"
-        raise DataError(f"stages.{name}.queries: no file {file}: {told} --set stages.{name}.queries=FILE")
+        raise DataError(f"{place}: no file {file}: give {form}, with --set {place}=FILE")
     return file_digest(path)
-
-
-def of_a_file(steps: Mapping[str, Step], name: str) -> bool:
-    """Whether a step's queries are those of a file that a search names, not those of a split."""
-    spec, run = steps[name].spec, steps[name].inputs.get("run")
-    return spec.queries is not None if isinstance(spec, SearchSpec) else run is not None and of_a_file(steps, run)
-
-
-def _own_model(recipe: Recipe, steps: Mapping[str, Step], index: str) -> str | None:
-    """The model that an index's queries are encoded with, unless another is named; None where it holds texts."""
-    spec = recipe.stages[index]
-    if isinstance(spec, IndexSpec) and spec.vectors is not None:
-        return _own_model(recipe, steps, spec.vectors)
-    if isinstance(spec, TrainQueries):
-        return index
-    return steps[index].inputs["model"] if isinstance(spec, EncodeSpec) else None
 
 
 def _order(stages: Mapping[str, StageSpec]) -> list[str]:

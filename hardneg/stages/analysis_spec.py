@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from hardneg.fields import LATER, Name, Reference, parse_names
+from hardneg.fields import LATER, MEASURED, Name, Reference, Trait, parse_names
 from hardneg.stages.analysis_parts import Denoising, Holes, Overlap, Planted, Runs, Wins, part_references, parts_of
 from hardneg.stages.first_stage_parts import CandidateNumbers, Depths, Dimensions
-from hardneg.stages.spec import StageSpec
+from hardneg.stages.spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.reporting.table import Section
@@ -18,6 +18,14 @@ _COSTED = Reference(("model", "index", "run", "negatives"))
 _LABELS = ("gradients", "refreshes", "scores", "sizes", "operations")
 _PARTS = ("overlap", "holes", "wins", "denoising", "planted", "depths", "candidates", "dimensions")
 _ANALYSES = ("indexes", "runs", "training", *_LABELS, *_PARTS, "costs", "evaluation", "matrix")
+
+
+_MEASURED = ("holes", "wins", "depths", "candidates", "dimensions")
+"""Analyses with metrics of runs."""
+_VECTORS = Reference(
+    ("index",),
+    refuses={Trait.TEXTS: "search it and name the run in `runs`", Trait.SEGMENTS: "name one without `segments`"},
+)
 
 
 class Projection(BaseModel):
@@ -67,7 +75,7 @@ class AnalyzeSpec(StageSpec):
     kind = "analysis"
     needs_dataset = True
     stage: Literal["analyze"]
-    indexes: Annotated[dict[str, Name], Reference(("index",))] = Field(default_factory=dict)
+    indexes: Annotated[dict[str, Name], _VECTORS] = Field(default_factory=dict)
     models: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     training: Annotated[dict[str, Name], Reference(("model",))] = Field(default_factory=dict)
@@ -123,11 +131,32 @@ class AnalyzeSpec(StageSpec):
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the costs too, `costs.LABEL.NUMBER`, and those of parts such as `matrix.evaluation`."""
         yield from super().references()
-        yield from part_references(parts_of(self))
+        for path, name, need in part_references(parts_of(self)):
+            measured = path.partition(".")[0] in _MEASURED and "run" in need.kinds
+            yield path, name, MEASURED if measured else need
         for label, names in self.costs.items():
             yield from ((f"costs.{label}.{i}", name, _COSTED) for i, name in enumerate(names))
         if self.matrix:
             yield "matrix.evaluation", self.matrix.evaluation, Reference(("metrics",))
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The models that encoded the indexes for which none is named."""
+        found = {label: recipe.query_model(index) for label, index in self.indexes.items() if label not in self.models}
+        return {f"models.{label}": model for label, model in found.items() if model}
+
+    def extras(self) -> tuple[str, ...]:
+        """The projection's."""
+        return ("analysis",) if self.projection else ()
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query, and what exact search takes of each index."""
+        count, passes = sizes.queries(self.split), 2 * len(self.indexes)
+        scores = sizes.machine.searching(passes * count, sizes.documents, sizes.dimension) if passes else 0.0
+        return Row(count, "queries", 1_000_000 + 100 * count, seconds=scores + 10, held=BLOCK_BYTES)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """All of it, in a folder of the stage's name."""
+        return {f"analyses/{recipe.name}": "."}
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Withheld positives, where filters are measured by them."""

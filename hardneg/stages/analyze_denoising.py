@@ -13,7 +13,7 @@ from hardneg.data.runs import lists_in_order
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.stages.analyze_runs import texts_of
 from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 
 
 def denoising_found(work: StageContext[Any]) -> dict[str, Any]:

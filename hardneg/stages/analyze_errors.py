@@ -17,7 +17,7 @@ from hardneg.models.encoder import EncodeOptions
 from hardneg.protocols import DenseSearcher
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.opening import open_collection, open_encoder, open_searcher
+from hardneg.stages.inputs import open_collection, open_encoder, open_searcher
 
 
 def pairwise_errors(work: StageContext[Any]) -> dict[str, PairwiseErrors]:

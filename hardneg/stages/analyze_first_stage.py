@@ -8,7 +8,7 @@ from hardneg.data.qrels import Qrels
 from hardneg.data.runs import Run, read_run
 from hardneg.layout import RUN
 from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 
 
 def depths_found(work: StageContext[Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.errors import UsageError
 from hardneg.stages.analyze_errors import dense, query_vectors, relevant_documents
 from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 from hardneg.types import Query
 
 

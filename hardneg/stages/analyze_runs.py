@@ -14,7 +14,7 @@ from hardneg.data.runs import Run, read_run, stream_run
 from hardneg.errors import DataError
 from hardneg.layout import NEGATIVES, RUN
 from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 
 
 def scores_found(work: StageContext[Any]) -> dict[str, list[dict[str, Any]]]:

@@ -1,15 +1,42 @@
 """Stage `dataset`: reads a collection once and keeps it as Arrow files."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from hardneg.data.collection import write_collection
 from hardneg.datasets.held_out import WithheldCollection
-from hardneg.stages.context import StageContext
+from hardneg.fields import LATER, Kept, PluginKind, Setting
+from hardneg.protocols import DatasetLoader
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
-    collection = work.plugins["loader"].load()
-    if work.spec.withheld is not None:
-        collection = WithheldCollection(collection, work.spec.withheld)
-    return write_collection(collection, work.folder, work.progress)
+class ReadDataset(StageSpec):
+    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`.
+
+    withheld: training labels that are kept back.
+    """
+
+    version = 1
+    kind = "collection"
+    stage: Literal["dataset"] = "dataset"
+    loader: Annotated[Setting, PluginKind("datasets", places=("source",))]
+    withheld: Kept | None = Field(default=None, json_schema_extra=LATER)
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        """What the loader reads."""
+        return {"source": recipe.plugin("loader").fingerprint}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the passage."""
+        count = sizes.documents
+        return Row(count, "passages", count * 600, seconds=count / 50_000 + 1)
+
+    def make(self, context: "StageContext[ReadDataset]") -> Facts:
+        """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
+        collection = context.plugin("loader", DatasetLoader).load()
+        if self.withheld is not None:
+            collection = WithheldCollection(collection, self.withheld)
+        return write_collection(collection, context.folder, context.progress)

@@ -1,43 +1,98 @@
 """Stage `encode`: the corpus as vectors in a flat index, block by block."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from hardneg.counting import counted
+from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
+from hardneg.data.flat import FlatVectors
 from hardneg.distributed import World, world
-from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.segmenting import SegmentedCorpus
-from hardneg.models.stream import write_index
-from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_corpus, open_encoder
+from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.inputs import open_corpus, open_encoder
+from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec, encoding
+
+if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.models.encoder import Encoder
+    from hardneg.models.segmenting import SegmentedCorpus
+    from hardneg.progress import Progress
+    from hardneg.protocols import Searcher
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
-    corpus = open_corpus(work)
-    encoder = open_encoder(work.inputs["model"], work.device, work.spec.precision)
-    options = EncodeOptions(tokens_per_batch=work.spec.tokens_per_batch, precision=work.spec.precision)
-    here = world()
-    rows = _rows(work, corpus, encoder, here)
-    write_index([encoder], rows, work.folder, options, work.progress)
-    if here.first:
-        work.keep_only("index", "docid")
-    size = (work.folder / "index").stat().st_size if here.first else 0
-    facts = {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
-    return facts | (_cut_facts(work, rows) if isinstance(rows, SegmentedCorpus) else {})
+class Encode(StageSpec):
+    """Encodes the corpus into a flat index, which is the vector store too.
+
+    segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    """
+
+    version = 2
+    every_process = True
+    kind = "index"
+    needs_dataset = True
+    resumes = True
+    stage: Literal["encode"]
+    model: Annotated[Name, Reference(("model",))] = START
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Several vectors a document, where it is cut."""
+        return {Trait.SEGMENTS: recipe.name} if self.segments is not None else {}
+
+    def query_model(self, recipe: RecipeView) -> str:
+        """The model that encodes the documents."""
+        return self.model
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the token that is read."""
+        return encoding(self.segments, sizes)
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """A flat index."""
+        from hardneg.indexes.flat import FlatSearcher
+
+        return FlatSearcher(FlatVectors.open(source.folder), options, progress)
+
+    def make(self, context: "StageContext[Encode]") -> Facts:
+        """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
+        from hardneg.models.encoder import EncodeOptions
+        from hardneg.models.segmenting import SegmentedCorpus
+        from hardneg.models.stream import write_index
+
+        corpus = open_corpus(context)
+        encoder = open_encoder(context.inputs["model"], context.device, self.precision)
+        options = EncodeOptions(tokens_per_batch=self.tokens_per_batch, precision=self.precision)
+        here = world()
+        rows = _rows(context, corpus, encoder, here)
+        write_index([encoder], rows, context.folder, options, context.progress)
+        if here.first:
+            context.keep_only("index", "docid")
+        size = (context.folder / "index").stat().st_size if here.first else 0
+        facts = {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
+        return facts | (_cut_facts(context, rows) if isinstance(rows, SegmentedCorpus) else {})
 
 
-def _rows(work: StageContext[Any], corpus: Corpus, encoder: Encoder, here: World) -> Corpus | SegmentedCorpus:
+def _rows(context: StageContext[Encode], corpus: Corpus, encoder: "Encoder", here: World) -> "Corpus | SegmentedCorpus":
     """What gets a vector each: documents, or their segments."""
-    if work.spec.segments is None:
+    from hardneg.models.segmenting import SegmentedCorpus
+
+    if context.spec.segments is None:
         return corpus
-    return SegmentedCorpus.counted(encoder, corpus, work.spec.segments, work.folder, work.progress, here)
+    return SegmentedCorpus.counted(encoder, corpus, context.spec.segments, context.folder, context.progress, here)
 
 
-def _cut_facts(work: StageContext[Any], rows: SegmentedCorpus) -> dict[str, int]:
+def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:
     """How many segments there are, and what of the documents was not read."""
     if rows.cut_off and world().first:
         documents = counted(len(rows.first) - 1, "document")
         behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text behind the last segment"
-        work.progress.note(f"{work.name}: {behind} ({rows.cut.count} of {rows.cut.length} tokens); it is not read")
+        cut = f"{rows.cut.count} of {rows.cut.length} tokens"
+        context.progress.note(f"{context.name}: {behind} ({cut}); it is not read")
     return {"segments": len(rows), "documents cut off": rows.cut_off}

@@ -1,45 +1,105 @@
 """Stage `evaluate`: runs scored on one split, and compared pairwise."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
+
+from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import read_run
 from hardneg.errors import UsageError
+from hardneg.fields import LATER, MEASURED, AnswerMatch, MeasureName, Name, has_answers
 from hardneg.layout import METRICS, RUN
 from hardneg.registry import suggestion
-from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.inputs import open_collection
+from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Writes means, per-query values, intervals and paired tests against the baselines (none named: the first row)."""
-    from hardneg.evaluation.metrics_json import Measured, write_metrics
-    from hardneg.evaluation.significance import Randomisation, compare_all
+class Evaluate(StageSpec):
+    """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage.
 
-    spec = work.spec
-    named = {"baselines": spec.baselines} | {f"marks.{sign}": rows for sign, rows in spec.marks.items()}
-    for place, label in ((place, label) for place, rows in named.items() for label in rows):
-        if label not in spec.runs:
-            raise UsageError(f"{work.name}.{place}: no row {label!r}{suggestion(label, spec.runs)}")
-    collection = open_collection(work.inputs["dataset"])
-    scores, left_out = _scores(work, collection)
-    baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(spec.runs)[:1]
-    comparisons = compare_all(scores, baselines, Randomisation(seed=spec.seed))
-    write_metrics(work.folder / METRICS, Measured(scores, comparisons, spec.marks))
-    queries = max(len(values) for row in scores.values() for values in row.values())
-    return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
+    marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
+    answer_match: how the metrics answer@k look for answers: as words, or as regular expressions.
+    """
+
+    version = 1
+    kind = "metrics"
+    needs_dataset = True
+    stage: Literal["evaluate"]
+    runs: Annotated[dict[str, Name], MEASURED]
+    split: Name = "test"
+    metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
+    relevance_level: int = Field(1, gt=0)
+    baselines: tuple[str, ...] = ()
+    marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
+    seed: int = 42
+    answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where a metric is about them."""
+        asked = [name for name in self.metrics if name.startswith("answer@")]
+        if asked and not has_answers(collection, self.split):
+            yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
+
+    def identity(self) -> dict[str, Any]:
+        """The order and the names of the rows count too; marks where there are some."""
+        identity = {**super().identity(), "labels": list(self.runs)}
+        return identity if self.marks else {name: value for name, value in identity.items() if name != "marks"}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", 2_000 + count * 300, seconds=15)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The metrics: under their own name where a report shows those of another stage."""
+        shown = {
+            target
+            for spec in recipe.stages.values()
+            if spec.kind == "report"
+            for _, target, need in spec.references()
+            if self.kind in need.kinds
+        }
+        return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
+
+    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
+        """What was searched, for how many queries, and what is relevant."""
+        queries = counted(source.facts["queries"], "query")
+        told = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
+        return {**told, "relevant from grade": self.relevance_level}
+
+    def make(self, context: "StageContext[Evaluate]") -> Facts:
+        """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
+        from hardneg.evaluation.metrics_json import Measured, write_metrics
+        from hardneg.evaluation.significance import Randomisation, compare_all
+
+        named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
+        for place, label in ((place, label) for place, rows in named.items() for label in rows):
+            if label not in self.runs:
+                raise UsageError(f"{context.name}.{place}: no row {label!r}{suggestion(label, self.runs)}")
+        collection = open_collection(context.inputs["dataset"])
+        scores, left_out = _scores(context, collection)
+        baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
+        comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed))
+        write_metrics(context.folder / METRICS, Measured(scores, comparisons, self.marks))
+        queries = max(len(values) for row in scores.values() for values in row.values())
+        return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 
 
-def _scores(work: StageContext[Any], collection: StoredCollection) -> tuple[dict[str, "Scores"], dict[str, int]]:
+def _scores(
+    context: StageContext[Evaluate], collection: StoredCollection
+) -> tuple[dict[str, "Scores"], dict[str, int]]:
     """Each row's scores, the metrics in the order asked for; and how many questions and answers were left out."""
     from hardneg.data.answer_matching import PassageAnswers
     from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs
     from hardneg.evaluation.metrics import evaluate
 
-    spec, cutoffs = work.spec, answer_cutoffs(work.spec.metrics)
+    spec, cutoffs = context.spec, answer_cutoffs(context.spec.metrics)
     judged = [name for name in spec.metrics if name not in cutoffs]
     qrels = collection.qrels(spec.split) if judged else {}
     answers = (
@@ -49,7 +109,7 @@ def _scores(work: StageContext[Any], collection: StoredCollection) -> tuple[dict
     )
     asked = answers.query_ids
     scores: dict[str, Scores] = {}
-    for label, source in work.inputs_of("runs").items():
+    for label, source in context.inputs_of("runs").items():
         run = read_run(source.folder / RUN)
         found = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
         found |= answer_coverage(run, answers, asked, list(cutoffs.values())) if cutoffs else {}

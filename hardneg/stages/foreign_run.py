@@ -11,9 +11,8 @@ from hardneg.data.runs import Run, read_run, strictly_decreasing, write_run
 from hardneg.errors import DataError
 from hardneg.layout import RUN
 from hardneg.miners.filtered import SCORES
-from hardneg.stages import mine, rerank
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 from hardneg.types import RankedList
 
 
@@ -29,7 +28,7 @@ def mine_from(path: Path, work: StageContext[Any], scores: Path | None = None) -
     if scores is not None:
         given, others = _with_run(scores, given, f"runs.{SCORES}")
         facts |= {f"{SCORES}: {name}": count for name, count in others.items()}
-    return {**mine.run(given), **facts}
+    return {**given.spec.make(given), **facts}
 
 
 def rerank_from(path: Path, work: StageContext[Any]) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def rerank_from(path: Path, work: StageContext[Any]) -> dict[str, Any]:
         DataError: the run has a mistake, or none of its queries is in the split.
     """
     given, facts = _with_run(path, work, "run")
-    return {**rerank.run(given), **facts}
+    return {**given.spec.make(given), **facts}
 
 
 def _with_run(path: Path, work: StageContext[Any], field: str) -> tuple[StageContext[Any], dict[str, int]]:

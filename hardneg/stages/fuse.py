@@ -12,7 +12,7 @@ from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_in_order, read_run, write_run
 from hardneg.errors import UsageError
-from hardneg.fields import LATER, MetricName, Name, Reference, marked_references
+from hardneg.fields import LATER, MEASURED, MetricName, Name, Reference, marked_references
 from hardneg.fusion.methods import AnyMethod, Fusion
 from hardneg.fusion.through_ranx import Norm
 from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
@@ -35,7 +35,7 @@ class Tuning(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    runs: Annotated[dict[Name, Name], Reference(("run",))] = Field(min_length=2)
+    runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
     metric: MetricName = "ndcg@10"
     relevance_level: int = Field(1, gt=0)
@@ -56,7 +56,7 @@ class Fuse(StageSpec):
     kind = "run"
     needs_dataset = True
     stage: Literal["fuse"]
-    runs: Annotated[dict[str, Name], Reference(("run",)), Field(min_length=2)]
+    runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
     method: AnyMethod = "weighted-sum"
     weights: Mapping[str, FiniteFloat] = Field(default_factory=dict)
     missing_scores: Literal["lowest", "zero"] = "lowest"
@@ -120,7 +120,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
     Facts: queries, how often a run lacks one, and the numbers that were tuned; all that was tried is in `tuning.json`.
     """
     from hardneg.layout import RUN
-    from hardneg.stages.opening import open_collection
+    from hardneg.stages.inputs import open_collection
 
     collection = open_collection(work.inputs["dataset"])
     query_ids = collection.queries(work.spec.split).query_ids

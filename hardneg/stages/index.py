@@ -1,25 +1,79 @@
 """Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hardneg.analysis.sizes import index_bytes
+from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_corpus
+from hardneg.fields import Backend, Name, Reference, Trait
+from hardneg.protocols import IndexBackend
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.inputs import open_corpus
+from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.progress import Progress
+    from hardneg.protocols import Searcher
+
+_COMPRESSED = {Trait.COMPRESSED: "name an encode stage or a flat index"}
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Builds the index; one that was not closed cannot be gone on with."""
-    backend = work.plugins["backend"]
-    if "vectors" in work.inputs:
-        source: Any = work.inputs["vectors"].folder
-    else:
-        source = _entries(open_corpus(work))
-    count = backend.build(source, work.folder, work.progress)
-    encoded = work.inputs["vectors"].facts if "vectors" in work.inputs else {}
-    counts = {"passages": encoded["passages"], "segments": count} if "segments" in encoded else {"passages": count}
-    return {**counts, "bytes": index_bytes(work.folder)}
+class BuildIndex(StageSpec):
+    """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
+
+    version = 1
+    kind = "index"
+    needs_dataset = True
+    stage: Literal["index"]
+    backend: Backend
+    vectors: Annotated[Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS,))] = None
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Vectors where the backend takes texts, and none where it takes vectors."""
+        source = getattr(recipe.plugin("backend"), "input", None)
+        if source == "vectors" and self.vectors is None:
+            yield f"vectors: missing; {self.backend.name} is built from the vectors of an encode stage"
+        if source == "texts" and self.vectors is not None:
+            yield f"vectors: {self.backend.name} is built from texts; leave it out"
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Texts; or what the vectors are, of which it holds as many."""
+        found = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
+        return dict.fromkeys(found, recipe.name)
+
+    def query_model(self, recipe: RecipeView) -> str | None:
+        """That of the vectors."""
+        return None if self.vectors is None else recipe.query_model(self.vectors)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the passage: Lucene's pace, or that of the compressed indexes."""
+        count = sizes.documents
+        if self.vectors is not None:
+            disk, seconds = count * (sizes.dimension + 20), count / 10_000 + 30
+            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES, seconds)
+        return Row(count, "passages", count * 600, JVM_BYTES, count / 4_000 + 8)
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """The backend's own searcher."""
+        from hardneg.indexes.flat import FlatSearcher
+
+        searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
+        return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher
+
+    def make(self, context: "StageContext[BuildIndex]") -> Facts:
+        """Builds the index; one that was not closed cannot be gone on with."""
+        vectors = context.inputs.get("vectors")
+        source: Path | Iterator[tuple[str, str]] = vectors.folder if vectors else _entries(open_corpus(context))
+        count = context.plugin("backend", IndexBackend).build(source, context.folder, context.progress)
+        encoded = vectors.facts if vectors else {}
+        counts = {"passages": encoded["passages"], "segments": count} if "segments" in encoded else {"passages": count}
+        return {**counts, "bytes": index_bytes(context.folder)}
 
 
 def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:

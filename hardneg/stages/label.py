@@ -15,12 +15,12 @@ from hardneg.data.negatives import NegativesFile, read_negatives, write_negative
 from hardneg.data.qrels import positives
 from hardneg.data.runs import lists_in_order
 from hardneg.datasets.held_out import UNLABELLED
-from hardneg.fields import Name, Reference
+from hardneg.fields import Name, Reference, Trait
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import PseudoLabels, QueryLists
 from hardneg.seeding import derive_seed
 from hardneg.stages.context import StageContext
-from hardneg.stages.spec import StageSpec
+from hardneg.stages.spec import RecipeView, StageSpec
 
 _BLOCK = 4096
 
@@ -38,7 +38,7 @@ class Label(StageSpec):
     pseudo_positives: ClassVar[bool] = True
     needs_dataset = True
     stage: Literal["label"]
-    run: Annotated[Name, Reference(("run",))]
+    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
     scores: Annotated[Name, Reference(("run",))]
     split: Name = UNLABELLED
     above: float = 0.9
@@ -53,6 +53,10 @@ class Label(StageSpec):
         if self.below > self.above:
             raise ValueError(f"below: {self.below:g} is more than above: {self.above:g}; nothing is sure then")
         return self
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Positives that a reranker's scores tell."""
+        return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """The split."""
@@ -75,8 +79,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
     Queries for which a positive is known are left out: they need no label.
     """
     from hardneg.layout import NEGATIVES
-    from hardneg.stages.opening import open_collection
-    from hardneg.stages.own_queries import pass_on
+    from hardneg.stages.inputs import open_collection, pass_on
 
     spec, facts = work.spec, Counter[str]()
     collection = open_collection(work.inputs["dataset"])
@@ -97,10 +100,10 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
 def _listed(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
     """The lists of the queries without known positives."""
     from hardneg.layout import RUN
-    from hardneg.stages.own_queries import queries_of
+    from hardneg.stages.inputs import queries_of
 
     known = positives(collection.all_qrels())
-    query_ids = queries_of(work, collection, "run").query_ids
+    query_ids = queries_of(work, collection, "run", work.spec.split).query_ids
     runs = {"run": work.inputs["run"], SCORES: work.inputs["scores"]}
     streams = [lists_in_order(source.folder / RUN, query_ids) for source in runs.values()]
     with work.progress.task("labelling", len(query_ids), "queries") as task:

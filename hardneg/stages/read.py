@@ -13,7 +13,7 @@ from hardneg.reading.answering import WINDOW, Answer, Question, ReadOptions, rea
 from hardneg.reading.reader import Reader
 from hardneg.stages.asking import questions
 from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 
 SYSTEM = "reader"
 _MEASURES = {"exact_match": exact_match, "f1": f1}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
-from hardneg.fields import FREE, Name, Reference, has_answers, parse_model, without_problems
+from hardneg.fields import FREE, Name, Reference, Trait, has_answers, parse_model, without_problems
 from hardneg.layout import MODEL_FOLDER
 from hardneg.models.spec import ModelSpec
 from hardneg.reading.spec import ReaderSpec
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 for _dataclass in (ReaderSpec, ReaderOptions):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
-_Run = Annotated[Name, Reference(("run",))]
+_Run = Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
 _Passages = Annotated[int, Field(gt=0)]
 
 

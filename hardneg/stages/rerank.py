@@ -20,7 +20,7 @@ from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
-from hardneg.fields import FREE, Name, PluginKind, Reference, Setting
+from hardneg.fields import FREE, Name, PluginKind, Reference, Setting, Trait
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
@@ -51,7 +51,7 @@ class Rerank(StageSpec):
     stage: Literal["rerank"]
     reranker: Annotated[Name | None, Reference(("reranker",))] = None
     plugin: Annotated[Setting | None, PluginKind("rerankers")] = None
-    run: Annotated[Name, Reference(("run",))]
+    run: Annotated[Name, Reference(("run",), passes=(Trait.ADDED_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = "test"
     depth: int = Field(default=50, gt=0)
     positives: bool = False
@@ -105,12 +105,11 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
     Several processes share the blocks. A block's scores do not depend on the other blocks.
     """
     from hardneg.layout import RUN
-    from hardneg.stages.opening import open_collection
-    from hardneg.stages.own_queries import pass_on, queries_of
+    from hardneg.stages.inputs import open_collection, pass_on, queries_of
 
     collection, here = open_collection(work.inputs["dataset"]), world()
     parts, facts = work.folder / SCRATCH, Counter({"depth": work.spec.depth})
-    queries = queries_of(work, collection, "run")
+    queries = queries_of(work, collection, "run", work.spec.split)
     parts.mkdir(exist_ok=True)
     step, total = max(1, _PAIRS // work.spec.depth), len(queries)
     mine = range(here.rank * step, total, here.size * step)

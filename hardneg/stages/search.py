@@ -1,132 +1,244 @@
 """Stage `search`: the best documents for the queries of one split, of all or of a run's, as a TREC run."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
-from hardneg.data.queries import Queries
+from hardneg.data.queries import Queries, write_queries
 from hardneg.data.runs import join_runs, lists_in_order, write_run
+from hardneg.data.topics import SAME_TEXT, read_query_file
 from hardneg.distributed import World, barrier, world
-from hardneg.errors import UsageError
+from hardneg.errors import DataError, UsageError
+from hardneg.fields import FREE, LATER, InputFile, Name, Reference, Trait
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
 from hardneg.layout import QUERIES, RUN
-from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.protocols import Searcher
-from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection, open_encoder, open_searcher
-from hardneg.stages.own_queries import searched_queries
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection, open_encoder, open_queries, open_searcher
+from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec, Sizes
 from hardneg.timing import Seconds
 from hardneg.types import Hits, RankedList
+
+if TYPE_CHECKING:
+    from hardneg.models.encoder import Encoder
+    from hardneg.protocols import Searcher
 
 QUERIES_AT_ONCE = 65_536
 _LISTS = 1024
 
 Entry = tuple[str, RankedList]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+Wanted = Sequence[str] | NDArray[np.float32]
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.
+class Search(RunSpec):
+    """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
 
-    Several processes share the queries of a dense index, by whole windows of the encoder, so that the run is the same.
+    model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
+    by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
+    known positives that it lacks, at their own scores; such a run is for mining, not to be measured. scores: `angular`
+    are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors. queries: a file of queries to
+    search for in place of a split, of which nothing is known; they stand beside the run for `rerank` and `label`.
     """
-    collection, seconds = open_collection(work.inputs["dataset"]), Seconds()
-    facts, here = Counter[str](), world()
-    queries = searched_queries(work, collection, facts)
-    facts += Counter({"queries": len(queries), "depth": work.spec.depth})
-    if here.size == 1 or "model" not in work.inputs:
+
+    version = 1
+    every_process = True
+    stage: Literal["search"]
+    index: Annotated[Name, Reference(("index",))]
+    model: Annotated[Name | None, Reference(("model",))] = None
+    candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
+    split: Name = "test"
+    depth: int = Field(default=100, gt=0)
+    precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    positives: bool = Field(default=False, json_schema_extra=LATER)
+    scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
+    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text a line")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What an index over texts cannot give, and cosines of a model that has none."""
+        texts = Trait.TEXTS in recipe.traits(self.index)
+        if texts and self.model is not None:
+            yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
+        if texts and self.positives:
+            yield f"positives: {self.index!r} holds texts, which have no scores of their own"
+        if self.scores == "angular" and recipe.model.similarity is not None:
+            if recipe.model.similarity != "cosine":
+                told = f"angular needs model.similarity: cosine, not {recipe.model.similarity}"
+                yield f"scores: {told}; leave it out"
+            elif texts:
+                yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The model that encoded the index."""
+        own = recipe.query_model(self.index) if self.model is None else None
+        return {} if own is None else {"model": own}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Positives that were not found, and queries of a file."""
+        own = {Trait.ADDED_POSITIVES: self.positives, Trait.OWN_QUERIES: self.queries is not None}
+        return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query: encoded and compared with every vector, or looked up by Lucene."""
+        count = sizes.queries(self.split)
+        disk = count * self.depth * 20
+        if "model" not in sizes.inputs:
+            return Row(count, "queries", disk, JVM_BYTES, count / 150 + 8)
+        scores = 0.0 if self.candidates else sizes.machine.searching(count, sizes.documents, sizes.dimension)
+        encoding = sizes.network_seconds(count * sizes.model.query_length * 0.4)
+        held = sizes.shape.weights + BLOCK_BYTES
+        return Row(count, "queries", disk, seconds=scores + encoding + 3, held=held)
+
+    def make(self, context: "StageContext[Search]") -> Facts:
+        """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.
+
+        Several processes share the queries of a dense index, by whole windows of the encoder: the run is the same.
+        """
+        collection, here = open_collection(context.inputs["dataset"]), world()
+        facts = Counter[str]()
+        queries = searched_queries(context, collection, facts)
+        facts += Counter({"queries": len(queries), "depth": self.depth})
+        searching = _Searching(context, collection, queries, facts, Seconds())
+        if here.size == 1 or "model" not in context.inputs:
+            if here.first:
+                write_run(context.folder / RUN, searching.entries(range(len(queries))))
+            return {**facts, **searching.told()}
+        parts = [context.folder / f"part-{rank}.trec" for rank in range(here.size)]
+        write_run(parts[here.rank], searching.entries(_share(len(queries), here)))
+        barrier()
         if here.first:
-            write_run(work.folder / RUN, _entries(work, collection, queries, range(len(queries)), facts, seconds))
-        return {**facts, **_told(seconds)}
-    parts = [work.folder / f"part-{rank}.trec" for rank in range(here.size)]
-    write_run(parts[here.rank], _entries(work, collection, queries, _share(len(queries), here), facts, seconds))
+            join_runs(parts, context.folder / RUN)
+            context.keep_only(RUN, QUERIES)
+        return {**facts, **searching.told()}
+
+
+def searched_queries(context: StageContext[Search], collection: StoredCollection, facts: Counter[str]) -> Queries:
+    """The queries of the file that a search names, which the first process writes, or those of its split.
+
+    Raises:
+        DataError: the file has mistakes, or no query but the collection's own.
+    """
+    if context.spec.queries is None:
+        return open_queries(context, collection, context.spec.split)
+    if world().first:
+        _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
     barrier()
-    if here.first:
-        join_runs(parts, work.folder / RUN)
-        work.keep_only(RUN, QUERIES)
-    return {**facts, **_told(seconds)}
+    return Queries.open(context.folder / QUERIES)
 
 
-def _told(seconds: Seconds) -> dict[str, float]:
-    """What the manifest tells: of several processes, the seconds of the first."""
-    return {f"seconds of search: {name}": round(value, 4) for name, value in seconds.items()}
+def _write_queries(
+    context: StageContext[Search], collection: StoredCollection, path: Path, facts: Counter[str]
+) -> None:
+    known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
+    if not write_queries(context.folder / QUERIES, read_query_file(path, known, facts)):
+        raise DataError(f"{path}: no query in it that the dataset does not have")
+    for reason in [reason for reason, count in facts.items() if not count]:
+        del facts[reason]
+    if same := facts.get(SAME_TEXT):
+        told = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
+        context.progress.note(f"{context.name}: {told}")
 
 
 def _share(queries: int, here: World) -> range:
     """This process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
+    from hardneg.models.encoder import EncodeOptions
+
     window = EncodeOptions().window
     part = here.share(-(-queries // window))
     return range(queries)[part.start * window : part.stop * window]
 
 
-def _entries(
-    work: StageContext[Any],
-    collection: StoredCollection,
-    queries: Queries,
-    part: range,
-    facts: Counter[str],
-    seconds: Seconds,
-) -> Iterator[Entry]:
-    if not part:
-        return
-    searcher = open_searcher(work.inputs["index"], collection, work.device, work.progress)
-    model, precision = work.inputs.get("model"), work.spec.precision
-    encoder = open_encoder(model, work.device, precision) if model else None
-    if work.spec.scores == "angular":
-        _check_cosines(encoder)
-    options, depth = EncodeOptions(precision=precision), work.spec.depth
-    lists = _candidates(work, queries, part, facts) if "candidates" in work.inputs else None
-    known = positives(collection.all_qrels()) if work.spec.positives else None
-    step = options.window if lists else QUERIES_AT_ONCE
-    with work.progress.task("searching", len(part), "queries") as task:
-        for start in part[::step]:
-            texts = queries.texts[start : min(start + step, part.stop)]
-            wanted: Sequence[str] | NDArray[np.float32] = texts
-            if encoder:
-                with seconds.of("encode queries"):
-                    wanted = encoder.encode(texts, "query", options, work.progress)
-            with seconds.of("search"):
-                if lists is None:
-                    hits = searcher.search(wanted, depth)
-                else:
-                    given = _rows(collection.corpus, [ranked.doc_ids for ranked in islice(lists, len(texts))])
-                    hits = rank_candidates(searcher, wanted, given, depth)
-            query_ids, found = queries.query_ids[start : start + len(texts)], _found(hits)
-            if known is not None:
-                theirs = [known.get(query_id, ()) for query_id in query_ids]
-                found = _with_positives(hits, searcher, wanted, theirs, collection.corpus)
-            for query_id, (rows, scores) in zip(query_ids, found, strict=True):
-                yield query_id, RankedList(collection.corpus.ids(rows), _reported(work, scores))
-            task.advance(len(texts))
-    for _ in lists or ():
-        pass
+@dataclass(frozen=True)
+class _Searching:
+    """A search at work: what it reads, and what it counts and times."""
+
+    context: StageContext[Search]
+    collection: StoredCollection
+    queries: Queries
+    facts: Counter[str]
+    seconds: Seconds
+
+    def told(self) -> dict[str, float]:
+        """What the manifest tells: of several processes, the seconds of the first."""
+        return {f"seconds of search: {name}": round(value, 4) for name, value in self.seconds.items()}
+
+    def entries(self, part: range) -> Iterator[Entry]:
+        """The ranked lists of a part of the queries, in order."""
+        if not part:
+            return
+        from hardneg.models.encoder import EncodeOptions
+
+        spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
+        searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
+        encoder = open_encoder(inputs["model"], self.context.device, spec.precision) if "model" in inputs else None
+        if spec.scores == "angular":
+            _check_cosines(encoder)
+        lists = _candidates(self.context, self.queries, part, self.facts) if "candidates" in inputs else None
+        known = positives(self.collection.all_qrels()) if spec.positives else None
+        step = EncodeOptions().window if lists else QUERIES_AT_ONCE
+        with self.context.progress.task("searching", len(part), "queries") as task:
+            for start in part[::step]:
+                window = slice(start, min(start + step, part.stop))
+                query_ids, texts = self.queries.query_ids[window], self.queries.texts[window]
+                wanted = self._encoded(encoder, texts)
+                hits = self._hits(searcher, wanted, lists, len(texts))
+                found = _found(hits)
+                if known is not None:
+                    theirs = [known.get(query_id, ()) for query_id in query_ids]
+                    found = _with_positives(hits, searcher, wanted, theirs, corpus)
+                for query_id, (rows, scores) in zip(query_ids, found, strict=True):
+                    yield query_id, RankedList(corpus.ids(rows), self._reported(scores))
+                task.advance(len(texts))
+        for _ in lists or ():
+            pass
+
+    def _encoded(self, encoder: "Encoder | None", texts: Sequence[str]) -> Wanted:
+        from hardneg.models.encoder import EncodeOptions
+
+        if encoder is None:
+            return texts
+        with self.seconds.of("encode queries"):
+            options = EncodeOptions(precision=self.context.spec.precision)
+            return encoder.encode(texts, "query", options, self.context.progress)
+
+    def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
+        with self.seconds.of("search"):
+            if lists is None:
+                return searcher.search(wanted, self.context.spec.depth)
+            given = _rows(self.collection.corpus, [ranked.doc_ids for ranked in islice(lists, count)])
+            return rank_candidates(searcher, wanted, given, self.context.spec.depth)
+
+    def _reported(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        return angular_scores(scores) if self.context.spec.scores == "angular" else scores
 
 
-def _check_cosines(encoder: Encoder | None) -> None:
-    if encoder is None or encoder.spec.similarity != "cosine":
-        raise UsageError(
-            "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
-        )
-
-
-def _reported(work: StageContext[Any], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    return angular_scores(scores) if work.spec.scores == "angular" else scores
-
-
-def _candidates(work: StageContext[Any], queries: Queries, part: range, facts: Counter[str]) -> Iterator[RankedList]:
+def _candidates(
+    context: StageContext[Search], queries: Queries, part: range, facts: Counter[str]
+) -> Iterator[RankedList]:
     """The lists of a part of the queries; all are gone through, to know the run as one of these queries."""
-    path = work.inputs["candidates"].folder / RUN
+    path = context.inputs["candidates"].folder / RUN
     for place, ranked in enumerate(lists_in_order(path, queries.query_ids)):
         facts["queries without candidates"] += not ranked.doc_ids
         if place in part:
             yield ranked
+
+
+def _check_cosines(encoder: "Encoder | None") -> None:
+    if encoder is None or encoder.spec.similarity != "cosine":
+        raise UsageError(
+            "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
+        )
 
 
 def _found(hits: Hits) -> Iterator[Found]:
@@ -135,11 +247,7 @@ def _found(hits: Hits) -> Iterator[Found]:
 
 
 def _with_positives(
-    hits: Hits,
-    searcher: Searcher,
-    wanted: Sequence[str] | NDArray[np.float32],
-    known: Sequence[Sequence[str]],
-    corpus: Corpus,
+    hits: Hits, searcher: "Searcher", wanted: Wanted, known: Sequence[Sequence[str]], corpus: Corpus
 ) -> Iterator[Found]:
     """The hits of each query, and behind them those of its known positives that they lack, at their own scores."""
     for start in range(0, len(known), _LISTS):

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from hardneg.data.segments import Segments
 from hardneg.errors import UsageError
 from hardneg.fields import PluginKind, Reference, counted_fields, marked_fields, marked_references
+from hardneg.layout import RUN
 from hardneg.machine import Machine
 from hardneg.models.shape import BASE, Shape
 from hardneg.models.spec import FullSpec, ModelSpec
@@ -24,6 +26,24 @@ if TYPE_CHECKING:
 
 PROCESS_BYTES = 700_000_000
 BLOCK_BYTES = 200_000_000
+JVM_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stage's estimate.
+
+    items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
+    held: a process's network and what it needs of its own. shared: what the processes share.
+    """
+
+    items: int
+    unit: str
+    disk: int = 0
+    memory: int = PROCESS_BYTES
+    seconds: float = 0.0
+    held: int = 0
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,22 +75,17 @@ class Sizes:
         """What so many tokens take to go through a network, by default the recipe's model, once and forward."""
         return tokens * (shape or self.shape).operations_a_token / self.machine.operations
 
+    def segments(self, cut: Segments | None) -> tuple[int, int]:
+        """How many vectors a document has, at most, and the tokens of each."""
+        return (1, self.model.document_length) if cut is None else (cut.count, cut.length)
 
-@dataclass(frozen=True)
-class Row:
-    """A stage's estimate.
 
-    items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
-    held: a process's network and what it needs of its own. shared: what the processes share.
-    """
-
-    items: int
-    unit: str
-    disk: int = 0
-    memory: int = PROCESS_BYTES
-    seconds: float = 0.0
-    held: int = 0
-    shared: int = 0
+def encoding(cut: Segments | None, sizes: Sizes) -> Row:
+    """What it takes to encode the corpus into a flat index."""
+    rows, length = sizes.segments(cut)
+    seconds = sizes.network_seconds(sizes.documents * rows * length * 0.6) + 3
+    disk = sizes.documents * rows * (sizes.dimension * 4 + 20)
+    return Row(sizes.documents, "passages", disk, PROCESS_BYTES, seconds, 2 * sizes.shape.weights)
 
 
 @dataclass(frozen=True)
@@ -217,6 +232,17 @@ class StageSpec(BaseModel):
         """Makes the artifact in the context's folder; returns what its manifest tells."""
         module = importlib.import_module(f"hardneg.stages.{self.verb.replace('-', '_')}")
         return dict(module.run(context))
+
+
+class RunSpec(StageSpec):
+    """What the stages that make a run have in common."""
+
+    kind = "run"
+    needs_dataset = True
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The run, under the stage's name."""
+        return {f"runs/{recipe.name}.trec.gz": RUN}
 
 
 def source_of(plugin: Any) -> ModelSpec | None:

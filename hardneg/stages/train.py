@@ -40,7 +40,7 @@ class Train(EncoderTrainingSpec):
 
 def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the model with its card, and leaves the learning curve beside it."""
-    from hardneg.stages.opening import open_collection, open_learner
+    from hardneg.stages.inputs import open_collection, open_learner
     from hardneg.training.loop import train
 
     collection = open_collection(work.inputs["dataset"])

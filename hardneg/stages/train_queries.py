@@ -14,17 +14,21 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.fields import Name, Reference
+from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import INDEX_FOLDER, NEGATIVES
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.stages.spec import RecipeView
 from hardneg.stages.training_common import EncoderTrainingSpec, save, training_data, validation
 from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
 if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
     from hardneg.models.encoder import Encoder
+    from hardneg.progress import Progress
+    from hardneg.protocols import Searcher
     from hardneg.training.methods.adore import AdoreTraining
     from hardneg.training.negative_sources import NegativeSource
     from hardneg.training.staleness import StalenessWatch
@@ -93,6 +97,22 @@ class TrainQueries(EncoderTrainingSpec):
         """A model, and an index where it trains centroids."""
         return {**super().parts, "index": INDEX_FOLDER} if self.centroids == "trained" else super().parts
 
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """A compressed index, where it makes one."""
+        return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
+
+    def query_model(self, recipe: RecipeView) -> str:
+        """Its own."""
+        return recipe.name
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """The index with the trained centroids."""
+        from hardneg.indexes.product import PqSearcher
+
+        return PqSearcher.open(source.part("index"))
+
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the watch too."""
         yield from super().references()
@@ -110,7 +130,7 @@ class TrainQueries(EncoderTrainingSpec):
 def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
     from hardneg.models.encoder import split
-    from hardneg.stages.opening import open_collection, open_learner
+    from hardneg.stages.inputs import open_collection, open_learner
     from hardneg.training.loop import learn
     from hardneg.training.methods.jpq import JpqTraining
 
@@ -156,7 +176,7 @@ def _approach(
 
 def _searcher(work: StageContext[Any], collection: StoredCollection) -> DenseSearcher:
     from hardneg.indexes.product import PqSearcher
-    from hardneg.stages.opening import open_searcher
+    from hardneg.stages.inputs import open_searcher
 
     source = work.inputs["index"]
     searcher = open_searcher(source, collection, work.device, None, few=work.spec.schedule == "dynamic")

@@ -13,7 +13,7 @@ from hardneg.reading.answering import Question
 from hardneg.reading.reader import Reader
 from hardneg.stages.asking import questions
 from hardneg.stages.context import StageContext
-from hardneg.stages.opening import open_collection
+from hardneg.stages.inputs import open_collection
 from hardneg.training.history import HISTORY
 from hardneg.training.loop import learn
 from hardneg.training.reading.approach import Reading, ReadingLoss

@@ -68,7 +68,7 @@ class TrainRefreshed(EncoderTrainingSpec):
 
 def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
-    from hardneg.stages.opening import open_collection, open_learner
+    from hardneg.stages.inputs import open_collection, open_learner
     from hardneg.training.loop import learn
     from hardneg.training.methods.ance import AnceTraining
     from hardneg.training.refresh.mining import known_to_be_relevant
@@ -110,7 +110,7 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
-    from hardneg.stages.opening import open_collection
+    from hardneg.stages.inputs import open_collection
     from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.mining import Mining, asked_answers

@@ -60,7 +60,7 @@ def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the network with its card, and leaves the learning curve beside it."""
     from hardneg.rerankers.network import PairNetwork, reranker_card
     from hardneg.rerankers.scoring import best_device
-    from hardneg.stages.opening import open_collection
+    from hardneg.stages.inputs import open_collection
     from hardneg.training.loop import learn
     from hardneg.training.methods.reranker import RerankerTraining
 

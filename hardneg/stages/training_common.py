@@ -92,7 +92,7 @@ class EncoderTrainingSpec(TrainingSpec):
 
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
     """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
-    from hardneg.stages.own_queries import own_queries
+    from hardneg.stages.inputs import own_queries
 
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)

@@ -61,9 +61,9 @@ def test_the_labels_of_gradients_count_in_the_identity_and_their_absence_does_no
 
 
 def test_operations_are_told_by_the_manifests_of_stages(tmp_path):
-    from hardneg.stages.specs import SearchSpec
+    from hardneg.stages.search import Search
 
-    search = SearchSpec.model_validate({"stage": "search", "index": "i", "split": "test", "depth": 3})
+    search = Search.model_validate({"stage": "search", "index": "i", "split": "test", "depth": 3})
     spec = AnalyzeSpec.model_validate({"stage": "analyze", "operations": {"Search": "s"}})
     inputs = {"operations.Search": ArtifactInput("s", "", tmp_path, search, facts={"queries": 4, "seconds": 2.0})}
     assert analyze.run(StageContext("b", spec, tmp_path, inputs, {}, Silent())) == {"analyses": ["operations"]}

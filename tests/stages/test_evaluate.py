@@ -10,9 +10,8 @@ from hardneg.data.runs import write_run
 from hardneg.datasets.dpr import Dpr
 from hardneg.errors import UsageError
 from hardneg.progress import Silent
-from hardneg.stages import evaluate
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.specs import EvaluateSpec
+from hardneg.stages.evaluate import Evaluate
 from tests.run_lists import falling
 
 PASSAGES = "id\ttext\ttitle\n1\tLondres is large\tLondon\n2\tParis is not\tParis\n3\tthe capital of Japan\tTokyo\n"
@@ -40,9 +39,9 @@ def scores(collection: Path, folder: Path, split: str, **more: object) -> tuple[
     made.mkdir()
     lists = {f"{split}-0": ["2", "1", "3"], f"{split}-1": ["3", "2", "1"]}
     write_run(folder / "run.trec.gz", falling(lists).items())
-    spec = EvaluateSpec(stage="evaluate", runs={"row": "run"}, split=split, **more)
+    spec = Evaluate(stage="evaluate", runs={"row": "run"}, split=split, **more)
     inputs = {"dataset": ArtifactInput("dataset", "", collection), "runs.row": ArtifactInput("run", "", folder)}
-    facts = evaluate.run(StageContext("scores", spec, made, inputs, {}, Silent()))
+    facts = spec.make(StageContext("scores", spec, made, inputs, {}, Silent()))
     return facts, json.loads((made / "metrics.json").read_text())["per_query"]["row"]
 
 

@@ -13,9 +13,8 @@ from hardneg.miners.denoised import Denoised
 from hardneg.miners.positive_aware import PosMargin
 from hardneg.miners.topk import TopK
 from hardneg.progress import Silent
-from hardneg.stages import mine
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.specs import MineSpec
+from hardneg.stages.mine import Mine
 from hardneg.types import RankedList
 from tests.run_lists import falling
 
@@ -35,13 +34,13 @@ def mined(tmp_path):
     write_run(lists["rerank"] / "run.trec.gz", scored.items())
 
     def run(miner):
-        spec = MineSpec(stage="mine", miner="denoised", runs={"dense": "a", "scores": "b"})
+        spec = Mine(stage="mine", miner="denoised", runs={"dense": "a", "scores": "b"})
         runs = {
             "runs.dense": ArtifactInput("a", "", lists["dense"]),
             "runs.scores": ArtifactInput("b", "", lists["rerank"]),
         }
         inputs = {"dataset": ArtifactInput("dataset", "", tmp_path / "stored"), **runs}
-        facts = mine.run(StageContext("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
+        facts = spec.make(StageContext("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
         found = {item.query_id: list(item.negatives) for item in read_negatives(tmp_path / "out" / "negatives.arrow")}
         return facts, found, tmp_path / "out" / "dropped.arrow"
 

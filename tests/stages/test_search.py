@@ -16,8 +16,7 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.search import _candidates
-from hardneg.stages.specs import SearchSpec
+from hardneg.stages.search import Search, _candidates
 from hardneg.types import RankedList
 from tests.run_lists import doc_lists, score_lists
 
@@ -79,7 +78,7 @@ def test_angular_scores_are_those_of_the_cosines(made):
     assert doc_lists(found) == doc_lists(cosines)
     for scores, expected in zip(score_lists(found), score_lists(cosines), strict=True):
         np.testing.assert_allclose(scores, 1 - np.arccos(expected.clip(-1, 1)) / np.pi, atol=1e-5)
-    assert "scores" not in SearchSpec(stage="search", index="i").identity()
+    assert "scores" not in Search(stage="search", index="i").identity()
 
 
 def test_candidates_of_another_split_are_refused(made):
@@ -88,9 +87,9 @@ def test_candidates_of_another_split_are_refused(made):
 
 
 def test_a_search_of_the_whole_corpus_keeps_its_identity():
-    spec = SearchSpec(stage="search", index="i")
+    spec = Search(stage="search", index="i")
     assert spec.identity() == {"split": "test", "depth": 100, "precision": "fp32"}
-    given = SearchSpec(stage="search", index="i", candidates="r")
+    given = Search(stage="search", index="i", candidates="r")
     assert given.identity() == spec.identity()
     assert [path for path, _, _ in given.references()] == ["index", "candidates"]
 

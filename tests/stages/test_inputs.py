@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hardneg.indexes.exact import ExactOptions
-from hardneg.stages.opening import _for_few
+from hardneg.stages.inputs import _for_few
 
 
 def test_an_index_that_is_searched_again_and_again_stays_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

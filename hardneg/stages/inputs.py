@@ -1,0 +1,114 @@
+"""The inputs of a running stage, opened: collection, queries, the encoder of a model, the searcher of an index."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hardneg.atomic_write import link_file
+from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
+from hardneg.data.queries import Queries
+from hardneg.errors import DataError, UsageError
+from hardneg.layout import MODEL_FOLDER, QUERIES
+from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.stages.spec import StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.models.encoder import Encoder
+    from hardneg.models.precision import Precision
+    from hardneg.progress import Progress
+    from hardneg.protocols import Searcher
+
+_RESIDENT = 512 << 20  # bytes
+
+
+def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "Encoder":
+    """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
+    from hardneg.models.encoder import Encoder
+
+    if source.model is not None:
+        return Encoder.load(source.model, device, precision)
+    return Encoder.open(source.folder / MODEL_FOLDER, device, precision)
+
+
+def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":
+    """The model that a stage trains further.
+
+    Raises:
+        UsageError: the stage's loss is made for scores of another similarity.
+    """
+    encoder, loss = open_encoder(context.inputs["model"], device), type(context.plugins["loss"])
+    if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
+        told = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
+        raise UsageError(f"{context.name}: {told}: say model.similarity: {wanted}, or take another loss")
+    return encoder
+
+
+def open_collection(source: ArtifactInput) -> StoredCollection:
+    """The collection that the dataset stage stored."""
+    return StoredCollection.open(source.folder)
+
+
+def open_corpus(context: StageContext[StageSpec]) -> Corpus:
+    """The corpus of the stage's dataset. Raises DataError where there is no document in it."""
+    corpus = open_collection(context.inputs["dataset"]).corpus
+    if not len(corpus):
+        raise DataError(f"{context.name}: the corpus has no documents")
+    return corpus
+
+
+def open_queries(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of a split. Raises DataError where there are none."""
+    queries = collection.queries(split)
+    if not len(queries):
+        raise DataError(f"{context.name}: split {split} has no queries; only those are read that its judgements name")
+    return queries
+
+
+def queries_of(context: StageContext[StageSpec], collection: StoredCollection, run: str, split: str) -> Queries:
+    """The queries of the run that is input `run`: those that stand beside it, or those of a split."""
+    return own_queries(context.inputs[run]) or open_queries(context, collection, split)
+
+
+def own_queries(source: ArtifactInput | None) -> Queries | None:
+    """The queries that stand beside an artifact; None where it is of a split."""
+    path = None if source is None else source.folder / QUERIES
+    return Queries.open(path) if path is not None and path.exists() else None
+
+
+def pass_on(context: StageContext[StageSpec], run: str) -> None:
+    """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
+    if (path := context.inputs[run].folder / QUERIES).exists():
+        link_file(path, context.folder / QUERIES)
+
+
+def open_searcher(
+    source: ArtifactInput,
+    collection: StoredCollection,
+    device: str | None,
+    progress: "Progress | None",
+    few: bool = False,
+) -> "Searcher":
+    """The searcher of an index, as the stage that made it opens it; it gives documents.
+
+    An index of segments is no `DenseSearcher`: a document has no vector of its own there.
+
+    few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
+    stays on a GPU that has room for it.
+    """
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.indexes.max_passage import pooled
+
+    if source.spec is None:
+        raise UsageError(f"{source.name} is no index")
+    options = _for_few(ExactOptions(device=device)) if few else ExactOptions(device=device)
+    searcher = source.spec.open_index(source, collection, options, progress)
+    return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
+
+
+def _for_few(options: "ExactOptions") -> "ExactOptions":
+    """The index may take 512 MiB, or three quarters of a GPU's free memory; a larger one is read for each search."""
+    import torch
+
+    free = torch.cuda.mem_get_info(options.where)[0] if options.where.type == "cuda" else 0
+    return replace(options, engine="torch", resident=max(_RESIDENT, free // 4 * 3))

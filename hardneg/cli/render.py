@@ -35,8 +35,11 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
         _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
 
 
-def print_table(console: "Console", table: "Table", notes: bool = False) -> None:
-    """Prints a table without a frame; what stands beside its figures only with `notes`."""
+def print_table(console: "Console", table: "Table", notes: bool = False, narrow: str = "") -> None:
+    """Prints a table without a frame: words are folded where the terminal is too narrow for them.
+
+    notes: what stands beside figures is printed too. narrow: the column that is cut instead, so that rows are lines.
+    """
     from rich.text import Text
 
     from hardneg.cli.console import table as empty_table
@@ -44,11 +47,12 @@ def print_table(console: "Console", table: "Table", notes: bool = False) -> None
     from hardneg.reporting.table import cell
 
     shown = empty_table()
-    for place, column in enumerate(map(cell, table.columns)):
+    for place, name in enumerate(cell(column).text for column in table.columns):
         if place < table.words:
-            shown.add_column(column.text, overflow="fold")
+            whole = bool(narrow) and name != narrow
+            shown.add_column(name, no_wrap=whole, overflow="ellipsis" if narrow else "fold")
         else:
-            shown.add_column(column.text, justify="right", no_wrap=True)
+            shown.add_column(name, justify="right", no_wrap=True, overflow="ellipsis")
     marked = [
         max((len(cell(row[place]).marks) for row in table.rows), default=0) for place in range(len(table.columns))
     ]

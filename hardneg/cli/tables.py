@@ -7,38 +7,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
-from hardneg.cli.console import Bars, duration, size, stdout_console, table
+from hardneg.cli.console import Bars, duration, size, stdout_console
 from hardneg.cli.purposes import purpose
+from hardneg.cli.render import metrics_tables, print_table
 from hardneg.counting import counted
 from hardneg.machine import Machine
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
+from hardneg.reporting.table import Table
 
 if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod
+    from rich.console import Console
 
 
 def plan_table(rows: Sequence[Estimate], machine: Machine) -> None:
     """One row a step, the sum of what is to run, and what the estimates of a GPU are made from."""
-    shown, columns = table(), ["step", "stage", "state", "items", "disk", "memory", "time"]
-    for title in [*columns[:-1], "GPU memory", columns[-1]] if machine.gpu else columns:
-        side: JustifyMethod = "left" if title in {"step", "stage", "state"} else "right"
-        shown.add_column(title, justify=side, no_wrap=title != "stage", overflow="ellipsis")
-    for row in rows:
-        on_gpu = [size(row.gpu_memory) if row.gpu_memory else ""] if machine.gpu else []
-        shown.add_row(
+    names = ["step", "stage", "state", "items", "disk", "memory", *(["GPU memory"] if machine.gpu else []), "time"]
+    lines = [
+        [
             row.step.name,
             row.step.verb,
             "stored" if row.cached else "to run",
             f"{row.items:,} {row.unit}",
             size(row.disk),
             size(row.memory),
-            *on_gpu,
+            *([size(row.gpu_memory) if row.gpu_memory else ""] if machine.gpu else []),
             _time(row.seconds),
-        )
+        ]
+        for row in rows
+    ]
     console = stdout_console()
-    console.print(shown)
+    print_table(console, Table(names, lines, words=3), narrow="stage")
     console.print(_ahead(rows, machine), soft_wrap=True)
     if machine.gpu:
         console.print(_told(machine), soft_wrap=True)
@@ -93,8 +93,6 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     """The report's table on stdout, and where the results are."""
     console = stdout_console()
     if any(artifact.kind == "metrics" for artifact in artifacts.values()):
-        from hardneg.cli.render import metrics_tables
-
         metrics_tables(console, json.loads((folder / "metrics.json").read_text(encoding="utf-8")))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):

@@ -10,6 +10,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.runs import Run
 from hardneg.data.segments import Segments
 from hardneg.errors import TrainingError
+from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.models.encoder import EncodeOptions, Encoder
 from hardneg.progress import Progress, Silent
 
@@ -121,25 +122,3 @@ def pool_metrics(
         order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH]
         ranked.append(np.take_along_axis(gains, order, axis=1))
     return ranked_metrics(np.concatenate(ranked), pool.gains, pool.query)
-
-
-def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: NDArray[np.int64]) -> dict[str, float]:
-    """The means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with something relevant.
-
-    ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], all that there is to gain,
-    ascending by query; query: int64 [J], whose each is.
-    """
-    ranked = ranked[:, :_DEPTH]
-    top = ranked[:, :10]
-    first = np.where((top > 0).any(axis=1), 1 / (1 + (top > 0).argmax(axis=1)), 0.0)
-    total = np.bincount(query, minlength=len(ranked))
-    order = np.lexsort((-gains, query))
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(total) - total, total)
-    best = np.where(rank < 10, gains[order] / np.log2(rank + 2), 0.0)
-    ideal = np.bincount(query[order], best, minlength=len(ranked))
-    gained = (top / np.log2(np.arange(top.shape[1]) + 2)).sum(axis=1)
-    return {
-        "mrr@10": float(first.mean()),
-        "ndcg@10": float((gained / ideal).mean()),
-        "recall@100": float(((ranked > 0).sum(axis=1) / total).mean()),
-    }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hardneg.data.qrels import Qrels, read_qrels
 from hardneg.data.runs import Run, read_run
 from hardneg.errors import UsageError
-from hardneg.evaluation.metrics import Metric, coverage, evaluate, is_metric, means, parse_metrics
+from hardneg.evaluation.metrics import Metric, coverage, evaluate, is_metric, means, parse_metrics, ranked_metrics
 from hardneg.types import RankedList
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
@@ -180,3 +180,20 @@ def test_published_figures(test_data: Path) -> None:
 def file_order(path: Path) -> Run:
     """The run with equal scores left in the order of the file."""
     return run_of({q: sorted(docs, key=lambda doc: -docs[doc]) for q, docs in plain_read(path).items()})
+
+
+def test_training_measures_as_evaluations_do() -> None:
+    draw = np.random.default_rng(0)
+    docs = [f"d{i}" for i in range(150)]
+    qrels: Qrels = {}
+    run, ranked = {}, np.zeros((8, 120), np.int64)
+    for row in range(8):
+        grades = {docs[i]: int(draw.integers(1, 4)) for i in draw.choice(150, 1 + 3 * row, replace=False)}
+        found = [docs[i] for i in draw.permutation(150)[:120]]
+        qrels[f"q{row}"] = grades
+        run[f"q{row}"] = RankedList(found, np.arange(120, 0, -1, dtype=np.float32))
+        ranked[row] = [grades.get(doc_id, 0) for doc_id in found]
+    gains = np.array([grade for grades in qrels.values() for grade in grades.values()])
+    query = np.repeat(np.arange(8), [len(grades) for grades in qrels.values()])
+    expected = means(evaluate(run, qrels, ["mrr@10", "ndcg@10", "recall@100"]))
+    assert ranked_metrics(ranked, gains, query) == pytest.approx(expected, abs=1e-12)

@@ -13,6 +13,7 @@ from hardneg.data.runs import EMPTY
 from hardneg.digest import digest
 from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
+from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.models.inference import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
@@ -22,7 +23,7 @@ from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.history import Record
 from hardneg.training.options import RerankerOptions
 from hardneg.training.scoring import BatchColumns
-from hardneg.training.validation import ValidationData, ranked_metrics
+from hardneg.training.validation import ValidationData
 from hardneg.types import ScoreBatch
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass

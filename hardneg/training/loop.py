@@ -115,7 +115,7 @@ def learn(
         noted(checkpoints.choices()) as choices,
     ):
         learner, kept = _learner(method, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
-        run = _Run(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
+        run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(method.trainable, state.best_step or 0)
@@ -133,7 +133,7 @@ def _check(options: TrainOptions) -> None:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _TrainingRun:
     """One call of `learn`; choices: what trials on this machine decided for it, by subject."""
 
     learner: Learner

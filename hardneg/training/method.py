@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from hardneg.training.batches import ahead
+from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.history import Record
 
 
@@ -84,3 +86,41 @@ class TrainingMethod(Protocol):
     def log_metrics(self, step: int) -> Record:
         """What a step's record tells besides the loss, after this many steps; empty where it is not time to look."""
         ...
+
+
+class ExampleTraining:
+    """What the methods share whose batches are drawn from `Examples`: draws that depend on the seed alone."""
+
+    examples: Examples
+
+    @property
+    def refresh_interval(self) -> int | None:
+        """None: nothing is made again."""
+        return None
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """How many queries and positives were left out, by reason."""
+        return self.examples.skipped
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def digest(self) -> str:
+        """That of the examples."""
+        return self.examples.digest()
+
+    def prepare(self, step: int) -> None:
+        """Nothing is to be made."""
+
+    def batches(self, starts: range, size: int) -> Iterator[Any]:
+        """The drawn examples, tokenised one batch ahead."""
+        return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
+
+    def make(self, drawn: SampledBatch) -> Any:
+        """The batch of what was drawn."""
+        raise NotImplementedError
+
+    def log_metrics(self, step: int) -> Record:
+        """Nothing besides the loss."""
+        return {}

@@ -71,7 +71,7 @@ def main(toy: str, out: str) -> None:
     folder = Path(out) / str(here.size)
     way: Any = approach(Path(toy), folder, {0: 0, 2: 1, 3: 3, 5: 4}, **chosen)
     if not here.first:
-        way._supply.newest = None
+        way._provider.newest = None
     way.encoder.module.dropout.p = 0.0
     run(way, folder, **chosen)
     save_model(way.encoder.module, str(Path(out) / f"{here.size}-{here.rank}.safetensors"))

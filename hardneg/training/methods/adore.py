@@ -1,6 +1,6 @@
 """The method of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from hardneg.training.batches import ahead, by_length, own_share
 from hardneg.training.candidate_lists import Forced, Listed, label
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
+from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
 from hardneg.types import ScoreBatch
 
@@ -83,7 +84,7 @@ class QueryTower(nn.Module):
 
 
 @dataclass(eq=False)
-class AdoreTraining:
+class AdoreTraining(ExampleTraining):
     """Query-side training.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
@@ -117,17 +118,9 @@ class AdoreTraining:
         return self.forward_module
 
     @property
-    def skipped(self) -> Mapping[str, int]:
-        """How many queries and positives were left out, by reason."""
-        return self.examples.skipped
-
-    @property
     def refresh_interval(self) -> int | None:
         """That of the source."""
         return self.source.refresh_interval
-
-    def __len__(self) -> int:
-        return len(self.examples)
 
     @property
     def search_share(self) -> float:

@@ -36,7 +36,7 @@ class AnceTraining(DualEncoderTraining):
         data: TrainingData,
         options: TrainOptions,
         refreshing: RefreshOptions,
-        supply: RefreshProvider,
+        provider: RefreshProvider,
         place: Refreshes,
     ) -> None:
         """data: its negatives, if any, are trained on until the first refresh.
@@ -51,15 +51,19 @@ class AnceTraining(DualEncoderTraining):
             )
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0))
         self._data, self._options, self._refreshing = data, options, refreshing
-        self._supply, self._place = supply, place
-        self._all = self._examples
+        self._provider, self._place = provider, place
+        self._all = self.examples
         self._first = None if data.negatives is None else self._listed(data)
         self._used: tuple[int, int] | None = None
         self._seen = -1
         self._uses: dict[int, Record] = {}
         self._change: Record = {}
         self._began = self._waited = 0.0
-        self.refresh_interval = supply.refresh_interval
+
+    @property
+    def refresh_interval(self) -> int | None:
+        """That of the provider."""
+        return self._provider.refresh_interval
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -89,7 +93,7 @@ class AnceTraining(DualEncoderTraining):
         """
         began = time.monotonic()
         self._began = self._began or began
-        self._supply.prepare(step)
+        self._provider.prepare(step)
         barrier()
         self._waited += time.monotonic() - began
         self._take_up(step)
@@ -120,7 +124,7 @@ class AnceTraining(DualEncoderTraining):
                     number, mined = self._used
                     self._uses[step] = {"refresh": number, "lag": step - mined, **self._change}
                     self._change = {}
-            yield start, self._examples
+            yield start, self.examples
 
     def _take_up(self, step: int) -> None:
         """Goes over to the newest negatives; all processes do so at the same step."""
@@ -128,21 +132,21 @@ class AnceTraining(DualEncoderTraining):
         if told is not None:
             self._used = (told[0], told[1])
             if not world().first:
-                self._examples = self._mined(told[0])
+                self.examples = self._mined(told[0])
             elif (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
                 self._change = {"kept": round(share, 4)}
         elif self._used is None:
-            self._examples = self._begin()
+            self.examples = self._begin()
 
     def _newer(self, step: int) -> tuple[int, int] | None:
         """The number and the step of newer negatives that the first process has taken up; older ones never are."""
-        found = self._supply.newest(step)
+        found = self._provider.newest(step)
         if found is None or found.step <= self._seen:
             return None
         try:
-            self._examples = self._mined(found.number)
+            self.examples = self._mined(found.number)
         except (ArtifactError, TrainingError) as error:
-            self._supply.refuse(found, error)
+            self._provider.refuse(found, error)
             if self._used is None and self._first is None:
                 raise
             self._seen = self._seen if isinstance(error, ArtifactError) else found.step

@@ -1,6 +1,5 @@
 """Training of queries and documents together: every query is scored against the documents of the whole batch."""
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -9,10 +8,10 @@ from torch import Tensor, nn
 from hardneg.distributed import World, gather, world
 from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
-from hardneg.training.batches import Batch, Features, ahead, in_parts, make_batch
+from hardneg.training.batches import Batch, Features, in_parts, make_batch
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
-from hardneg.training.history import Record
+from hardneg.training.method import ExampleTraining
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import best_segments, gather_slots, in_slots, masked, score_batch
 from hardneg.types import ScoreBatch
@@ -31,10 +30,8 @@ class TwoTowers(nn.Module):
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
-class DualEncoderTraining:
+class DualEncoderTraining(ExampleTraining):
     """The method of stage `train`: documents are drawn for each query, and both sides learn."""
-
-    refresh_interval: int | None = None
 
     def __init__(self, encoder: Encoder, data: TrainingData, options: TrainOptions) -> None:
         self.encoder = encoder
@@ -44,35 +41,16 @@ class DualEncoderTraining:
         self._unmasked = not options.false_negative_mask
         self._here = _sharing(options)
         self._chunk = _chunk(options)
-        self._examples = Examples(
+        self.examples = Examples(
             data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
         )
 
-    @property
-    def skipped(self) -> Mapping[str, int]:
-        """How many queries and positives were left out, by reason."""
-        return self._examples.skipped
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    def digest(self) -> str:
-        """That of the examples."""
-        return self._examples.digest()
-
-    def prepare(self, step: int) -> None:
-        """Nothing: draws depend on the seed alone."""
-
-    def batches(self, starts: range, size: int) -> Iterator[Batch]:
-        """The drawn examples, tokenised one batch ahead."""
-        return ahead(lambda start: self.make(self._examples.draw(start, size)), starts)
-
-    def make(self, draw: SampledBatch) -> Batch:
+    def make(self, drawn: SampledBatch) -> Batch:
         """The batch of what was drawn, or of this process's own queries where it shares with no other."""
         if self._here.size < world().size:
-            draw = draw.part(world().share(len(draw.query_ids)))
-        draw = draw.unmasked() if self._unmasked else draw
-        return make_batch(self.encoder, self._corpus, draw, self._cut, self._here)
+            drawn = drawn.part(world().share(len(drawn.query_ids)))
+        drawn = drawn.unmasked() if self._unmasked else drawn
+        return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here)
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
         """Each query against each document of the batch, those of all processes that share."""
@@ -94,10 +72,6 @@ class DualEncoderTraining:
         rows = batch.columns.width * (1 if self._cut is None else self._cut.count)
         queries, documents = in_parts(batch.queries, self._chunk), in_parts(batch.documents, self._chunk * rows)
         return encode_twice(queries, documents, Towers(self.encoder.embed, model, precision))
-
-    def log_metrics(self, step: int) -> Record:
-        """Nothing besides the loss."""
-        return {}
 
 
 def _chunk(options: TrainOptions) -> int | None:

@@ -1,6 +1,6 @@
 """The method of stage `train-reranker`: each query's documents are scored beside it, against each other alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,9 @@ from hardneg.models.inference import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer, ScoreOptions
-from hardneg.training.batches import ahead, by_length, own_share
+from hardneg.training.batches import by_length, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
-from hardneg.training.history import Record
+from hardneg.training.method import ExampleTraining
 from hardneg.training.options import RerankerOptions
 from hardneg.training.scoring import BatchColumns
 from hardneg.training.validation import ValidationData
@@ -60,61 +60,41 @@ class PairTower(nn.Module):
         return by_length(self._logits, features, _PAIRS_A_PASS) if self._cpu else self._logits(features)
 
 
-class RerankerTraining:
+class RerankerTraining(ExampleTraining):
     """Trains a network that scores pairs; a query's positive and its negatives are drawn anew in each epoch.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3, step 2.
     """
-
-    refresh_interval: int | None = None
 
     def __init__(self, network: PairNetwork, data: TrainingData, loss: Loss, options: RerankerOptions) -> None:
         self.encoder = network
         self.trainable: nn.Module = network.module
         self.forward_module: nn.Module = PairTower(network)
         self._corpus, self._loss, self._size = data.corpus, loss, options.adversarial
-        self._examples = Examples(
+        self.examples = Examples(
             data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
         )
 
-    @property
-    def skipped(self) -> Mapping[str, int]:
-        """How many queries and positives were left out, by reason."""
-        return self._examples.skipped
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
     def digest(self) -> str:
         """That of the examples, and how much is read of them."""
-        return digest([self._examples.digest(), self.encoder.module.max_seq_length])
-
-    def prepare(self, step: int) -> None:
-        """Nothing: draws depend on the seed alone."""
-
-    def batches(self, starts: range, size: int) -> Iterator[PairBatch]:
-        """The drawn examples, tokenised one batch ahead."""
-        return ahead(lambda start: self._make(self._examples.draw(start, size)), starts)
+        return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
         """Each query against its own documents, those of all processes; by embeddings that are moved, if asked for."""
         with self._adversary(batch, half) if self._size else nullcontext():
             return self._scores(model, batch, half)
 
-    def log_metrics(self, step: int) -> Record:
-        """Nothing besides the loss."""
-        return {}
+    def make(self, drawn: SampledBatch) -> PairBatch:
+        """The pairs of this process's share of what was drawn."""
+        own, width = own_share(len(drawn.texts)), drawn.documents.shape[1]
+        documents = self._corpus.contents(drawn.documents[own].reshape(-1))
+        queries = [text for text in drawn.texts[own] for _ in range(width)]
+        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), self._valid(drawn))
 
-    def _make(self, draw: SampledBatch) -> PairBatch:
-        own, width = own_share(len(draw.texts)), draw.documents.shape[1]
-        documents = self._corpus.contents(draw.documents[own].reshape(-1))
-        queries = [text for text in draw.texts[own] for _ in range(width)]
-        return PairBatch(draw.query_ids, self.encoder.features(queries, documents), self._valid(draw))
-
-    def _valid(self, draw: SampledBatch) -> Tensor:
+    def _valid(self, drawn: SampledBatch) -> Tensor:
         """A drawn document that is another known positive of its query, or a copy of one, is no negative."""
-        queries, width = draw.documents.shape
-        blocked = BatchColumns.of(draw, self._corpus.content_hash).blocked().reshape(queries, queries, width)
+        queries, width = drawn.documents.shape
+        blocked = BatchColumns.of(drawn, self._corpus.content_hash).blocked().reshape(queries, queries, width)
         own = torch.from_numpy(blocked).diagonal().T.clone()
         own[:, 0] = False
         return ~own

@@ -97,7 +97,7 @@ def test_nothing_to_train_on_is_an_error(toy_folder: Path, tmp_path: Path) -> No
 
 def test_one_that_vanishes_is_used_on(toy_folder: Path, tmp_path: Path) -> None:
     way = approach(toy_folder, tmp_path, {0: 0, 2: 2}, max_steps=6)
-    way._supply.newest(3)
+    way._provider.newest(3)
     way.prepare(3)
     way._place.remove(1)
     list(way.batches(range(24, 40, 4), 4))
@@ -121,7 +121,7 @@ def test_what_is_trained_on_may_be_cut_off(toy_folder: Path, tmp_path: Path) -> 
 def test_a_refresh_without_usable_negatives_is_refused_once(toy_folder: Path, tmp_path: Path, first: bool) -> None:
     """Training goes on with what it has; where it has nothing it ends."""
     way = approach(toy_folder, tmp_path, {2: 1, 3: 2} if first else {0: 1}, first=first)
-    make, supply = way._mined, way._supply
+    make, supply = way._mined, way._provider
     way._mined = lambda number: _unusable(number) if number == 0 else make(number)
     if first:
         list(way.batches(range(0, 40, 4), 4))
@@ -141,7 +141,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
 ) -> None:
     """As many bytes as before, so that its manifest does not tell."""
     way = approach(toy_folder, tmp_path, {0: 0, 1: 1})
-    newest, supply = way._supply.newest, way._supply
+    newest, supply = way._provider.newest, way._provider
 
     def damaged(step: int) -> Any:
         found = newest(step)
@@ -161,7 +161,7 @@ def test_more_parts_than_queries_are_refused(toy_folder: Path, tmp_path: Path) -
     way = approach(toy_folder, tmp_path, {})
     more = [way.encoder, way._data, way._options, RefreshOptions("continuous", query_chunks=13)]
     with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
-        AnceTraining(*more, way._supply, way._place)
+        AnceTraining(*more, way._provider, way._place)
 
 
 def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Path) -> None:

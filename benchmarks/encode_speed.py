@@ -25,7 +25,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 Encode = Callable[[list[str]], NDArray[np.float32]]

@@ -28,8 +28,9 @@ import torch
 from encode_speed import docstrings, passages
 from numpy.typing import NDArray
 
+from hardneg.models.inference import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.scoring import PairScorer, Request, ScoreOptions
+from hardneg.rerankers.scoring import PairScorer, Request
 
 Score = Callable[[Sequence[Request]], NDArray[np.float32]]
 SAME = 1e-3
@@ -62,11 +63,11 @@ def contestants(source: str, length: int) -> dict[str, Score]:
 
         return score
 
-    def ours(options: ScoreOptions) -> Score:
+    def ours(options: EncodeOptions) -> Score:
         scorer = PairScorer.of(network, None, options)
         return lambda asked: np.concatenate([np.asarray(scores, np.float32) for scores in scorer.rerank(asked)])
 
-    mine = {f"hardneg, {name}": ours(ScoreOptions(precision=name)) for name in ("fp32", "bf16")}
+    mine = {f"hardneg, {name}": ours(EncodeOptions(precision=name)) for name in ("fp32", "bf16")}
     half = copy.deepcopy(network).to(torch.bfloat16)
     return {PEER: theirs(network), "CrossEncoder.predict a query, bf16": theirs(half), **mine}
 

@@ -9,8 +9,7 @@ from gpu.material import encoder, finish, peak, seconds, texts
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
-from hardneg.models.encoder import EncodeOptions
-from hardneg.models.inference import prepare
+from hardneg.models.inference import EncodeOptions, prepare
 from hardneg.models.token_budget import WORTH_TIMING, token_budget
 
 Vectors = NDArray[np.float32]

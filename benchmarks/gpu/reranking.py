@@ -4,8 +4,9 @@ import numpy as np
 from gpu.material import LENGTH, model, seconds, texts
 from gpu.setting import Figures, Setting, expect
 
+from hardneg.models.inference import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+from hardneg.rerankers.scoring import PairScorer
 
 _SAME = {"fp32": 1e-3, "bf16": 5e-2}
 
@@ -35,5 +36,5 @@ def _requests(queries: int, depth: int) -> list[tuple[str, list[str]]]:
 
 def _scored(setting: Setting, device: str, precision: str, asked: list[tuple[str, list[str]]]) -> "np.ndarray":
     network = CrossEncoder(str(model(setting)), length=LENGTH).load()
-    scorer = PairScorer.of(network, device, ScoreOptions(precision=precision))  # type: ignore[arg-type]
+    scorer = PairScorer.of(network, device, EncodeOptions(precision=precision))  # type: ignore[arg-type]
     return np.concatenate([np.asarray(each, np.float32) for each in scorer.rerank(asked)])

@@ -12,7 +12,8 @@ from hardneg.analysis.pairwise_errors import PairwiseErrors
 from hardneg.analysis.projection import Neighbourhood
 from hardneg.errors import UsageError
 from hardneg.indexes.dense import DenseIndex
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-__all__ = ["EncodeOptions", "Encoder"]
-
 _DEFAULTS = EncodeOptions()
 _SILENT = Silent()
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -17,7 +16,7 @@ from hardneg.models.batching import Tokens, token_batches
 from hardneg.models.precision import takes_bf16
 from hardneg.models.spec import Kind
 from hardneg.models.token_budget import token_budget
-from hardneg.models.towers import forward, in_bfloat16
+from hardneg.models.towers import evaluating, forward, in_bfloat16
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
@@ -29,12 +28,12 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How to encode; changes a vector by float noise at most, and `precision` by rounding.
+    """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        what this machine is fastest with (`hardneg.models.token_budget`).
+        what this machine is fastest with (`hardneg.models.token_budget`), and the usual one of a device for pairs.
     precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.models.precision`).
-    window: texts that are sorted by length together.
+    window: texts or pairs that are sorted by length together.
     """
 
     tokens_per_batch: int | None = None
@@ -122,15 +121,3 @@ def _check(inference: Inference, start: int, vectors: NDArray[np.float32]) -> No
             f"model {inference.encoder.spec.name!r}: the vector of {inference.kind} text {position} (counted from 0) "
             "is not finite: check the model's weights, or encode with precision fp32"
         )
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Dropout off inside; every part's own mode is put back."""
-    training = [part for part in module.modules() if part.training]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True

@@ -1,17 +1,15 @@
 """Whether a network is faster in bfloat16 or in float32 here: a timed trial tells, the names of units do not."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
-from hardneg.models.towers import in_bfloat16
+import torch
+from torch import nn
+
+from hardneg.models.soundness import positions
+from hardneg.models.spec import ModelSpec
+from hardneg.models.towers import finish, in_bfloat16, in_mode
 from hardneg.trials import Way, choose, machine_of
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from hardneg.models.spec import ModelSpec
 
 Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]
@@ -20,7 +18,7 @@ WORTH_A_TRIAL = 1_000_000  # weights from which on a transformer's precision mak
 _ROWS, _LENGTH = 2, 128
 
 
-def takes_bf16(precision: Precision, network: "nn.Module", use: Use) -> bool:
+def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     """Whether the transformer in `network` is to compute in bfloat16.
 
     `auto` times its forward pass, for training with the backward pass, in both, and stays with float32 unless
@@ -38,10 +36,8 @@ def takes_bf16(precision: Precision, network: "nn.Module", use: Use) -> bool:
     return choose(f"{use} on {device.type}, {weights:,} weights", machine_of(device), ways) == "bf16"
 
 
-def weights_dtype(spec: "ModelSpec", precision: Precision | None) -> "torch.dtype":
+def weights_dtype(spec: ModelSpec, precision: Precision | None) -> torch.dtype:
     """What a transformer's weights are loaded as: float32 to train (no precision) and for trials, else as asked for."""
-    import torch
-
     if precision is None or spec.dtype == "fp32":
         return torch.float32
     if spec.dtype == "auto":
@@ -49,7 +45,7 @@ def weights_dtype(spec: "ModelSpec", precision: Precision | None) -> "torch.dtyp
     return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
 
 
-def _transformer(network: "nn.Module") -> Any:
+def _transformer(network: nn.Module) -> Any:
     from transformers import PreTrainedModel
 
     return next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)
@@ -57,16 +53,15 @@ def _transformer(network: "nn.Module") -> Any:
 
 def _inference_ways(transformer: Any) -> dict[str, Way]:
     """Passes with float32 and with bfloat16 weights."""
-    import torch
 
     def ready(half: bool) -> Callable[[], object]:
         module: Any = in_bfloat16(transformer) if half else transformer
         features = _features(transformer)
 
         def run() -> None:
-            with _as_it_was(module, training=False), torch.inference_mode():
+            with in_mode(module, training=False), torch.inference_mode():
                 module(**features)
-            _wait(module.device)
+            finish(module.device)
 
         return run
 
@@ -75,52 +70,27 @@ def _inference_ways(transformer: Any) -> dict[str, Way]:
 
 def _training_ways(transformer: Any) -> dict[str, Way]:
     """Passes there and back, plain and under autocast; neither gradients nor the state of the draws stay changed."""
-    import torch
-
     devices = [transformer.device] if transformer.device.type == "cuda" else []
 
     def ready(half: bool) -> Callable[[], object]:
         features = _features(transformer)
 
         def run() -> None:
-            with _as_it_was(transformer, training=True), torch.random.fork_rng(devices=devices):
+            with in_mode(transformer, training=True), torch.random.fork_rng(devices=devices):
                 with torch.autocast(transformer.device.type, torch.bfloat16, enabled=half):
                     out = transformer(**features)[0]
                 out.float().square().mean().backward()
                 transformer.zero_grad(set_to_none=True)
-            _wait(transformer.device)
+            finish(transformer.device)
 
         return run
 
     return {"fp32": lambda: ready(False), "bf16": lambda: ready(True)}
 
 
-@contextmanager
-def _as_it_was(transformer: Any, training: bool) -> Iterator[None]:
-    """In training or evaluation mode inside; every part's own mode is put back."""
-    modes = [(part, part.training) for part in transformer.modules()]
-    transformer.train(training)
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
-def _features(transformer: Any) -> "dict[str, torch.Tensor]":
+def _features(transformer: Any) -> dict[str, torch.Tensor]:
     """Made-up texts of many different tokens, as long as the transformer reads, but no longer than 128."""
-    import torch
-
-    from hardneg.models.soundness import positions
-
     length = min(_LENGTH, positions(transformer) or _LENGTH)
     vocabulary = transformer.get_input_embeddings().num_embeddings
     ids = (torch.arange(_ROWS * length) * 31 % vocabulary).reshape(_ROWS, length).to(transformer.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-
-
-def _wait(device: "torch.device") -> None:
-    if device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(device)

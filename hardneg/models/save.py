@@ -10,11 +10,10 @@ from hardneg.atomic_write import replacing_folder, system_errors
 from hardneg.errors import ModelError
 from hardneg.models.contract import OWN, SPEC_FILE
 from hardneg.models.files import read_json
-from hardneg.models.inference import evaluating
 from hardneg.models.load import assembled, quiet, with_prompts
 from hardneg.models.segment_ids import with_token_type
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
-from hardneg.models.towers import side, transformers, twins
+from hardneg.models.towers import evaluating, side, transformers, twins
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatWriter, is_complete
 from hardneg.distributed import World, barrier, world
-from hardneg.models.encoder import EncodeOptions, Encoder
-from hardneg.models.inference import Tokenise, encode_windows, prepare
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions, Tokenise, encode_windows, prepare
 from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.progress import Progress
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.atomic_write import replace_text
-from hardneg.models.towers import forward
+from hardneg.models.towers import finish, forward
 from hardneg.trials import cache_folder, machine_of
 
 WORTH_TIMING = 16_384  # texts to encode from which on a few seconds of timing pay
@@ -107,19 +107,14 @@ def _speed(parts: Sequence[nn.Module], device: torch.device, budget: int) -> flo
     features = _made_up(max(1, budget // _LENGTH))
     passes = max(1, 8192 // budget)
     forward(parts, dict(features), device)
-    _wait(device)
+    finish(device)
     start = time.perf_counter()
     for _ in range(passes):
         forward(parts, dict(features), device)
-    _wait(device)
+    finish(device)
     return passes * budget / (time.perf_counter() - start)
 
 
 def _made_up(rows: int) -> dict[str, Tensor]:
     ids = torch.ones((rows, _LENGTH), dtype=torch.int64)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

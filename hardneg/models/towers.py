@@ -1,6 +1,7 @@
 """The modules that a text passes through, by its kind, and one pass of features through them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -89,3 +90,26 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
     for weight in copied.parameters():
         weight.data = weight.data.to(torch.bfloat16)
     return copied
+
+
+@contextmanager
+def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
+    """In training or evaluation mode inside; every part's own mode is put back."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def evaluating(module: nn.Module) -> AbstractContextManager[None]:
+    """Dropout off inside; every part's own mode is put back."""
+    return in_mode(module, training=False)
+
+
+def finish(device: torch.device) -> None:
+    """Waits until a GPU has done all that it was given: for timing."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

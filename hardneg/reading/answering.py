@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from hardneg.data.corpus import Corpus
 from hardneg.errors import ModelError
 from hardneg.models.batching import token_batches
-from hardneg.models.inference import evaluating, one_ahead
+from hardneg.models.inference import one_ahead
 from hardneg.models.precision import takes_bf16
 from hardneg.models.token_budget import usual_budget
+from hardneg.models.towers import evaluating
 from hardneg.reading.reader import Reader
 from hardneg.reading.spans import best_spans
 from hardneg.reading.tokens import PassageTokens

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, token_batches
-from hardneg.models.inference import evaluating, one_ahead
+from hardneg.models.inference import EncodeOptions, one_ahead
 from hardneg.models.precision import takes_bf16
 from hardneg.models.token_budget import usual_budget
+from hardneg.models.towers import evaluating
 from hardneg.rerankers.network import PairNetwork
 
 if TYPE_CHECKING:
@@ -33,32 +34,19 @@ def unheard(pairs: int) -> None:
 
 
 @dataclass(frozen=True)
-class ScoreOptions:
-    """How to score; changes a score by float noise at most, and `precision` by rounding.
-
-    tokens_per_batch: the most pairs times padded length of one forward pass; a longer pair passes alone. None is the
-        usual of the device.
-    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.models.precision`).
-    window: pairs that are sorted by length together.
-    """
-
-    tokens_per_batch: int | None = None
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    window: int = 4096
-
-
-@dataclass(frozen=True)
 class PairScorer:
     """A network made ready to score; half: whether it computes in bfloat16."""
 
     network: PairNetwork
-    options: ScoreOptions
+    options: EncodeOptions
     half: bool
 
     @classmethod
-    def of(cls, module: "CrossEncoder", device: str | None = None, options: ScoreOptions | None = None) -> "PairScorer":
+    def of(
+        cls, module: "CrossEncoder", device: str | None = None, options: EncodeOptions | None = None
+    ) -> "PairScorer":
         """The network, moved to `device` (None: the best there is)."""
-        options = options or ScoreOptions()
+        options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
         half = takes_bf16(options.precision, network.module, "inference")
         return cls(network.in_bfloat16() if half else network, options, half)

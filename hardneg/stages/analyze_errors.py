@@ -13,7 +13,7 @@ from hardneg.data.qrels import positives
 from hardneg.data.runs import stream_run
 from hardneg.indexes.exact import ExactOptions
 from hardneg.layout import RUN
-from hardneg.models.encoder import EncodeOptions
+from hardneg.models.inference import EncodeOptions
 from hardneg.protocols import DenseSearcher
 from hardneg.stages.analysis_spec import AnalyzeSpec
 from hardneg.stages.context import ArtifactInput, StageContext

@@ -62,7 +62,7 @@ class Encode(StageSpec):
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
-        from hardneg.models.encoder import EncodeOptions
+        from hardneg.models.inference import EncodeOptions
         from hardneg.models.segmenting import SegmentedCorpus
         from hardneg.models.stream import write_index
 

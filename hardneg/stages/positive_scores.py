@@ -9,7 +9,8 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.data.queries import Queries
 from hardneg.data.segments import document_rows
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.progress import Progress
 from hardneg.types import Negatives, RankedList
 

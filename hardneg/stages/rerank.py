@@ -175,8 +175,9 @@ def _answers(
 ) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
     from hardneg.layout import MODEL_FOLDER
+    from hardneg.models.inference import EncodeOptions
     from hardneg.rerankers.score_cache import CachedScorer, CachedScores
-    from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+    from hardneg.rerankers.scoring import PairScorer
 
     source = work.inputs.get("reranker")
     plugin = work.plugins["plugin"] if source is None else source.plugins["reranker"]
@@ -184,7 +185,7 @@ def _answers(
         yield from plugin.rerank(request for block in blocks for request in block.requests(corpus))
         return
     folder = None if source is None else source.folder / MODEL_FOLDER
-    options = ScoreOptions(work.spec.tokens_per_batch, work.spec.precision)
+    options = EncodeOptions(work.spec.tokens_per_batch, work.spec.precision)
     scorer = PairScorer.of(plugin.load(folder), work.device, options)
     kept = CachedScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
     asked = (block.requests(corpus) for block in blocks)

@@ -152,7 +152,7 @@ def _write_queries(
 
 def _share(queries: int, here: World) -> range:
     """This process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
-    from hardneg.models.encoder import EncodeOptions
+    from hardneg.models.inference import EncodeOptions
 
     window = EncodeOptions().window
     part = here.share(-(-queries // window))
@@ -177,7 +177,7 @@ class _Searching:
         """The ranked lists of a part of the queries, in order."""
         if not part:
             return
-        from hardneg.models.encoder import EncodeOptions
+        from hardneg.models.inference import EncodeOptions
 
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
@@ -204,7 +204,7 @@ class _Searching:
             pass
 
     def _encoded(self, encoder: "Encoder | None", texts: Sequence[str]) -> Wanted:
-        from hardneg.models.encoder import EncodeOptions
+        from hardneg.models.inference import EncodeOptions
 
         if encoder is None:
             return texts

@@ -109,12 +109,12 @@ def _validation(
     work: StageContext[Any], collection: StoredCollection, network: "PairNetwork"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
-    from hardneg.rerankers.scoring import ScoreOptions
+    from hardneg.models.inference import EncodeOptions
     from hardneg.training.methods.reranker import rerank_validation
 
     if (data := validation_data(work, collection)) is None:
         return None
-    options = ScoreOptions(precision=work.spec.options.precision)
+    options = EncodeOptions(precision=work.spec.options.precision)
     return rerank_validation(network, data, work.spec.validation.depth, options)
 
 

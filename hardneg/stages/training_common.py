@@ -166,7 +166,7 @@ def validation(
 
     The best weights are chosen by it, so it depends on nothing that was timed.
     """
-    from hardneg.models.encoder import EncodeOptions
+    from hardneg.models.inference import EncodeOptions
     from hardneg.models.token_budget import usual_budget
     from hardneg.training.validation import pool_validation
 

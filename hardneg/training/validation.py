@@ -11,7 +11,8 @@ from hardneg.data.runs import Run
 from hardneg.data.segments import Segments
 from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.progress import Progress, Silent
 
 _DEPTH = 100

@@ -9,8 +9,9 @@ from tiny import HIDDEN, tiny_encoder
 
 from hardneg.errors import ModelError
 from hardneg.models.contract import overrides, read_contract, resolve
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
 from hardneg.models.identity import model_digest
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 FP32 = EncodeOptions(precision="fp32")

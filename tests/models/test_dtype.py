@@ -7,8 +7,9 @@ import pytest
 import torch
 from tiny import tiny_encoder
 
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
 from hardneg.models.identity import model_digest
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 BF16 = EncodeOptions(precision="bf16")

@@ -7,7 +7,8 @@ import torch
 from tiny import tiny_encoder
 
 from hardneg.errors import ModelError
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 FP32 = EncodeOptions(precision="fp32")

@@ -9,7 +9,8 @@ from torch import nn
 
 from hardneg import trials
 from hardneg.models import precision
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.precision import takes_bf16
 from hardneg.models.spec import ModelSpec
 

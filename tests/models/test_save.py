@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from hardneg.errors import ModelError
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 FP32 = EncodeOptions(precision="fp32")

@@ -11,8 +11,9 @@ from tiny import tiny_encoder
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
 from hardneg.models.card import model_card
-from hardneg.models.encoder import EncodeOptions, Encoder, split
+from hardneg.models.encoder import Encoder, split
 from hardneg.models.identity import model_digest
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 FP32 = EncodeOptions(precision="fp32")

@@ -9,7 +9,8 @@ import pytest
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
 from hardneg.models.batching import Tokens, tokenise
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.segmenting import tokenise_segments
 from hardneg.models.spec import ModelSpec
 

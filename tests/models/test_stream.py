@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.models import stream
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.models.stream import encode_blocks
 from hardneg.progress import Silent
@@ -106,7 +107,8 @@ from pathlib import Path
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatWriter
 from hardneg.models import stream
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from hardneg.errors import ModelError
-from hardneg.models.encoder import EncodeOptions, Encoder, split
+from hardneg.models.encoder import Encoder, split
 from hardneg.models.identity import model_digest
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 
 FP32 = EncodeOptions(precision="fp32")

@@ -7,12 +7,12 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from hardneg.models.inference import one_ahead
+from hardneg.models.inference import EncodeOptions, one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.score_cache import CachedScorer, CachedScores
-from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+from hardneg.rerankers.scoring import PairScorer
 
-FP32 = ScoreOptions(precision="fp32")
+FP32 = EncodeOptions(precision="fp32")
 REQUESTS = [("old river", ["a bridge", "the old river"]), ("none", []), ("river", ["the old river", "a bridge"])]
 
 
@@ -104,7 +104,7 @@ def test_a_damaged_file_is_told_and_costs_time_only(tmp_path, caplog):
 def test_a_network_is_known_by_its_content_and_precision(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     network = CrossEncoder(str(tiny_model), length=32).load()
-    scorers = [PairScorer.of(network, "cpu", ScoreOptions(precision=name)) for name in ("fp32", "bf16", "fp32")]
+    scorers = [PairScorer.of(network, "cpu", EncodeOptions(precision=name)) for name in ("fp32", "bf16", "fp32")]
     for scorer, content in zip(scorers, ["a", "a", "b"], strict=True):
         CachedScores.of(scorer, content)
     assert len(list((tmp_path / "hardneg" / "scores").iterdir())) == 3

@@ -10,15 +10,16 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from hardneg.errors import ModelError, PluginError
+from hardneg.models.inference import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+from hardneg.rerankers.scoring import PairScorer
 
 WORDS = ["an", "old", "river", "ran", "past", "the", "quiet", "bridge", "and", "the", "blue", "harbor"]
 REQUESTS = [
     (" ".join(WORDS[i : i + 1 + i % 3]), [" ".join(WORDS[j:] * (1 + j % 4)) for j in range(i, 11)]) for i in range(11)
 ]
-FP32 = ScoreOptions(precision="fp32")
+FP32 = EncodeOptions(precision="fp32")
 
 
 def scores(reranker, options=FP32):
@@ -31,7 +32,7 @@ def test_scores_are_those_of_a_saved_cross_encoder_one_query_at_a_time(tiny_mode
     published = Published(str(tmp_path / "saved"), device="cpu", local_files_only=True)
     expected = [published.predict([(query, text) for text in texts]).tolist() for query, texts in REQUESTS]
     assert max(len(text.split()) for _, texts in REQUESTS for text in texts) > 32
-    for options in (FP32, ScoreOptions(100, "fp32", window=7), ScoreOptions(1, "fp32", window=1)):
+    for options in (FP32, EncodeOptions(100, "fp32", window=7), EncodeOptions(1, "fp32", window=1)):
         found = scores(reranker, options)
         assert [len(row) for row in found] == [len(row) for row in expected]
         np.testing.assert_allclose(np.concatenate(found), np.concatenate(expected), atol=1e-6)
@@ -43,7 +44,9 @@ def test_scores_are_those_of_a_saved_cross_encoder_one_query_at_a_time(tiny_mode
 
 
 def test_a_block_is_scored_as_if_alone_while_the_next_is_tokenised(tiny_model):
-    scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", ScoreOptions(200, "fp32", window=25))
+    scorer = PairScorer.of(
+        CrossEncoder(str(tiny_model), length=32).load(), "cpu", EncodeOptions(200, "fp32", window=25)
+    )
     blocks = [REQUESTS[:3], REQUESTS[3:4], [("none", [])], REQUESTS[4:]]
     taken = []
     found = scorer.rerank_blocks(taken.append(1) or block for block in blocks)
@@ -73,7 +76,7 @@ def test_the_outputs_of_a_head_are_known_before_it_is_loaded(tiny_model, tmp_pat
 
 def test_bfloat16_keeps_close_pairs_apart(tiny_model):
     reranker = CrossEncoder(str(tiny_model), length=32, activation="none")
-    exact, half = np.concatenate(scores(reranker)), np.concatenate(scores(reranker, ScoreOptions(precision="bf16")))
+    exact, half = np.concatenate(scores(reranker)), np.concatenate(scores(reranker, EncodeOptions(precision="bf16")))
     np.testing.assert_allclose(half, exact, atol=0.02)
     assert len(set(half.tolist())) > 0.8 * len(set(exact.tolist()))
 
@@ -85,7 +88,7 @@ def test_a_head_may_be_modules_behind_the_transformer(tiny_model):
     expected = network.predict([(query, text) for text in texts])
     (exact,) = PairScorer.of(network, "cpu", FP32).rerank(REQUESTS[:1])
     np.testing.assert_allclose(exact, expected, atol=1e-6)
-    scorer = PairScorer.of(network, "cpu", ScoreOptions(precision="bf16"))
+    scorer = PairScorer.of(network, "cpu", EncodeOptions(precision="bf16"))
     (half,) = scorer.rerank(REQUESTS[:1])
     np.testing.assert_allclose(half, expected, atol=0.02)
     assert scorer.network.module[2].linear.weight.dtype == torch.float32 and len(set(half)) == len(set(exact))

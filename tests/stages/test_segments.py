@@ -19,7 +19,8 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.data.runs import read_run
 from hardneg.data.segments import Segments
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute

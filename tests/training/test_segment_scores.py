@@ -12,7 +12,8 @@ from toy import options, toy_data
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.segments import Segments
 from hardneg.losses.star import Star
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData

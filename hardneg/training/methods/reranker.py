@@ -14,10 +14,11 @@ from hardneg.digest import digest
 from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
-from hardneg.models.inference import evaluating
+from hardneg.models.inference import EncodeOptions
+from hardneg.models.towers import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+from hardneg.rerankers.scoring import PairScorer
 from hardneg.training.batches import by_length, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.method import ExampleTraining
@@ -117,7 +118,7 @@ class RerankerTraining(ExampleTraining):
 
 
 def rerank_validation(
-    network: PairNetwork, data: ValidationData, depth: int, options: ScoreOptions
+    network: PairNetwork, data: ValidationData, depth: int, options: EncodeOptions
 ) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the network as it is when called.
 

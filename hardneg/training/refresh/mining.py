@@ -23,7 +23,8 @@ from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import pooled
 from hardneg.miners.sampled import Sampled
 from hardneg.miners.topk import TopK
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.models.stream import write_index
 from hardneg.models.token_budget import usual_budget

@@ -61,9 +61,10 @@ def test_the_linear_layer_depends_on_the_seed_alone(electra: Electra) -> None:
 
 
 def test_in_bfloat16_the_layer_keeps_float32(electra: Electra) -> None:
-    from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+    from hardneg.models.inference import EncodeOptions
+    from hardneg.rerankers.scoring import PairScorer
 
-    scorer = PairScorer.of(electra.load(), "cpu", ScoreOptions(precision="bf16"))
+    scorer = PairScorer.of(electra.load(), "cpu", EncodeOptions(precision="bf16"))
     (scores,) = scorer.rerank([("old river", [text for _, text in PAIRS])])
     assert scores == pytest.approx(electra.load().predict(PAIRS).tolist(), abs=0.02)
     assert scorer.network.module[2].linear.weight.dtype == torch.float32

@@ -15,14 +15,15 @@ from hardneg.errors import TrainingError
 from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
-from hardneg.rerankers.scoring import PairScorer, ScoreOptions
+from hardneg.models.inference import EncodeOptions
+from hardneg.rerankers.scoring import PairScorer
 from hardneg.training.examples import SampledBatch
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
 from hardneg.training.options import RerankerOptions
 from hardneg.training.validation import ValidationData
 from hardneg.types import RankedList
 
-FP32 = ScoreOptions(precision="fp32")
+FP32 = EncodeOptions(precision="fp32")
 
 
 @pytest.mark.parametrize("loss", [Bce(), RankNet(), InfoNCE()], ids=lambda loss: type(loss).__name__)

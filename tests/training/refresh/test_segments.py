@@ -9,7 +9,8 @@ from toy import toy_data
 
 from hardneg.data.negatives import read_negatives
 from hardneg.data.segments import Segments
-from hardneg.models.encoder import EncodeOptions, Encoder
+from hardneg.models.encoder import Encoder
+from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.mining import Mining, mine_refresh

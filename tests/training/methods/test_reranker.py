@@ -60,7 +60,7 @@ def test_known_positives_and_their_copies_are_no_negatives(toy_folder: Path, tin
     rows = data.corpus.rows(["p0", "c0", "n1", "p1", "p0", "extra0"]).reshape(2, 3)
     known = data.corpus.rows(["p0", "extra0", "p1"])
     draw = SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 0, 1]))
-    batch = reranking(tiny_model, toy_folder)._make(draw)
+    batch = reranking(tiny_model, toy_folder).make(draw)
     assert batch.valid.tolist() == [[True, False, True], [True, True, True]]
     assert len(batch.features["input_ids"]) == 6
 

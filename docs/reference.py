@@ -75,14 +75,7 @@ def _specs() -> dict[str, Any]:
     """The classes of all verbs by the verb."""
     from importlib.metadata import entry_points
 
-    found = {point.name: point.load() for point in entry_points(group=VERBS)}
-    if found:
-        return found
-    from hardneg.stages import specs
-
-    classes = [item for _, item in inspect.getmembers(specs, inspect.isclass) if issubclass(item, specs.StageSpec)]
-    named = [item for item in classes if "stage" in item.model_fields and hasattr(item, "kind")]
-    return {item.model_fields["stage"].annotation.__args__[0]: item for item in named}
+    return {point.name: point.load() for point in entry_points(group=VERBS)}
 
 
 def _meanings(cls: type, names: Mapping[str, Any]) -> tuple[str, dict[str, str]]:

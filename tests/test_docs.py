@@ -128,6 +128,19 @@ def test_the_site_has_every_page() -> None:
     assert listed == there | {name.removeprefix("docs/") for name in MADE}
 
 
+def test_the_architecture_names_every_part() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named_parts = {
+        part for line in text.splitlines() if line.startswith("| ") for part in re.findall(r"`([\w/]+)`", line)
+    }
+    parts = {path.name + "/" for path in (ROOT / "hardneg").iterdir() if (path / "__init__.py").exists()}
+    parts |= {path.stem for path in (ROOT / "hardneg").glob("*.py") if not path.stem.startswith("__")}
+    parts |= {
+        path.stem for path in (ROOT / "hardneg" / "recipe").glob("*.py") if path.stem not in ("__init__", "renamed")
+    }
+    assert parts - named_parts == set()
+
+
 def reference() -> dict[str, str]:
     spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
     assert spec and spec.loader

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hardneg.data.corpus_writer import write_corpus as write_corpus
 from hardneg.data.hash_index import find_equal, hash_texts, normalise, ranges
 from hardneg.data.mmap import map_array, map_batches, read_batches
+from hardneg.errors import DataError
 from hardneg.types import Candidates, Document, RankedList
 
 _ROWS = 4096
@@ -113,6 +114,17 @@ class Corpus:
         result[owner[same]] = candidates[same]
         places: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
         return result[places]
+
+    def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> NDArray[np.int64]:
+        """As `rows`, for documents that must be there; `what` says what they are, `advice` what to do.
+
+        Raises:
+            DataError: the corpus lacks one.
+        """
+        rows = self.rows(doc_ids)
+        if (rows < 0).any():
+            raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
+        return rows
 
     def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""

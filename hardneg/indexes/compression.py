@@ -110,14 +110,15 @@ def encode_blocks(
             task.advance(len(block))
 
 
-def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, path: Path) -> int:
+def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
     """Writes the index folder `path`: a trained, empty faiss index with `codes`, and the docid file of `source`.
 
-    Memory: the codes, as in every search of the index, and for a moment twice that; of their vectors a block.
+    Memory: the codes, as in every search of the index; of the vectors that they are made of, a block.
 
     Args:
         index: it holds the codes afterwards.
         codes: uint8 [n, bytes a vector], as the index's own `sa_encode` gives them, in row order.
+        rows: how many there are in all.
         source: a dense index folder.
         path: the folder to write.
 
@@ -127,18 +128,19 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], source: Path, p
     Raises:
         ArtifactError: the installed faiss does not read what was written.
     """
-    inner = innermost(index)
+    faiss, inner = load_faiss(), innermost(index)
+    if isinstance(inner, faiss.IndexFlatCodes):  # at once: what grows bit by bit is there twice for a moment
+        inner.codes.resize(rows * inner.code_size)
     for block in codes:
         inner.add_sa_codes(np.ascontiguousarray(block))
     index.ntotal = inner.ntotal
     path.mkdir(parents=True, exist_ok=True)
     with replacing(path / "index") as file:
-        faiss = load_faiss()
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
-    if (found := read_index(path / "index", mapped=True).ntotal) != index.ntotal:
-        raise ArtifactError(f"{path}: faiss reads {found} of {index.ntotal} vectors: install another faiss")
+    if (found := read_index(path / "index", mapped=True).ntotal) != rows:
+        raise ArtifactError(f"{path}: faiss reads {found} of {rows} vectors: install another faiss")
     link_file(source / "docid", path / "docid")
-    return int(index.ntotal)
+    return rows
 
 
 def innermost(index: Any) -> Any:

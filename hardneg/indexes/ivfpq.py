@@ -65,7 +65,7 @@ class IvfPq:
         codebook.settle(index.pq.cp)
         index.nprobe = self.nprobe
         train(index, vectors, codebook.training(self.lists), progress)
-        return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
+        return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""

@@ -154,7 +154,7 @@ class PqSearcher(CompressedSearcher):
         if centroids.shape != own.shape or not np.isfinite(centroids).all():
             raise UsageError(f"centroids have shape {centroids.shape}: give {own.shape}, all of them finite")
         index = _trained(centroids, self.rotation())
-        write_folder(index, self._packed_blocks(), self.path, out)
+        write_folder(index, self._packed_blocks(), self.index.ntotal, self.path, out)
 
     def _packed(self) -> NDArray[np.uint8]:
         """All codes as they are stored, uint8 [N, bytes a vector]; a view."""
@@ -177,7 +177,7 @@ def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rot
         rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, rotations
         index = faiss.IndexPreTransform(rotation, inner)
     train(index, vectors, codebook.training(), progress)
-    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
+    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), source, path)
 
 
 def _product(dimension: int, codebook: Codebook) -> Any:

@@ -74,4 +74,4 @@ def _build(kind: str, source: Path, path: Path, progress: Progress, training: Tr
     index = faiss.IndexScalarQuantizer(vectors.dimension, code, faiss.METRIC_INNER_PRODUCT)
     if training is not None:
         train(index, vectors, training, progress)
-    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), source, path)
+    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), source, path)

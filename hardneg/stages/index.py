@@ -54,7 +54,7 @@ class BuildIndex(StageSpec):
         count = sizes.documents
         if self.vectors is not None:
             disk, seconds = count * (sizes.dimension + 20), count / 10_000 + 30
-            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES, seconds)
+            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk, seconds)
         return Row(count, "passages", count * 600, JVM_BYTES, count / 4_000 + 8)
 
     def open_index(

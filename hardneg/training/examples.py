@@ -11,7 +11,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.hash_index import ranges
 from hardneg.data.segments import Segments
 from hardneg.digest import digest
-from hardneg.errors import DataError, TrainingError
+from hardneg.errors import TrainingError
 from hardneg.seeding import generator
 from hardneg.training.teacher import Teacher
 
@@ -161,7 +161,8 @@ class Examples:
         asked = self.of(queries)
         drawn = zip(queries.tolist(), epochs.tolist(), turns.tolist(), strict=True)
         draws = [self._draw(query, epoch, turn) for query, epoch, turn in drawn]
-        negatives = self._rows_of([doc_id for _, doc_ids in draws for doc_id in doc_ids])
+        drawn_ids = [doc_id for _, doc_ids in draws for doc_id in doc_ids]
+        negatives = self._data.corpus.known_rows(drawn_ids, "negative", "mine again from this corpus")
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
@@ -211,13 +212,6 @@ class Examples:
         else:
             places = source.choice(count, self._width, replace=count < self._width)
         return positive, self._data.negatives.pick(int(self._lists[query]), places)
-
-    def _rows_of(self, doc_ids: list[str]) -> NDArray[np.int64]:
-        rows = self._data.corpus.rows(doc_ids)
-        if (rows < 0).any():
-            missing = doc_ids[int(np.argmin(rows))]
-            raise DataError(f"negative {missing!r} is not in the corpus: mine again from this corpus")
-        return rows
 
 
 def _positive_rows(data: TrainingData) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:

@@ -15,7 +15,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.mmap import map_array
 from hardneg.data.negatives import NegativesFile
 from hardneg.distributed import barrier, gather, world
-from hardneg.errors import DataError, TrainingError
+from hardneg.errors import TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
@@ -190,10 +190,7 @@ def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, dept
 def _padded(corpus: Corpus, items: Sequence[Sequence[str]], depth: int) -> NDArray[np.int64]:
     counts = np.array([len(doc_ids) for doc_ids in items])
     doc_ids = [doc_id for part in items for doc_id in part]
-    rows = corpus.rows(doc_ids)
-    if (rows < 0).any():
-        missing = doc_ids[int(np.argmin(rows))]
-        raise DataError(f"negative {missing!r} is not in the corpus: mine again from this corpus")
+    rows = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
     lists = np.full((len(items), depth), -1, np.int64)
     lists[np.arange(depth)[None, :] < counts[:, None]] = rows
     return lists

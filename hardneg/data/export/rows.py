@@ -71,10 +71,7 @@ def gather(
 
 def _documents(block: Sequence[Negatives], corpus: Corpus, limit: int | None) -> dict[str, Document]:
     doc_ids = list(dict.fromkeys(i for item in block for i in (*item.positives, *item.negatives[:limit])))
-    rows = corpus.rows(doc_ids)
-    if (rows < 0).any():
-        missing = doc_ids[int(np.argmin(rows))]
-        raise DataError(f"document {missing!r} of the negatives is not in the corpus; give the corpus they are of")
+    rows = corpus.known_rows(doc_ids, "the negatives' document", "give the corpus they are of")
     return dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
 
 

@@ -1,5 +1,6 @@
 """Reference pages made from the code when the site is built: commands, verbs, plugins, each with its options."""
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,18 +58,53 @@ def _default(option: Any) -> str:
 
 
 def verbs() -> Iterator[str]:
-    """Every verb of a recipe with what it takes."""
+    """Every verb of a recipe with what it takes, then the mappings of options that several have."""
     yield "# Verbs\n\nWhat a stage of a [recipe](../recipes.md) may say, made from the code.\n"
+    groups: dict[type, dict[str, None]] = {}
     for verb, spec in sorted(_specs().items()):
         yield f"## `{verb}`\n\nMakes: {spec.kind}.\n"
-        head, meanings = _meanings(spec, spec.model_fields)
-        yield f"{head}\n"
+        yield from _fields(spec)
+        for name, field in spec.model_fields.items():
+            for group in _groups(field.annotation):
+                groups.setdefault(group, {})[f"`{name}` of `{verb}`"] = None
+    yield "## Options within options\n"
+    for group, places in groups.items():
+        yield f"### {', '.join(places)}\n"
+        yield from _fields(group)
+
+
+def _fields(cls: Any) -> Iterator[str]:
+    """What a mapping may say: the class's own words, then a table of its fields."""
+    from hardneg.registry import plugin_options
+
+    head = ("option", "type", "default", "meaning")
+    if not hasattr(cls, "model_fields"):
         rows = [
-            (f"`{name}`", _type(field.annotation), _value(field), meanings.get(name, ""))
-            for name, field in spec.model_fields.items()
-            if name != "stage"
+            (f"`{row['name']}`", f"`{row['type']}`", _said(row["default"]), row["meaning"])
+            for row in plugin_options(cls)
         ]
-        yield from _table(("option", "type", "default", "meaning"), rows)
+        yield f"{_summary(cls)}\n"
+        yield from _table(head, rows)
+        return
+    text, meanings = _meanings(cls, cls.model_fields)
+    fields = {name: field for name, field in cls.model_fields.items() if name != "stage"}
+    yield f"{text}\n"
+    yield from _table(
+        head, [(f"`{name}`", _asked(field), _value(field), meanings.get(name, "")) for name, field in fields.items()]
+    )
+
+
+def _summary(cls: type) -> str:
+    return re.split(r"\n(?:Args|Attributes|Options):", inspect.cleandoc(cls.__doc__ or ""))[0].strip()
+
+
+def _groups(annotation: Any) -> Iterator[type]:
+    """The classes of options within an annotation."""
+    for inner in get_args(annotation):
+        yield from _groups(inner)
+    known = hasattr(annotation, "model_fields") or dataclasses.is_dataclass(annotation)
+    if inspect.isclass(annotation) and known and annotation.__name__ != "PluginSetting":
+        yield annotation
 
 
 def _specs() -> dict[str, Any]:
@@ -89,6 +125,17 @@ def _meanings(cls: type, names: Mapping[str, Any]) -> tuple[str, dict[str, str]]
     return head.strip(), found
 
 
+def _asked(field: Any) -> str:
+    """A field's type; of a reference what the stage that it names makes, of a plugin its kind."""
+    for mark in field.metadata:
+        if type(mark).__name__ == "Reference":
+            many = "mapping of " if get_origin(field.annotation) is dict else ""
+            return f"{many}stage that makes {' or '.join(mark.kinds)}"
+        if type(mark).__name__ == "PluginKind":
+            return f"[plugin](plugins.md#{mark.kind})"
+    return _type(field.annotation)
+
+
 def _type(annotation: Any) -> str:
     """A type in words: `Mapping[str, int] | None` is `mapping of whole number`."""
     origin, inner = get_origin(annotation), [item for item in get_args(annotation) if item is not type(None)]
@@ -102,8 +149,9 @@ def _type(annotation: Any) -> str:
         return f"list of {' and '.join(_type(item) for item in inner if item is not ...)}"
     if origin is not None:
         return f"mapping of {_type(inner[-1])}"
-    if hasattr(annotation, "model_fields"):
-        return f"{{{', '.join(annotation.model_fields)}}}"
+    if any(_groups(annotation)):
+        names = getattr(annotation, "model_fields", None) or [field.name for field in dataclasses.fields(annotation)]
+        return f"{{{', '.join(names)}}}" if len(names) < 6 else "[options](#options-within-options)"
     return _WORDS.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -111,12 +159,9 @@ def _value(field: Any) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return "" if value is None else f"`{value if isinstance(value, str | int | float) else _short(value)}`"
-
-
-def _short(value: Any) -> str:
-    said = value.model_dump(exclude_defaults=True) if hasattr(value, "model_dump") else value
-    return "its own defaults" if not said and hasattr(value, "model_dump") else str(said)
+    if value is None or any(_groups(type(value))) or value in ({}, ()):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def plugins() -> Iterator[str]:
@@ -128,8 +173,7 @@ def plugins() -> Iterator[str]:
         yield f"## {kind.capitalize()}\n"
         for item in (item for item in list_plugins(kind) if item.package == "hardneg"):
             plugin = load_plugin(kind, item.name)
-            head = re.split(r"\n(?:Args|Attributes|Options):", inspect.cleandoc(plugin.__doc__ or ""))[0]
-            yield f"### `{item.name}`\n\n{head.strip()}\n"
+            yield f"### `{item.name}`\n\n{_summary(plugin)}\n"
             if hasattr(plugin, "__dataclass_fields__"):
                 options = plugin_options(plugin)
                 rows = [(f"`{o['name']}`", f"`{o['type']}`", _said(o["default"]), o["meaning"]) for o in options]

@@ -156,3 +156,4 @@ def test_the_reference_has_all_commands_verbs_and_plugins() -> None:
     assert "| `alpha` |" in pages["plugins"] and "### `simans`" not in pages["plugins"]
     head, _, search = pages["verbs"].partition("## `search`\n")
     assert "## `encode`" in head and "Makes: run." in search and "| `depth` | whole number | `100` |" in search
+    assert "| `index` | stage that makes index | required |" in search and "| `warmup_steps` |" in pages["verbs"]

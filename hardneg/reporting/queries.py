@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -79,17 +79,18 @@ class ByQuery:
     @classmethod
     def of(cls, measured: Measured) -> "ByQuery":
         """The queries of an evaluation, ordered by its first metric."""
-        metric = next((name for scores in measured.results.values() for name in scores), "")
-        averages = {name: means(scores)[metric] for name, scores in measured.results.items() if metric in scores}
+        results = measured.results
+        metric = next((name for scores in results.values() for name in scores), "")
+        averages = {name: means(scores)[metric] for name, scores in results.items() if metric in scores}
         ranked = sorted(averages, key=averages.__getitem__, reverse=True)
-        pair = None
-        if len(ranked) > 1:
-            baseline = next((c.baseline for c in measured.comparisons if c.metric == metric), ranked[1])
-            pair = next(name for name in ranked if name != baseline), baseline
-        found = cls(measured.results, metric, pair, ())
-        known = measured.results[pair[0] if pair else ranked[0]][metric] if ranked else {}
-        order = {name: -abs(found.difference(name)) if pair else value for name, value in known.items()}
-        return cls(measured.results, metric, pair, sorted(known, key=lambda query_id: (order[query_id], query_id)))
+        if len(ranked) < 2:
+            scores = results[ranked[0]][metric] if ranked else {}
+            return cls(results, metric, None, sorted(scores, key=lambda query_id: (scores[query_id], query_id)))
+        baseline = next((c.baseline for c in measured.comparisons if c.metric == metric), ranked[1])
+        pair = next(name for name in ranked if name != baseline), baseline
+        unordered = cls(results, metric, pair, list(results[pair[0]][metric]))
+        order = {query_id: (-abs(unordered.difference(query_id)), query_id) for query_id in unordered.query_ids}
+        return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
 
     def difference(self, query_id: str) -> float:
         """How much more the first system of the pair has for a query than the second; 0 where one lacks it."""

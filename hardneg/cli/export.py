@@ -17,7 +17,7 @@ from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
-    from hardneg.stages.positive_scores import Scores
+    from hardneg.models.positive_scores import PositiveScores
 
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"
@@ -63,7 +63,7 @@ class MinedNegatives:
     folder: Path
     facts: Mapping[str, Any]
     collection: "StoredCollection"
-    scores: "Scores | None"
+    scores: "PositiveScores | None"
 
 
 def export(

@@ -19,9 +19,9 @@ from hardneg.errors import UsageError
 if TYPE_CHECKING:
     from hardneg.artifacts import Artifact, Store
     from hardneg.data.collection import StoredCollection
+    from hardneg.models.positive_scores import PositiveScores
     from hardneg.recipe.execute import Outcome
     from hardneg.recipe.plan import Plan
-    from hardneg.stages.positive_scores import Scores
 
 
 def mine(
@@ -153,16 +153,18 @@ def _write_dropped(folder: Path, path: Path) -> None:
     say(f"{path}: what was dropped")
 
 
-def _run_scores(run: Path, folder: Path) -> "Scores":
+def _run_scores(run: Path, folder: Path) -> "PositiveScores":
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import read_run
     from hardneg.layout import NEGATIVES
-    from hardneg.stages.positive_scores import scores_in_run
+    from hardneg.models.positive_scores import scores_in_run
 
     return scores_in_run(read_negatives(folder / NEGATIVES), read_run(run).items())
 
 
-def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollection", device: str | None) -> "Scores":
+def _model_scores(
+    plan: "Plan", outcome: "Outcome", collection: "StoredCollection", device: str | None
+) -> "PositiveScores":
     """Those of the run; for positives that the search did not reach, the model's own."""
     import numpy as np
 
@@ -172,7 +174,7 @@ def _model_scores(plan: "Plan", outcome: "Outcome", collection: "StoredCollectio
     from hardneg.data.runs import stream_run
     from hardneg.layout import NEGATIVES, RUN
     from hardneg.models.encoder import Encoder
-    from hardneg.stages.positive_scores import fill_from_model, scores_in_run
+    from hardneg.models.positive_scores import fill_from_model, scores_in_run
 
     steps = (adhoc_recipe.MINED, adhoc_recipe.SEARCHED, adhoc_recipe.ENCODED)
     mined, searched, encoded = (outcome.artifacts[name].path for name in steps)

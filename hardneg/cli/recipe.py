@@ -159,8 +159,8 @@ def run(
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
     from hardneg.cli.launch import launched, together
-    from hardneg.recipe.chained import default_folder
     from hardneg.recipe.execute import Options
+    from hardneg.recipe.run_folder import default_folder
 
     if launched(processes, device):
         return

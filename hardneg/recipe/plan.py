@@ -14,8 +14,8 @@ from hardneg.fields import DATASET, START, InputFile, PluginKind, marked_fields
 from hardneg.models.identity import model_content, model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
-from hardneg.recipe.chained import maker
 from hardneg.recipe.load import Recipe
+from hardneg.recipe.run_folder import maker
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
 from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.spec import StageSpec

@@ -8,5 +8,14 @@ from hardneg.testing.indexes import IndexTests
 from hardneg.testing.losses import LossTests
 from hardneg.testing.miners import MinerTests
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
+from hardneg.testing.stages import StageTests
 
-__all__ = ["DatasetTests", "IndexTests", "LossTests", "MinerTests", "RerankerTests", "TrainableRerankerTests"]
+__all__ = [
+    "DatasetTests",
+    "IndexTests",
+    "LossTests",
+    "MinerTests",
+    "RerankerTests",
+    "StageTests",
+    "TrainableRerankerTests",
+]

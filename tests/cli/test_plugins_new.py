@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy  # noqa: F401  pytester unloads what a test loads first, and numpy loads once only
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +14,14 @@ from hardneg.cli.scaffold import write_package
 from hardneg.errors import UsageError
 
 pytest_plugins = ["pytester"]
-KINDS = {"dataset": "datasets", "miner": "miners", "loss": "losses", "index": "indexes", "reranker": "rerankers"}
+KINDS = {
+    "dataset": "datasets",
+    "miner": "miners",
+    "loss": "losses",
+    "index": "indexes",
+    "reranker": "rerankers",
+    "stage": "stages",
+}
 
 
 def test_what_is_written_passes_its_own_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,12 @@ from hardneg.data.runs import read_run
 from hardneg.data.segments import Segments
 from hardneg.models.encoder import Encoder
 from hardneg.models.inference import EncodeOptions
+from hardneg.models.positive_scores import fill_from_model
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.stages.positive_scores import fill_from_model
 from hardneg.types import Negatives
 from tests.run_lists import doc_lists, score_lists
 

@@ -1,4 +1,4 @@
-"""Scores of the positives beside mined negatives: those of the run, or the model's where the run lacks them."""
+"""PositiveScores of the positives beside mined negatives: those of the run, or the model's where the run lacks them."""
 
 from collections.abc import Iterable
 
@@ -16,10 +16,10 @@ from hardneg.types import Negatives, RankedList
 
 _QUERIES = 4096
 
-Scores = dict[str, NDArray[np.float32]]
+PositiveScores = dict[str, NDArray[np.float32]]
 
 
-def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> Scores:
+def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
     """float32 [positives] for each query of `negatives`: its positives' scores in the run, nan where it lacks them."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     found = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
@@ -31,7 +31,7 @@ def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, R
 
 
 def fill_from_model(
-    scores: Scores,
+    scores: PositiveScores,
     negatives: Iterable[Negatives],
     queries: Queries,
     collection: StoredCollection,

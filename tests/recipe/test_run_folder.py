@@ -9,9 +9,9 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.errors import ModelError
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
-from hardneg.recipe.chained import maker
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.recipe.run_folder import maker
 from hardneg.recipe.yaml_load import find_recipe
 
 CHAINED = {

@@ -1,0 +1,142 @@
+"""The contract of verbs (`hardneg.stages.spec.StageSpec`) as tests."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from hardneg.digest import canonical
+from hardneg.errors import HardnegError
+from hardneg.machine import SHEETS, Machine
+from hardneg.models.shape import BASE
+from hardneg.models.spec import FullSpec, ModelSpec
+from hardneg.registry import configure
+from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.testing.contract import rule
+from hardneg.types import PluginSetting
+
+HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "pyserini", "jnius", "ranx", "matplotlib")
+_MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)
+_NAME = "tested"
+
+
+class StageTests:
+    """Set `stage` to the verb's class and `mapping` to one that a recipe may have, its `stage` among it.
+
+    Stages that it names should have names that are nothing else in it, such as `some-run`.
+
+    What a verb does is not tested here: write a test that calls `make` with a `StageContext`.
+    """
+
+    stage: ClassVar[type[StageSpec]]
+    mapping: ClassVar[Mapping[str, Any]]
+
+    def spec(self) -> StageSpec:
+        """The mapping, checked."""
+        return self.stage.model_validate(dict(self.mapping))
+
+    def view(self) -> RecipeView:
+        """A recipe that has this stage alone: what it names is not there."""
+        spec = self.spec()
+        plugins = {(_NAME, field): configure(kind, setting) for field, kind, setting in _settings(spec)}
+        return RecipeView(_NAME, {_NAME: spec}, plugins, ModelSpec("tested"))
+
+    def test_is_a_frozen_model_with_a_version(self) -> None:
+        """What it makes, and in which version, are class variables."""
+        rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a verb is a StageSpec", self.stage)
+        rule(type(getattr(self.stage, "version", None)) is int, "a verb has `version`, a whole number")
+        rule(isinstance(getattr(self.stage, "kind", None), str), "a verb has `kind`: what it makes, in a word")
+        own = [name for name in ("version", "kind") if name in self.stage.model_fields]
+        rule(not own, "`version` and `kind` are no fields", ", ".join(own))
+        config = self.stage.model_config
+        rule(bool(config.get("frozen")), "a verb is frozen", config)
+        rule(config.get("extra") == "forbid", "a verb refuses what it does not know: extra='forbid'", config)
+        rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that says what it is for")
+
+    def test_its_mapping_is_checked(self) -> None:
+        """The verb is its own, and a field that it does not have is a mistake."""
+        rule(self.spec().verb == self.mapping["stage"], "the field `stage` is the verb", self.spec().verb)
+        try:
+            self.stage.model_validate({**self.mapping, "no such field": 1})
+        except ValidationError:
+            return
+        rule(False, "an unknown field is refused")
+
+    def test_hooks_are_no_fields(self) -> None:
+        """A field named as a hook would hide it."""
+        hooks = {name for name in vars(StageSpec) if not name.startswith("_") and name != "model_config"}
+        rule(not hooks & self.stage.model_fields.keys(), "no field has a hook's name", hooks)
+
+    def test_its_identity_is_stable(self) -> None:
+        """It is JSON, the same for the same mapping, and names no other stage."""
+        spec = self.spec()
+        text = canonical(spec.identity())
+        again = self.stage.model_validate(json.loads(json.dumps(dict(self.mapping))))
+        rule(canonical(again.identity()) == text, "the same mapping has the same identity")
+        rule("stage" not in spec.identity(), "the verb enters a key by itself")
+        named = {name for _, name, _ in spec.references()} & set(_words(spec.identity()))
+        rule(not named, "a reference counts by the key of its stage, not by its name", ", ".join(named))
+
+    def test_its_estimate_is_finite(self) -> None:
+        """On a CPU and on GPUs, for a small collection and an empty one."""
+        for machine in (Machine(), *(Machine(name, sheet, 2) for name, sheet in SHEETS.items())):
+            for documents in (0, 1000):
+                sizes = Sizes(documents, {}, _MODEL, BASE, machine, inputs=self._inputs())
+                _check(self.spec().estimate(sizes))
+
+    def _inputs(self) -> dict[str, str]:
+        return {path: name for path, name, _ in self.spec().references()}
+
+    def test_it_publishes_inside_the_run_folder(self) -> None:
+        """From inside of its artifact."""
+        for place, source in self.spec().publishes(self.view()).items():
+            for path in map(PurePosixPath, (place, source)):
+                rule(not path.is_absolute() and ".." not in path.parts, "paths stay inside their folder", str(path))
+            rule(PurePosixPath(place).parts != (), "what is published has a name", place)
+
+    def test_its_hooks_bear_a_recipe_with_mistakes(self) -> None:
+        """They are asked before it is known that the stages it names are there."""
+        spec, view = self.spec(), self.view()
+        for told in spec.problems(view):
+            field = told.partition(":")[0].partition(".")[0]
+            rule(field in self.stage.model_fields, "a problem begins with its field and a colon", told)
+        rule(all(isinstance(name, str) for name in spec.traits(view)), "traits are words")
+        rule(all(isinstance(name, str) for name in spec.implied(view).values()), "implied inputs are stages' names")
+        for find in spec.content(view).values():
+            rule(callable(find), "`content` gives what finds a digest, and finds none itself")
+
+    def test_its_module_is_light(self) -> None:
+        """A plan imports it: what is heavy is imported where it is used."""
+        program = f"import sys, {self.stage.__module__}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        rule(not done.stdout.strip(), "importing a verb's module loads nothing heavy", done.stdout.strip())
+
+
+def _settings(spec: StageSpec) -> Iterator[tuple[str, str, PluginSetting]]:
+    for field, kind, setting in spec.plugins():
+        try:
+            configure(kind, setting)
+        except HardnegError as error:
+            rule(False, "the mapping names plugins that are installed, with options that they have", error)
+        yield field, kind, setting
+
+
+def _words(value: Any) -> Iterator[str]:
+    """All strings in JSON that are no keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _words(item)
+
+
+def _check(row: Row) -> None:
+    rule(bool(row.unit.strip()), "an estimate says what it counts", row)
+    for name in ("items", "disk", "memory", "held", "shared", "seconds"):
+        value = getattr(row, name)
+        rule(math.isfinite(value) and value >= 0, "an estimate's numbers are finite, and none is negative", row)

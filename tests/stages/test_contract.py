@@ -1,0 +1,49 @@
+"""Every built-in verb keeps the contract of verbs."""
+
+from types import MappingProxyType
+
+from hardneg.registry import load_plugin, plugin_names
+from hardneg.stages.dataset import ReadDataset
+from hardneg.testing import StageTests
+
+_VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
+_MAPPINGS = {
+    "analyze": {"sizes": {"a": _VECTORS}},
+    "encode": {},
+    "evaluate": {"runs": {"row": _RUN}},
+    "fuse": {"runs": {"one": _RUN, "two": _OTHER}},
+    "index": {"backend": "sq8", "vectors": _VECTORS},
+    "label": {"run": _RUN, "scores": _OTHER},
+    "mine": {"miner": "topk", "runs": {"dense": _RUN}},
+    "report": {"evaluation": "some-scores"},
+    "rerank": {"reranker": "some-reranker", "run": _RUN},
+    "search": {"index": _VECTORS},
+    "train": {"negatives": "some-negatives", "loss": "star", "options": {"max_steps": 9}},
+    "train-queries": {"index": _VECTORS, "loss": {"name": "lambda", "cut": 9}, "options": {"max_steps": 9}},
+    "train-refreshed": {"loss": "nll", "refresh": {"every": 3}, "options": {"max_steps": 9}},
+    "train-reranker": {
+        "reranker": {"name": "cross-encoder", "source": "somebody/some-model"},
+        "negatives": "some-negatives",
+        "options": {"max_steps": 9},
+    },
+}
+
+
+def _of(verb: str) -> type[StageTests]:
+    body = {"stage": load_plugin("stages", verb), "mapping": {"stage": verb, **_MAPPINGS[verb]}}
+    return type(f"Test{verb.title().replace('-', '')}", (StageTests,), body)
+
+
+globals().update({kind.__name__: kind for kind in map(_of, _MAPPINGS)})
+
+
+class TestDataset(StageTests):
+    stage = ReadDataset
+    mapping = MappingProxyType({"stage": "dataset", "loader": "pynames"})
+
+
+def test_no_verb_of_ours_is_left_out() -> None:
+    own = {
+        name for name in plugin_names("stages") if load_plugin("stages", name).__module__.startswith("hardneg.stages.")
+    }
+    assert own - {"read", "train-reader"} == _MAPPINGS.keys()

@@ -178,10 +178,17 @@ def marked_fields(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _M
 def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
     """The references in a model's marked fields: path, the stage that is named, and what is needed of it."""
     for name, mark, value in marked_fields(model, Reference):
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{label}", target, mark) for label, target in value.items())
-        elif value is not None:
-            yield name, value, mark
+        yield from ((path, target, mark) for path, target in _names(name, value))
+
+
+def _names(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The names in a field, in a mapping or a list of it, or in those of these."""
+    if isinstance(value, str):
+        yield path, value
+    elif value is not None:
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in inner:
+            yield from _names(f"{path}.{key}", item)
 
 
 def counted_fields(model: BaseModel) -> dict[str, Any]:

@@ -1,61 +1,135 @@
 """What reranking fewer candidates costs: one reranked run, cut as if less had been reranked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PositiveInt, model_validator
 
+from hardneg.analysis.base import Analysis, MeasuredRuns, Metric, Option, doubling
+from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.data.qrels import Qrels
 from hardneg.data.runs import EMPTY, Run
-from hardneg.errors import DataError
+from hardneg.errors import DataError, UsageError
+from hardneg.fields import MEASURED, Name
+from hardneg.reporting.figure import figure, lines, plain_axes
+from hardneg.reporting.table import Table
 from hardneg.types import RankedList
 
-COUNTS = (16, 32, 64, 128, 256, 512, 1000)
 
+class CandidateCounts(Analysis):
+    """Show the quality of reranking fewer candidates, and their recall, from runs that were reranked once.
 
-@dataclass(frozen=True)
-class CandidateOptions:
-    """counts: how many candidates. metric: of the reranked ones, beside the recall of the candidates themselves.
-
-    relevance_level: the lowest grade that recall, and binary metrics, take as relevant.
+    Example: hardneg analyze candidates --qrels qrels.txt --run bm25.trec.gz --reranked bm25-reranked.trec.gz
     """
 
-    counts: Sequence[int] = COUNTS
-    metric: str = "ndcg@10"
-    relevance_level: int = 1
+    name = "candidates"
+    title = "number of candidates"
+    paper = "CoRT at TREC, Figure 2"
+    asks = ("qrels", "relevance_level")
+
+    first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; give --run for each.")
+    reranked: Annotated[dict[Name, Name], MEASURED] = Field(
+        min_length=1, description="The run in the same place, reranked."
+    )
+    counts: Annotated[tuple[PositiveInt, ...], Option("--depth", old=("--count",)), Field(min_length=1)] = Field(
+        (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
+    )
+    metric: Metric = Field("ndcg@10", description="What is measured.")
+
+    @model_validator(mode="after")
+    def _paired(self) -> "CandidateCounts":
+        if list(self.first) != list(self.reranked):
+            raise ValueError("first and reranked need the same labels, in the same order")
+        return self
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """The reranked runs have the labels of those in the same place."""
+        first, reranked = given["first"], given["reranked"]
+        if len(first) != len(reranked):
+            told = f"{len(reranked)} --reranked for {len(first)} --run: give one of each"
+            raise UsageError(f"analyze candidates: {told}")
+        return {**given, "reranked": dict(zip(first, reranked.values(), strict=True))}
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Of each pair of runs what `candidate_counts` says."""
+        qrels, counts, level = inputs.qrels(), sorted(set(self.counts)), inputs.relevance_level
+        found = {
+            label: candidate_counts(
+                label,
+                (inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")),
+                (counts, self.metric),
+                qrels,
+                level,
+            )
+            for label in self.first
+        }
+        return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": found}
+
+    def table(self, found: Any) -> Table:
+        """One row a number of candidates: quality of each pipeline, then the recall of its candidates."""
+        runs, metric = found["runs"], found["metric"]
+        rows = [
+            [f"{row[0]['candidates']:,}", *(f"{each[name]:.4f}" for name in ("quality", "recall") for each in row)]
+            for row in zip(*runs.values(), strict=True)
+        ]
+        columns = [f"{label}: {name}" for name in (metric, "recall") for label in runs]
+        return Table(("candidates", *columns), rows)
+
+    def explain(self, found: Any) -> str:
+        """With the metric and the grades."""
+        return (
+            f"{found['metric']} after reranking the first so many candidates alone, and the recall of those "
+            "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
+            f"{found['relevance_level']} up."
+        )
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """Quality by the number of candidates, and their recall, one line a pipeline."""
+        with figure(paths, 2) as panels:
+            for axes, (name, title) in zip(panels, (("quality", found["metric"]), ("recall", "recall")), strict=True):
+                runs = found["runs"].items()
+                lines(axes, {label: [(row["candidates"], row[name]) for row in rows] for label, rows in runs})
+                doubling(axes, found["counts"])
+                plain_axes(axes, f"{title} by the number of candidates", "candidates", title)
 
 
-def candidates(
-    runs: Mapping[str, tuple[Run, Run]], qrels: Qrels, options: CandidateOptions
-) -> dict[str, list[dict[str, Any]]]:
-    """By label, for each count: `candidates`, `quality`, `recall`, `documents` (the mean number of candidates).
+def candidate_counts(
+    label: str, runs: tuple[Run, Run], asked: tuple[Sequence[int], str], qrels: Qrels, relevance_level: int = 1
+) -> list[dict[str, Any]]:
+    """For each count: `candidates`, `quality`, `recall`, `documents` (the mean number of candidates).
 
-    runs: by label the first-stage run and the same reranked, both best first. A reranker scores each document alone, so
-    that one reranked list holds those of all its prefixes; nothing is scored here. Means are over all judged queries.
+    A reranker scores each document alone, so that one reranked list holds those of all its prefixes; nothing is scored
+    here. Means are over all judged queries.
+
+    Args:
+        label: how messages call the runs.
+        runs: the first-stage run and the same reranked, both best first.
+        asked: how many candidates, and the metric of the reranked ones.
+        qrels: the judgements.
+        relevance_level: the lowest grade that recall, and binary metrics, take as relevant.
 
     Raises:
         DataError: a reranked list lacks a candidate.
-        UsageError: the metric is unknown.
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, figure 2.
     """
     from hardneg.evaluation.metrics import evaluate, means
 
-    level, recalls = options.relevance_level, [f"recall@{count}" for count in options.counts]
-    found = {}
-    for label, (first, reranked) in runs.items():
-        places = _places(label, first, reranked, max(options.counts))
-        recall = means(evaluate(first, qrels, recalls, level))
-        rows = []
-        for count, name in zip(options.counts, recalls, strict=True):
-            made = prefix(reranked, places, count)
-            quality = means(evaluate(made, qrels, [options.metric], level))[options.metric]
-            documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
-            rows.append({"candidates": count, "quality": quality, "recall": recall[name], "documents": documents})
-        found[label] = rows
-    return found
+    (first, reranked), (counts, metric) = runs, asked
+    places = _places(label, first, reranked, max(counts))
+    recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], relevance_level))
+    rows = []
+    for count in counts:
+        made = prefix(reranked, places, count)
+        quality = means(evaluate(made, qrels, [metric], relevance_level))[metric]
+        documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
+        found = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"], "documents": documents}
+        rows.append(found)
+    return rows
 
 
 def prefix(reranked: Run, places: Sequence[NDArray[np.int64]], count: int) -> Run:

@@ -1,63 +1,113 @@
 """What training takes: time, steps and memory of each method, and how many times faster it is than the first."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from hardneg.analysis.base import Analysis, Option
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.fields import Name, Reference
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
+from hardneg.reporting.table import Table
+
+COSTED = Reference(("model", "index", "run", "negatives"))
 
 
-@dataclass(frozen=True)
-class Cost:
-    """One method: its stages one after another.
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
-    stages: their names. seconds: wall time, summed. steps: optimizer steps, summed. devices: where it ran, each once.
-    peak_memory, peak_gpu_memory: bytes, the largest of the stages; None where no stage tells. speedup: the first
-    method's seconds over this one's; None where either is unknown. unknown: stages that tell no time.
+
+class Costs(Analysis):
+    """Show what training took: time, steps, device, memory, and how many times faster than the first method.
+
+    Example: hardneg analyze costs runs/star-passage --stage STAR=star --stage both=star,adore
     """
 
-    method: str
-    stages: tuple[str, ...]
-    seconds: float
-    steps: int
-    devices: tuple[str, ...]
-    peak_memory: int | None
-    peak_gpu_memory: int | None
-    speedup: float | None
-    unknown: tuple[str, ...] = ()
+    name = "costs"
+    title = "training costs"
+    explained = "Wall time of the stages themselves; of one that was stopped, up to its checkpoints, and its last run."
+    paper = "STAR/ADORE, Table 4"
+    asks = ("stages",)
+
+    methods: Annotated[
+        dict[Name, Annotated[tuple[Name, ...], BeforeValidator(_several)]],
+        COSTED,
+        Option("--stage", old=("--method",), metavar="NAME=STAGE[,STAGE]"),
+    ] = Field(min_length=1, description="Stages summed; default: each that trains.")
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """By default every stage that trains."""
+        return given if "methods" in given else {"methods": {name: name for name in kinds if kinds[name] == "model"}}
+
+    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+        """Of each method what `costs` says."""
+        methods: dict[str, dict[str, Any]] = {}
+        for label, stages in self.methods.items():
+            facts = {name: inputs.facts(f"methods.{label}.{place}")[1] for place, name in enumerate(stages)}
+            methods[label] = {name: {**told, **told.get("usage", {})} for name, told in facts.items()}
+        return costs(methods)
+
+    def table(self, found: Any) -> Table:
+        """One row a method."""
+        unit, length = time_unit(row["seconds"] for row in found)
+        rows = [
+            [
+                row["method"],
+                f"{row['seconds'] / length:,.2f}" + (f" without {', '.join(row['unknown'])}" if row["unknown"] else ""),
+                *(_gigabytes(row[name]) for name in ("peak_memory", "peak_gpu_memory")),
+                "–" if row["speedup"] is None else f"{row['speedup']:.3g}×",
+                f"{row['steps']:,}",
+                ", ".join(row["devices"]) or "unknown",
+            ]
+            for row in found
+        ]
+        return Table(("method", unit, "peak GB", "peak GPU GB", "speed", "steps", "device"), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One bar a method: wall time, and how many times faster than the first it is."""
+        unit, length = time_unit(row["seconds"] for row in found)
+        with figure(paths, 1, width=bar_width(len(found))) as (axes,):
+            words = {row["method"]: _words(row, row["seconds"] / length) for row in found}
+            bars(axes, {row["method"]: row["seconds"] / length for row in found}, words)
+            plain_axes(axes, "training time and speed", "", f"wall time ({unit})")
 
 
-def facts_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that `costs` takes, from those of an artifact."""
-    return {**manifest, **manifest.get("usage", {})}
-
-
-def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Cost]:
+def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """The costs of each method from the facts that its stages' manifests hold, by stage.
 
     Args:
         methods: method to stage to facts (`seconds`, `steps`, `device`, `peak_memory`, `peak_gpu_memory`).
 
+    Returns:
+        For each method its `stages`; `seconds` (wall time) and `steps` (of the optimizer), summed; `devices`, each
+        once; `peak_memory` and `peak_gpu_memory`, bytes, the largest of the stages, None where no stage tells;
+        `speedup`: the first method's seconds over this one's, None where either is unknown; `unknown`: stages that
+        tell no time.
+
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 4.
     """
-    rows: list[Cost] = []
+    rows: list[dict[str, Any]] = []
     for method, stages in methods.items():
         told = list(stages.values())
         seconds = sum(float(facts.get("seconds", 0)) for facts in told)
-        unknown = tuple(name for name, facts in stages.items() if "seconds" not in facts)
-        first = rows[0] if rows else None
-        base = seconds if first is None else first.seconds
-        known = not unknown and not (first and first.unknown) and seconds > 0
+        unknown = [name for name, facts in stages.items() if "seconds" not in facts]
+        base = rows[0]["seconds"] if rows else seconds
+        known = not unknown and not (rows and rows[0]["unknown"]) and seconds > 0
         rows.append(
-            Cost(
-                method,
-                tuple(stages),
-                seconds,
-                sum(int(facts.get("steps", 0)) for facts in told),
-                tuple(dict.fromkeys(str(facts["device"]) for facts in told if "device" in facts)),
-                _largest(told, "peak_memory"),
-                _largest(told, "peak_gpu_memory"),
-                base / seconds if known else None,
-                unknown,
-            )
+            {
+                "method": method,
+                "stages": list(stages),
+                "seconds": seconds,
+                "steps": sum(int(facts.get("steps", 0)) for facts in told),
+                "devices": list(dict.fromkeys(str(facts["device"]) for facts in told if "device" in facts)),
+                "peak_memory": _largest(told, "peak_memory"),
+                "peak_gpu_memory": _largest(told, "peak_gpu_memory"),
+                "speedup": base / seconds if known else None,
+                "unknown": unknown,
+            }
         )
     return rows
 
@@ -69,3 +119,12 @@ def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
 
 def _largest(told: Sequence[Mapping[str, Any]], name: str) -> int | None:
     return max((int(facts[name]) for facts in told if name in facts), default=None)
+
+
+def _gigabytes(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e9:.1f}"
+
+
+def _words(row: Mapping[str, Any], time: float) -> str:
+    told = "unknown" if row["unknown"] else f"{time:.3g}"
+    return told + (f"\n{row['speedup']:.3g}×" if row["speedup"] else "")

@@ -4,23 +4,93 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import Field
 
+from hardneg.analysis.base import Analysis, Option, percent, shortened
+from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.data.negatives import read_negatives
 from hardneg.data.rejected import drop_batches, drops_at
-from hardneg.errors import ArtifactError
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.fields import Name, Reference
+from hardneg.reporting.figure import Points, figure, lines, plain_axes
+from hardneg.reporting.table import Table
 
-SCORE = "score"
+_SCORE = "score"
 _NEVER = ("positive", "duplicate", "repeated")
 _LONGEST = 300
+_LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class Denoising(Analysis):
+    """Show what a filter of negatives dropped: the share at each rank, and the documents it was most sure of.
+
+    Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
+    """
+
+    name = "denoising"
+    title = "what was dropped, by rank"
+    explained = (
+        "Of the candidates at a rank, known positives and copies left out, the share that was dropped for its score; "
+        "then how many were dropped for which reason. Examples are the queries with the highest scores that were "
+        "dropped for them: a known positive, the document that was dropped, and the first negative that was chosen."
+    )
+    paper = "RocketQA, Figure 5 and Table 4"
+    asks = ("queries?", "corpus?")
+
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",)), Option(metavar="DROPPED...", argument=True)] = (
+        Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
+    )
+    examples: Annotated[int, Option("--limit", old=("--examples",))] = Field(
+        5, ge=0, description="How many queries to print of each."
+    )
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Shares by rank of each filter, and examples with texts."""
+        files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
+        found = {label: to_json(shares(dropped)) for label, (dropped, _) in files.items()}
+        shown: list[dict[str, Any]] = []
+        for label, (dropped, negatives) in files.items():
+            if self.examples and not negatives.is_file():
+                raise UsageError(f"{negatives}: not there, and examples need it; give --limit 0 for the shares alone")
+            cases = examples(dropped, negatives, self.examples)
+            queries = inputs.queries(None) if cases else {}
+            texts = inputs.texts(doc_ids_of(cases))
+            shown += [{"filter": label, **example_json(case, queries, texts)} for case in cases]
+        return {"filters": found, "examples": shown}
+
+    def tables(self, found: Any) -> Sequence[Table]:
+        """The shares, and the examples where there are some."""
+        return [self.table(found), *([_example_table(found["examples"])] if found["examples"] else [])]
+
+    def table(self, found: Any) -> Table:
+        """One row a filter and band of ranks, and one for all ranks: the share dropped by score, counts by reason."""
+        reasons = sorted({reason for each in found["filters"].values() for reason in each["dropped"]})
+        rows = []
+        for label, each in found["filters"].items():
+            bands = _bands(len(each["candidates"]))
+            every = [(1, len(each["candidates"]))] if len(bands) > 1 else []
+            rows += [[label, *_band(each, first, last, reasons)] for first, last in [*bands, *every]]
+        return Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """By rank, the share that is dropped by score, one line a filter."""
+        series: dict[str, Points] = {
+            label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
+            for label, each in found["filters"].items()
+        }
+        with figure(paths, 1, width=5.4) as (axes,):
+            lines(axes, series)
+            plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
+            axes.set_ylim(bottom=0)
 
 
 @dataclass(frozen=True)
-class Shares:
+class DropCounts:
     """Counts by rank; R ranks, the first is rank 1.
 
     queries: how many were mined. candidates: int64 [R], how many lists were looked at so far down. dropped: by reason
@@ -41,13 +111,13 @@ class Shares:
 
         Source: RocketQA (Qu et al., NAACL 2021), figure 5.
         """
-        by_score = self.dropped.get(SCORE, np.zeros(len(self.candidates), np.int64))
+        by_score = self.dropped.get(_SCORE, np.zeros(len(self.candidates), np.int64))
         found = np.full(len(by_score), np.nan)
         np.divide(by_score, self.in_question, found, where=self.in_question > 0)
         return found
 
 
-def shares(dropped: Path) -> Shares:
+def shares(dropped: Path) -> DropCounts:
     """The counts of a `dropped.arrow`. Raises ArtifactError where it is missing or damaged."""
     queries, candidates = 0, np.zeros(0, np.int64)
     counts: dict[str, NDArray[np.int64]] = {}
@@ -60,7 +130,7 @@ def shares(dropped: Path) -> Shares:
         for code, reason in enumerate(reasons.dictionary.to_pylist()):
             found = np.bincount(ranks[codes == code])[1:]
             counts[reason] = _added(counts.get(reason, np.zeros(0, np.int64)), found)
-    return Shares(queries, candidates, {name: _added(found, candidates * 0) for name, found in counts.items()})
+    return DropCounts(queries, candidates, {name: _added(found, candidates * 0) for name, found in counts.items()})
 
 
 def _added(one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -122,7 +192,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
 def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, int]]:
     """Rows with negatives, and in each the entry of the highest score that was dropped by it; the best `count` rows."""
     scores, reasons = (batch.column(name).flatten() for name in ("scores", "reasons"))
-    by_score = np.flatnonzero(reasons.to_numpy(zero_copy_only=False) == SCORE)
+    by_score = np.flatnonzero(reasons.to_numpy(zero_copy_only=False) == _SCORE)
     starts = batch.column("doc_ids").offsets.to_numpy()
     chosen = batch.column("chosen").value_lengths().to_numpy()
     seen: set[int] = set()
@@ -135,7 +205,7 @@ def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, in
             return
 
 
-def to_json(found: Shares) -> dict[str, Any]:
+def to_json(found: DropCounts) -> dict[str, Any]:
     """Numbers by rank, from the first one."""
     filtered = [None if np.isnan(share) else share for share in found.filtered().tolist()]
     dropped = {reason: counts.tolist() for reason, counts in found.dropped.items()}
@@ -160,3 +230,42 @@ def example_json(example: Example, queries: Mapping[str, str], texts: Mapping[st
 def doc_ids_of(shown: Iterable[Example]) -> list[str]:
     """The documents whose texts examples show."""
     return list(dict.fromkeys(doc_id for each in shown for doc_id in (*each.positives[:1], each.dropped, each.kept)))
+
+
+def _bands(ranks: int) -> list[tuple[int, int]]:
+    """First and last ranks: 1, 2, 3 to 5, 6 to 10, and so on to the last."""
+    lasts = [last for last in _LAST_RANKS if last < ranks] + [ranks] * (ranks > 0)
+    return list(zip([1, *(last + 1 for last in lasts)], lasts, strict=False))
+
+
+def _band(found: Mapping[str, Any], first: int, last: int, reasons: Sequence[str]) -> list[str]:
+    part = slice(first - 1, last)
+    candidates = sum(found["candidates"][part])
+    dropped = {reason: sum(counts[part]) for reason, counts in found["dropped"].items()}
+    aside = sum(dropped.get(reason, 0) for reason in _NEVER)
+    share = dropped.get(_SCORE, 0) / (candidates - aside) if candidates > aside else None
+    ranks = str(first) if first == last else f"{first}–{last}"
+    return [ranks, percent(share), f"{candidates:,}", *(f"{dropped.get(reason, 0):,}" for reason in reasons)]
+
+
+def _example_table(examples: Sequence[Mapping[str, Any]]) -> Table:
+    """One row a query: its positive, what was dropped, what was kept."""
+    rows = [
+        [
+            case["filter"],
+            f"{case['query_id']} {case['text']}".strip(),
+            _document(case["positive"]),
+            f"{case['dropped']['score']:.4g}",
+            _document(case["dropped"]),
+            _document(case["kept"]),
+        ]
+        for case in examples
+    ]
+    return Table(("filter", "query", "known positive", "score", "dropped", "first negative"), rows, 3)
+
+
+def _document(shown: Mapping[str, Any] | None) -> str:
+    if shown is None:
+        return "–"
+    rank = f"rank {shown['rank']} " if shown.get("rank") else ""
+    return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()

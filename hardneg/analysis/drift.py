@@ -1,55 +1,60 @@
 """How fixed negatives age while a model learns: their overlap with the real hard ones, and their best rank."""
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from hardneg.analysis.ranks import Pass, counts_above, pair_scores
+from pydantic import Field
+
+from hardneg.analysis.base import Analysis, Trainings, curves_of, of_each_history
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.reporting.figure import Points, by_measurement, decades, figure, lines, plain_axes
+from hardneg.reporting.table import Table
+
+_LABELS = {
+    "overlap": ("overlap with the real hard negatives", "overlap (share)"),
+    "best_rank": ("best rank of the fixed negatives", "rank (mean over queries)"),
+    "best_rank_median": ("best rank of the fixed negatives", "rank (median over queries)"),
+}
 
 
-def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The share of each query's fixed negatives that is among the documents ranked highest now.
+class Drift(Analysis):
+    """Show how fixed negatives age while a model learns: overlap with the real hard ones, best rank, a metric.
 
-    Args:
-        static_rows: int64 [Q, n], row numbers; -1 pads.
-        top_rows: int64 [Q, K], row numbers; -1 pads.
-
-    Returns:
-        float64 [Q], from 0 to 1; nan for a query without fixed negatives.
-
-    Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 4a.
+    Example: hardneg analyze drift static/history.jsonl dynamic/history.jsonl --plot drift.svg
     """
-    width = int(max(static_rows.max(initial=0), top_rows.max(initial=0))) + 1
-    lines = np.arange(len(static_rows))[:, None] * width
-    there = static_rows >= 0
-    found = there & np.isin(static_rows + lines, (top_rows + lines)[top_rows >= 0])
-    shares = np.full(len(static_rows), np.nan)
-    np.divide(found.sum(1), there.sum(1), out=shares, where=there.any(1))
-    return shares
 
+    name = "drift"
+    title = "drift of fixed negatives"
+    paper = "STAR/ADORE, Figure 4"
 
-def best_rank(
-    corpus: Pass, queries: NDArray[np.float32], static_rows: NDArray[np.int64], device: str = "cpu"
-) -> NDArray[np.int64]:
-    """The rank in the whole corpus of the highest ranked of each query's fixed negatives.
+    trainings: Trainings = Field(min_length=1, description="history.jsonl files of trainings.")
 
-    Args:
-        corpus: starts a pass over the vectors: `functools.partial(vector_blocks, vectors, 4096)`. It is read twice.
-        queries: float32 [Q, d].
-        static_rows: int64 [Q, n], row numbers; -1 pads.
-        device: where to compute.
+    def measure(self, inputs: AnalysisInputs) -> dict[str, dict[str, Points]]:
+        """The numbers under `drift` by step, of each training: `overlap`, `best_rank`, a metric, ..."""
+        lacking = "holds no `drift`; train with `watch`"
+        return of_each_history(
+            inputs, list(self.trainings), lambda history: curves_of(history, lambda row: row.get("drift")), lacking
+        )
 
-    Returns:
-        int64 [Q], counted from 1, known positives counted too, ties by ascending row; 0 for a query without
-        fixed negatives.
+    def table(self, found: Any) -> Table:
+        """One row a training and measurement."""
+        rows = [
+            [label, name, f"{curve[0][1]:,.4g}", f"{curve[-1][1]:,.4g}", f"{curve[-1][0]:,.0f}"]
+            for label, curves in found.items()
+            for name, curve in curves.items()
+        ]
+        return Table(("training", "measured", "first", "last", "at step"), rows, 2)
 
-    Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 8.
-    """
-    query, place = np.nonzero(static_rows >= 0)
-    row = static_rows[query, place]
-    score = pair_scores(corpus, queries, query, row, device)
-    order = np.lexsort((row, -score, query))
-    asked, first = np.unique(query[order], return_index=True)
-    best = order[first]
-    ranks = np.zeros(len(static_rows), np.int64)
-    ranks[asked] = counts_above(corpus, queries, (asked, row[best], score[best]), device) + 1
-    return ranks
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One panel a measurement, one line a training."""
+        measured = by_measurement(found)
+        with figure(paths, max(1, len(measured))) as panels:
+            for axes, (name, series) in zip(panels, measured.items(), strict=False):
+                title, unit = _LABELS.get(name, (f"{name} of the watched queries", name))
+                lines(axes, series)
+                plain_axes(axes, title, "training step", unit)
+                if name.startswith("best_rank"):
+                    decades(axes, series)
+                if name == "overlap":
+                    axes.set_ylim(0, 1)

@@ -1,13 +1,20 @@
 """What each operation takes, before anybody asks and for each query: the time of a stage over what it went through."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from hardneg.analysis.history_tables import Columns, Rows
+from pydantic import Field
 
-UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
-UNITS |= {"model": ("steps", "step")}
+from hardneg.analysis.base import Analysis, Option
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.fields import Name, Reference
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
+from hardneg.reporting.table import Table
+
+_UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
+_UNITS |= {"model": ("steps", "step")}
 """By kind of artifact: the fact that counts what a stage went through, and what one of it is called."""
 
 _ONLINE = "run"
@@ -15,6 +22,62 @@ _PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
 """What the seconds of a stage's parts are called in its facts, by kind."""
 
 _ENCODE = "encode"
+
+
+class Operations(Analysis):
+    """Show what one document, query, training step or refresh took, of each stage of a finished recipe.
+
+    Example: hardneg analyze operations runs/star-passage --stage star-index --stage star-test
+    """
+
+    name = "operations"
+    title = "time of operations"
+    explained = (
+        "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
+        "training measures its dev metrics and writes its checkpoints. Behind the colon: parts of the stage before; "
+        "`making negatives` is all that refreshes took, for each step."
+    )
+    paper = "ANCE, Table 5"
+    asks = ("stages",)
+
+    stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("--stage")] = Field(
+        min_length=1, description="One to show; by default all but those that evaluate."
+    )
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """By default every stage that goes through something."""
+        return given if "stages" in given else {"stages": {name: name for name in kinds if kinds[name] in _UNITS}}
+
+    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+        """The operations of each stage, by what its manifest says."""
+        stages = {label: inputs.facts(f"stages.{label}") for label in self.stages}
+        return [operation.to_json() for operation in operations(stages)]
+
+    def table(self, found: Any) -> Table:
+        """One row an operation."""
+        rows = [
+            [
+                row["operation"],
+                "online" if row["online"] else "offline",
+                "unknown" if row["seconds"] is None else f"{row['seconds']:,.1f}",
+                f"{row['count']:,}",
+                _words(row),
+            ]
+            for row in found
+        ]
+        return Table(("operation", "when", "seconds", "units", "time a unit"), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One bar an operation of known time, on a logarithmic axis."""
+        known = {row["operation"]: row for row in found if row["milliseconds"]}
+        with figure(paths, 1, width=bar_width(len(known))) as (axes,):
+            values = {name: row["milliseconds"] for name, row in known.items()}
+            bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
+            if known:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter("{x:,g}")
+            plain_axes(axes, "time of one unit", "", "milliseconds")
 
 
 @dataclass(frozen=True)
@@ -52,7 +115,7 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Oper
     """
     found = []
     for label, (kind, facts) in stages.items():
-        counted, unit = UNITS[kind]
+        counted, unit = _UNITS[kind]
         seconds = facts.get("seconds")
         count = int(facts.get(counted, 0))
         found.append(Operation(label, kind, kind == _ONLINE, None if seconds is None else float(seconds), count, unit))
@@ -84,22 +147,7 @@ def _refreshing(label: str, facts: Mapping[str, Any], parts: Mapping[str, float]
     yield Operation(f"{label}: making negatives", "model", False, sum(parts.values()), steps, "step")
 
 
-def operation_table(found: list[dict[str, Any]]) -> tuple[Columns, Rows]:
-    """One row an operation, from JSON."""
-    rows = [
-        [
-            row["operation"],
-            "online" if row["online"] else "offline",
-            "unknown" if row["seconds"] is None else f"{row['seconds']:,.1f}",
-            f"{row['count']:,}",
-            words(row),
-        ]
-        for row in found
-    ]
-    return ("operation", "when", "seconds", "units", "time a unit"), rows
-
-
-def words(row: Mapping[str, Any]) -> str:
+def _words(row: Mapping[str, Any]) -> str:
     """The time of one unit, with its name."""
     each = row["milliseconds"]
     if each is None:

@@ -1,10 +1,69 @@
 """How training goes while negatives are refreshed: the loss, the dev metrics, and where refreshes were taken up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.history_curves import Curve, Record
+import numpy as np
+from pydantic import Field
+
+from hardneg.analysis.base import Analysis, Trainings, of_each_history
+from hardneg.analysis.inputs import AnalysisInputs, Record
 from hardneg.reporting.curve import is_number, measurements, thinned
+from hardneg.reporting.figure import COLOURS, Points, figure, lines, plain_axes
+from hardneg.reporting.table import Table
+
+
+class Refreshes(Analysis):
+    """Show loss and dev metric by step for several trainings, and where their negatives were refreshed.
+
+    Example: hardneg analyze refreshes every-100/history.jsonl every-500/history.jsonl --plot refreshes.svg
+    """
+
+    name = "refreshes"
+    title = "refreshed negatives"
+    explained = (
+        "Refreshes: how often training went over to newly mined negatives; lag: steps between the model that mined and "
+        "the one that was trained. Loss: of the last tenth of the steps. The deepest fall: how far the dev metric once "
+        "was below its best until then."
+    )
+    paper = "ANCE, Figure 5"
+
+    trainings: Trainings = Field(min_length=1, description="history.jsonl files of trainings.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, dict[str, Any]]:
+        """Of each training what `refreshes` says."""
+        lacking = "holds no `loss`; give the history of a training"
+        return of_each_history(inputs, list(self.trainings), refreshes, lacking)
+
+    def table(self, found: Any) -> Table:
+        """One row a training. Its dev metric is the first one of any."""
+        metric = next(iter(_dev_metrics(found)), None)
+        columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "kept at last", "loss")
+        rows = [
+            [
+                label,
+                f"{each['steps']:,}",
+                f"{len(each['refreshes']):,}",
+                *(f"{each['lag'][name]:,.1f}" if each["lag"] else "–" for name in ("mean", "largest")),
+                f"{100 * each['kept'][-1][1]:.1f} %" if each["kept"] else "–",
+                f"{each['loss']:.4f}",
+                *(_best(each, metric) if metric else ()),
+            ]
+            for label, each in found.items()
+        ]
+        return Table((*columns, *((f"best {metric}", "at step", "last", "deepest fall") if metric else ())), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """Two panels, the loss and the first dev metric, one line a training; a bar across its line is a refresh."""
+        names = ["loss", *_dev_metrics(found)[:1]]
+        with figure(paths, len(names)) as panels:
+            for axes, name in zip(panels, names, strict=True):
+                lines(axes, {label: each["curves"].get(name, []) for label, each in found.items()})
+                for place, each in enumerate(found.values()):
+                    _mark(axes, each["curves"].get(name, []), each["refreshes"], COLOURS[place % len(COLOURS)])
+                title = "training loss" if name == "loss" else f"{name} on the dev set"
+                plain_axes(axes, f"{title}; bars: refreshes", "training step", name)
 
 
 def refreshes(history: Sequence[Record]) -> dict[str, Any]:
@@ -47,14 +106,35 @@ def _taken_up(history: Sequence[Record], first: float) -> list[tuple[int, int]]:
     return found
 
 
-def _last_tenth(curve: Curve) -> float:
+def _last_tenth(curve: Points) -> float:
     last = [value for _, value in curve[-max(1, len(curve) // 10) :]]
     return sum(last) / len(last)
 
 
-def _fall(curve: Curve) -> float:
+def _fall(curve: Points) -> float:
     best, fall = curve[0][1], 0.0
     for _, value in curve:
         best = max(best, value)
         fall = max(fall, best - value)
     return fall
+
+
+def _dev_metrics(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The dev metrics of any training, each once."""
+    return list(dict.fromkeys(name for each in found.values() for name in each["curves"] if name != "loss"))
+
+
+def _best(each: Mapping[str, Any], metric: str) -> list[str]:
+    curve = each["curves"].get(metric)
+    if not curve:
+        return ["–"] * 4
+    step, best = max(curve, key=lambda point: point[1])
+    return [f"{best:.4f}", f"{step:,.0f}", f"{curve[-1][1]:.4f}", f"{each['falls'][metric]:.4f}"]
+
+
+def _mark(axes: Any, curve: Points, taken_up: Sequence[tuple[int, int]], colour: str) -> None:
+    """A bar at each refresh that the curve reaches."""
+    if curve:
+        steps, values = zip(*curve, strict=True)
+        places = [step for step, _ in taken_up if steps[0] <= step <= steps[-1]]
+        axes.plot(places, np.interp(places, steps, values), "|", color=colour, markersize=11, markeredgewidth=1.4)

@@ -1,50 +1,95 @@
 """What indexes take on disk."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
+from hardneg.analysis.base import Analysis, Option
+from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.artifacts import MANIFEST
+from hardneg.errors import DataError
+from hardneg.fields import Name, Reference
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
+from hardneg.reporting.table import Table
 
-DOC_IDS = "docid"
+_DOC_IDS = "docid"
 
 
-@dataclass(frozen=True)
-class Size:
-    """One index.
+class Sizes(Analysis):
+    """Show what indexes take on disk, and how much that is of the first.
 
-    vectors: how many it holds (of an index of texts: documents). bytes: its files without the ids. bytes_per_vector:
-    all of its bytes, the centroids too, over its vectors. ratio: its bytes over those of the first index.
+    Example: hardneg analyze sizes --index flat=index --index pq=index-pq
     """
 
-    index: str
-    vectors: int
-    bytes: int
-    bytes_per_vector: float
-    ratio: float
+    name = "sizes"
+    title = "index sizes"
+    explained = "Bytes on disk without the ids; what an index has once, such as centroids, counts too."
+    paper = "STAR/ADORE, Table 5"
+    beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
+
+    indexes: Annotated[dict[Name, Name], Reference(("index",)), Option("--index")] = Field(
+        min_length=1, description="An index folder; of dense ones the vectors are counted."
+    )
+
+    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+        """Of each index its size, against the first; of one of texts the documents count as vectors."""
+        found = {}
+        for label in self.indexes:
+            folder, documents = inputs.index(f"indexes.{label}")
+            vectors = index_vectors(folder) or documents
+            if vectors is None:
+                raise DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
+            found[label] = index_bytes(folder), vectors
+        return sizes(found)
+
+    def table(self, found: Any) -> Table:
+        """One row an index."""
+        rows = [
+            [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
+            for row in found
+        ]
+        return Table(("index", "MB", "bytes a vector", "of the first"), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One bar an index: megabytes on disk, and how much that is of the first."""
+        with figure(paths, 1, width=bar_width(len(found))) as (axes,):
+            words = {row["index"]: f"{row['bytes'] / 1e6:.3g}\n{row['ratio']:.1%}" for row in found}
+            bars(axes, {row["index"]: row["bytes"] / 1e6 for row in found}, words)
+            plain_axes(axes, "size on disk, and its share of the first", "", "MB")
 
 
-def sizes(indexes: Mapping[str, tuple[int, int]]) -> list[Size]:
+def sizes(indexes: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
     """The sizes of indexes from label to (bytes, vectors), against the first of them.
+
+    `vectors`: how many it holds. `bytes`: its files without the ids. `bytes_per_vector`: all of its bytes, the
+    centroids too, over its vectors. `ratio`: its bytes over those of the first index.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 5.
     """
     first = next(iter(indexes.values()), (0, 0))[0]
     return [
-        Size(label, vectors, size, size / max(1, vectors), size / max(1, first))
+        {
+            "index": label,
+            "vectors": vectors,
+            "bytes": size,
+            "bytes_per_vector": size / max(1, vectors),
+            "ratio": size / max(1, first),
+        }
         for label, (size, vectors) in indexes.items()
     ]
 
 
 def index_vectors(folder: Path) -> int | None:
     """How many vectors a dense index folder holds, by its ids, a line each; None for an index of texts."""
-    if not (folder / DOC_IDS).is_file():
+    if not (folder / _DOC_IDS).is_file():
         return None
-    with (folder / DOC_IDS).open("rb") as file:
+    with (folder / _DOC_IDS).open("rb") as file:
         return sum(1 for line in file if line.strip())
 
 
 def index_bytes(folder: Path) -> int:
     """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
-    aside = {DOC_IDS, MANIFEST}
+    aside = {_DOC_IDS, MANIFEST}
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)

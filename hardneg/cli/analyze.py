@@ -1,34 +1,161 @@
-"""`hardneg analyze`: what lies behind the metrics, from plain files."""
+"""`hardneg analyze NAME`: what lies behind the metrics, a command for each installed analysis.
+
+A command is made from the fields of its analysis when it is called; listing them imports none.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from hardneg.cli.analyses.costs import costs, operations
-from hardneg.cli.analyses.denoising import denoising, planted
-from hardneg.cli.analyses.errors import errors
-from hardneg.cli.analyses.first_stage import candidates, depths, dimensions
-from hardneg.cli.analyses.histories import drift, gradients, refreshes
-from hardneg.cli.analyses.projection import projection
-from hardneg.cli.analyses.runs import holes, overlap, scores, wins
-from hardneg.cli.options import METRIC, METRICS, renaming
+from hardneg.cli.options import WRITTEN, renaming, tell_once
+from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.printing import say_json
+
+if TYPE_CHECKING:
+    from hardneg.analysis.base import Analysis
+
+_OLD = {"holes": "unjudged", "wins": "query-wins", "planted": "false-negative-recall", "depths": "recall-at-depth"}
+"""Names that work for one more release."""
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by name, each made when it is looked up."""
+
+    def __iter__(self) -> Iterator[str]:
+        from hardneg.registry import plugin_names
+
+        return iter([*plugin_names("analyses"), *_OLD])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in set(self):
+            raise KeyError(name)
+        return _command(_OLD.get(name, name), name)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        raise TypeError("analyses are found by their entry points")
+
+    __delitem__ = __setitem__  # type: ignore[assignment]
+
+
+class _Analyses(TyperGroup):
+    """Looks commands up among the installed analyses; for its help it reads the first sentence of each alone."""
+
+    summaries: Mapping[str, str] = {}
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """All of them."""
+        return _Commands()
+
+    @commands.setter
+    def commands(self, given: Any) -> None:
+        """There are no others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of today."""
+        return [name for name in self.commands if name not in _OLD]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, or what the help says of it."""
+        if told := self.summaries.get(cmd_name):
+            return TyperCommand(cmd_name, callback=lambda: None, help=told)
+        return self.commands.get(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The list of the analyses."""
+        from hardneg.registry import list_plugins, plugin_summary
+
+        self.summaries = {plugin.name: f"{plugin_summary(plugin)}." for plugin in list_plugins("analyses")}
+        super().format_help(ctx, formatter)
+
 
 app = typer.Typer(
-    help="What lies behind the metrics: errors, drift and filters of negatives, overlaps, holes, wins, costs.",
+    cls=_Analyses,
+    help="What lies behind the metrics: errors, drift and filters of negatives, overlaps, wins, costs.",
     no_args_is_help=True,
 )
-_BASELINE = {"--against": "--baseline"}
-app.command(cls=renaming({"--cut": "--depth"}))(errors)
-app.command()(drift)
-app.command()(gradients)
-app.command()(refreshes)
-app.command()(scores)
-app.command(cls=renaming(_BASELINE))(overlap)
-app.command(cls=renaming(_BASELINE, METRICS))(holes)
-app.command(cls=renaming({**_BASELINE, "--examples": "--limit"}, METRIC))(wins)
-app.command(cls=renaming({"--examples": "--limit"}))(denoising)
-app.command(cls=renaming({"--scores": "--filter-by"}))(planted)
-app.command(cls=renaming({"--negatives": "--count"}))(projection)
-app.command()(depths)
-app.command(cls=renaming({"--count": "--depth"}, METRIC))(candidates)
-app.command(cls=renaming(same=METRIC))(dimensions)
-app.command(cls=renaming({"--method": "--stage"}))(costs)
-app.command()(operations)
+
+
+def _command(name: str, called: str) -> Any:
+    """The command of an analysis, by its name or by one that it had."""
+    from hardneg.cli.analysis_options import other_names, parameters
+    from hardneg.registry import load_plugin
+
+    kind: type[Analysis] = load_plugin("analyses", name)
+
+    def run(**given: Any) -> None:
+        if called != name:
+            tell_once(f"analyze {called} is called {name} now; the next release no longer knows {called}")
+        _run(kind, given)
+
+    asked = [*parameters(kind), *_outputs()]
+    run.__doc__ = kind.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in asked}
+    run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+    made = typer.Typer(add_completion=False)
+    made.command(called, cls=renaming(*other_names(kind)), hidden=called != name)(run)
+    return typer.main.get_command(made)
+
+
+def _outputs() -> Iterator[inspect.Parameter]:
+    """What all analyses write."""
+    parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    json = typer.Option("--json", help="Print JSON and nothing else.")
+    plot = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
+    replaced = "Replace what is there, whatever it is, unless it is read."
+    overwrite = typer.Option("--overwrite", help=replaced, rich_help_panel=WRITTEN)
+    yield parameter("as_json", default=False, annotation=Annotated[bool, json])
+    yield parameter("plot", default=None, annotation=Annotated[Path | None, plot])
+    yield parameter("overwrite", default=False, annotation=Annotated[bool, overwrite])
+
+
+def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
+    from hardneg.cli.analysis_options import read_files, with_files
+
+    analysis, files = with_files(kind, given)
+    plot: Path | None = given["plot"]
+    if plot:
+        _check_plot(plot, given["overwrite"], list(read_files(files)))
+    found = analysis.measure(files)
+    if plot:
+        with _drawing(plot):
+            analysis.draw(found, [plot])
+    if given["as_json"]:
+        say_json(found)
+    else:
+        _print(analysis, found)
+
+
+def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
+    """Refuses, before any work, a figure that cannot be drawn, or that would replace what is no figure of hardneg's."""
+    from hardneg.layout import LOCK
+    from hardneg.reporting.figure import check_forms
+
+    check_forms([plot])
+    known = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # a run folder may hold figures too
+    store_outputs("analyze", [Target(plot)], known, overwrite).check()
+
+
+def _drawing(plot: Path) -> AbstractContextManager[None]:
+    """Draws, in the block: the figure is known afterwards as a result of hardneg."""
+    return store_outputs("analyze", [Target(plot)], [], True).laid_out()
+
+
+def _print(analysis: "Analysis", found: Any) -> None:
+    from hardneg.cli.console import stdout_console
+    from hardneg.cli.render import print_table
+
+    console = stdout_console()
+    for table in analysis.tables(found):
+        print_table(console, table)
+    if told := analysis.explain(found):
+        console.print(told, style="dim", soft_wrap=not console.is_terminal)

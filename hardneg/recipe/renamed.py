@@ -16,6 +16,9 @@ def with_new_names(kind: type[Any], given: Any, path: str, notes: list[str], pro
     """
     if not isinstance(given, Mapping):
         return given
+    if converted := getattr(kind, "converted", None):
+        given, told = converted(given)
+        notes += [f"{path}: {told}; the next release no longer knows what stands there"] if told else []
     old: Mapping[str, Renamed] = getattr(kind, "renamed", {})
     inner = dict(_parts_by_field(kind))
     found: dict[Any, Any] = {}

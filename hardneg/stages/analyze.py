@@ -1,138 +1,340 @@
-"""Stage `analyze`: numbers as JSON, figures as PNG and SVG, one of each an analysis whose inputs are given."""
+"""Verb `analyze`: numbers as JSON, figures as PNG and SVG, of what lies behind the metrics."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from hardneg.analysis.figures.denoising import draw_denoising, draw_planted
-from hardneg.analysis.figures.drift import draw_drift
-from hardneg.analysis.figures.first_stage import draw_candidates, draw_depths, draw_dimensions
-from hardneg.analysis.figures.gradients import draw_gradients
-from hardneg.analysis.figures.operations import draw_operations
-from hardneg.analysis.figures.refreshes import draw_refreshes
-from hardneg.analysis.figures.runs import draw_holes, draw_overlap, draw_scores, draw_wins
-from hardneg.atomic_write import replace_text
-from hardneg.stages.analyze_denoising import denoising_found, planted_found
-from hardneg.stages.analyze_errors import pairwise_errors
-from hardneg.stages.analyze_first_stage import candidates_found, depths_found, dimensions_found
-from hardneg.stages.analyze_histories import drift_found, gradients_found, refreshes_found
-from hardneg.stages.analyze_operations import operations_found
-from hardneg.stages.analyze_projection import projection
-from hardneg.stages.analyze_quality import ablation, systems_matrix
-from hardneg.stages.analyze_runs import holes_found, overlap_found, scores_found, wins_found
-from hardneg.stages.analyze_sizes import index_sizes
-from hardneg.stages.context import StageContext
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-ERRORS, DRIFT, ABLATION, PROJECTION, COSTS = "errors", "drift", "ablation", "projection", "costs"
-MATRIX, SIZES, OPERATIONS = "matrix", "sizes", "operations"
-GRADIENTS, REFRESHES = "gradients", "refreshes"
-SCORES, OVERLAP, HOLES, WINS = "scores", "overlap", "holes", "wins"
-DENOISING, PLANTED = "denoising", "planted"
-DEPTHS, CANDIDATES, DIMENSIONS = "depths", "candidates", "dimensions"
+from hardneg.analysis.base import Analysis, sections, write_analysis
+from hardneg.analysis.inputs import AnalysisInputs, Record, System
+from hardneg.data.collection import StoredCollection
+from hardneg.data.qrels import Qrels, positives
+from hardneg.data.runs import Run, lists_in_order, read_run, stream_run
+from hardneg.errors import PluginError
+from hardneg.evaluation.metrics import Scores
+from hardneg.fields import Name, Reference
+from hardneg.layout import DROPPED, METRICS, NEGATIVES, RUN
+from hardneg.registry import load_plugin, suggestion
+from hardneg.reporting.table import Section
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.training.history import HISTORY, History
+from hardneg.types import RankedList
 
-_Make = Callable[[StageContext[Any], str], Any]
-"""Makes an analysis and its figures under a name; what it returns goes into the JSON."""
+_FIELD = "analysis"
+_Place = tuple[str | int, ...]
+_Named = tuple[_Place, Any, Any]
+"""Where an analysis stands in the field, its name, and its options."""
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Makes the analyses; facts: their names."""
-    spec = work.spec
-    wanted: Mapping[str, tuple[bool, _Make]] = {
-        ERRORS: (bool(spec.indexes or spec.runs), _errors),
-        DRIFT: (bool(spec.training), partial(_drawn, drift_found, draw_drift)),
-        GRADIENTS: (bool(spec.gradients), partial(_drawn, gradients_found, draw_gradients)),
-        REFRESHES: (bool(spec.refreshes), partial(_drawn, refreshes_found, draw_refreshes)),
-        SCORES: (bool(spec.scores), partial(_drawn, scores_found, draw_scores)),
-        OVERLAP: (spec.overlap is not None, partial(_drawn, overlap_found, draw_overlap)),
-        HOLES: (spec.holes is not None, partial(_drawn, holes_found, draw_holes)),
-        WINS: (spec.wins is not None, partial(_drawn, wins_found, draw_wins)),
-        DENOISING: (spec.denoising is not None, partial(_drawn, denoising_found, draw_denoising)),
-        PLANTED: (spec.planted is not None, partial(_drawn, planted_found, draw_planted)),
-        DEPTHS: (spec.depths is not None, partial(_drawn, depths_found, draw_depths)),
-        CANDIDATES: (spec.candidates is not None, partial(_drawn, candidates_found, draw_candidates)),
-        DIMENSIONS: (spec.dimensions is not None, partial(_drawn, dimensions_found, draw_dimensions)),
-        ABLATION: (spec.evaluation is not None, _ablation),
-        MATRIX: (spec.matrix is not None, _matrix),
-        PROJECTION: (spec.projection is not None, _projection),
-        SIZES: (bool(spec.sizes), _sizes),
-        COSTS: (bool(spec.costs), _costs),
-        OPERATIONS: (bool(spec.operations), partial(_drawn, operations_found, draw_operations)),
+def _parse(value: Any) -> tuple[Analysis, ...]:
+    """Analyses from one mapping with a `name`, a list of such, or a mapping from names to options."""
+    if isinstance(value, Mapping) and "name" not in value:
+        named: list[_Named] = [((str(name),), name, options or {}) for name, options in value.items()]
+    else:
+        given = [value] if isinstance(value, Mapping) else value
+        if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) and "name" in each for each in given):
+            raise ValueError("must be a mapping with the `name` of an analysis, or a list of such")
+        places: list[_Place] = [()] if isinstance(value, Mapping) else [(i,) for i in range(len(given))]
+        options = [{key: item for key, item in each.items() if key != "name"} for each in given]
+        named = [(place, each["name"], its) for place, each, its in zip(places, given, options, strict=True)]
+    problems: list[InitErrorDetails] = []
+    found = [each for place, name, options in named if (each := _made(str(name), options, place, problems))]
+    names = [each.name for each in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{', '.join(twice)} is given twice: give each a stage of its own")
+    if problems:
+        raise ValidationError.from_exception_data("analysis", problems)
+    return tuple(found)
+
+
+def _made(name: str, options: Any, place: _Place, problems: list[InitErrorDetails]) -> Analysis | None:
+    try:
+        kind: type[Analysis] = load_plugin("analyses", name)
+    except PluginError as error:
+        problems.append(InitErrorDetails(type=_told(str(error)), loc=place, input=name))
+        return None
+    try:
+        return kind.model_validate(options)
+    except ValidationError as error:
+        for item in error.errors():
+            told: Any = item["type"]
+            if told == "extra_forbidden":
+                known = list(kind.model_fields)
+                hint = suggestion(str(item["loc"][-1]), known)
+                told = _told(f"no such option{hint}; it has: {', '.join(known)}")
+            place_in = (*place, *item["loc"])
+            problems.append(InitErrorDetails(type=told, loc=place_in, input=item["input"], ctx=item.get("ctx", {})))
+        return None
+
+
+def _told(text: str) -> PydanticCustomError:
+    return PydanticCustomError("analysis", "{text}", {"text": text})
+
+
+class Analyze(StageSpec):
+    """Measures what lies behind the metrics: numbers, a table and a figure of each analysis.
+
+    analysis: a mapping with the `name` of an analysis and its options, a list of such, or a mapping from names to
+    options. split: whose queries and judgements it is about. relevance_level: the lowest grade that is relevant.
+    """
+
+    version = 2
+    kind = "analysis"
+    needs_dataset = True
+    stage: Literal["analyze"]
+    analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse), Field(min_length=1)]
+    split: Name = "test"
+    relevance_level: int = Field(1, gt=0)
+    seed: int = 42
+
+    @classmethod
+    def converted(cls, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        """What was given, from the form of the release before, and what to write now; empty where nothing is old."""
+        old = [key for key in given if key in _OLD]
+        if not old or _FIELD in given:
+            return given, ""
+        shared = {key: value for key, value in given.items() if key not in {*_OLD, *_OLD_OPTIONS}}
+        analyses = {name: dict(options) for name, options in _from_old(given)}
+        return {**shared, _FIELD: analyses}, f"write {_FIELD}: {{{', '.join(f'{name}: ...' for name in analyses)}}}"
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of each analysis, as `analysis.NAME.PATH`."""
+        for each in self.analysis:
+            for path, name, need in each.references():
+                yield f"{_FIELD}.{each.name}.{path}", name, need
+
+    def identity(self) -> dict[str, Any]:
+        """Each analysis with its version, and what all share."""
+        shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
+        return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The models that encoded indexes, where no other is named."""
+        found = {
+            f"{_FIELD}.{each.name}.{path}": recipe.query_model(index)
+            for each in self.analysis
+            for path, index in each.encoders().items()
+        }
+        return {path: model for path, model in found.items() if model is not None}
+
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+        """A table and a figure of each analysis."""
+        return [
+            section
+            for label, source in sources.items()
+            if isinstance(source.spec, Analyze)
+            for section in sections(label, source.spec.analysis, source.folder)
+        ]
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """What each analysis asks of the collection in vain."""
+        for each in self.analysis:
+            yield from (f"{_FIELD}.{told}" for told in each.missing(collection))
+
+    def extras(self) -> tuple[str, ...]:
+        """The optional parts that its analyses need."""
+        return tuple(each.extra for each in self.analysis if each.extra)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By its queries, and how often its analyses go through all vectors."""
+        count, passes = sizes.queries(self.split), sum(each.passes for each in self.analysis)
+        scores = sizes.machine.searching(passes * count, sizes.documents, sizes.dimension) if passes else 0.0
+        return Row(count, "queries", 1_000_000 + 100 * count, seconds=scores + 10, held=BLOCK_BYTES)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """All of it, in a folder of the stage's name."""
+        return {f"analyses/{recipe.name}": "."}
+
+    def make(self, context: "StageContext[Analyze]") -> Facts:
+        """Makes the analyses; facts: their names."""
+        for each in self.analysis:
+            write_analysis(each, Artifacts(context, each), context.folder)
+        return {"analyses": [each.name for each in self.analysis]}
+
+
+@dataclass(frozen=True)
+class Artifacts(AnalysisInputs):
+    """The inputs of one analysis of a stage: artifacts of the recipe."""
+
+    context: "StageContext[Analyze]"
+    analysis: Analysis
+
+    def __post_init__(self) -> None:
+        for name in ("split", "relevance_level", "seed"):
+            object.__setattr__(self, name, getattr(self.context.spec, name))
+
+    def _input(self, path: str) -> ArtifactInput:
+        return self.context.inputs[f"{_FIELD}.{self.analysis.name}.{path}"]
+
+    @cached_property
+    def _collection(self) -> StoredCollection:
+        return StoredCollection.open(self.context.inputs["dataset"].folder)
+
+    def place(self, path: str) -> str:
+        """The stage, and the path in it."""
+        return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
+
+    def label(self, path: str) -> str:
+        """The name of the stage that is referred to."""
+        return next(name for place, name, _ in self.analysis.references() if place == path)
+
+    def run(self, path: str) -> Run:
+        """The run of a stage."""
+        return read_run(self._input(path).folder / RUN)
+
+    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
+        """The run of a stage."""
+        return stream_run(self._input(path).folder / RUN)
+
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
+        """Streamed: runs keep the order of the split."""
+        return lists_in_order(self._input(path).folder / RUN, query_ids)
+
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        """All queries of the split."""
+        return self._collection.queries(split).query_ids
+
+    @cached_property
+    def _qrels(self) -> Qrels:
+        return self._collection.qrels(self.split)
+
+    def qrels(self) -> Qrels:
+        """Those of the split."""
+        return self._qrels
+
+    @cached_property
+    def _relevant(self) -> dict[str, list[str]]:
+        return positives(self._collection.all_qrels())
+
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        """Those of all splits."""
+        return self._relevant
+
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        """What the dataset withholds."""
+        return positives(self._collection.withheld())
+
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        """Those of the collection."""
+        splits = self._collection.splits if split is None else [split]
+        return {query.query_id: query.text for name in splits for query in self._collection.queries(name)}
+
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        """The contents of the documents that the corpus has."""
+        rows = self._collection.corpus.rows(doc_ids)
+        found = self._collection.corpus.documents_at(rows[rows >= 0])
+        return {document.doc_id: document.contents for document in found}
+
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        """By the contents of the corpus, in the order of its rows."""
+        corpus = self._collection.corpus
+        rows = corpus.rows(doc_ids)
+        return corpus.ids(corpus.copies(rows[rows >= 0]))
+
+    def negatives(self, path: str) -> Path:
+        """Those of a stage."""
+        return self._input(path).folder / NEGATIVES
+
+    def mined(self, path: str) -> tuple[Path, Path]:
+        """Those of a stage."""
+        return self._input(path).folder / DROPPED, self._input(path).folder / NEGATIVES
+
+    def history(self, path: str) -> list[Record]:
+        """That of a training."""
+        return list(History(self._input(path).folder / HISTORY).read())
+
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        """Those of a stage."""
+        source = self._input(path)
+        return source.spec.kind if source.spec is not None else "model", source.facts
+
+    def results(self, path: str) -> Mapping[str, Scores]:
+        """Those of an evaluation."""
+        from hardneg.evaluation.metrics_json import read_metrics
+
+        return read_metrics(self._input(path).folder / METRICS).results
+
+    def index(self, path: str) -> tuple[Path, int | None]:
+        """That of a stage; one of texts is of the whole corpus."""
+        return self._input(path).part("index"), len(self._collection.corpus)
+
+    def system(self, index: str, model: str) -> System:
+        """An index of a stage, and the model of its queries."""
+        from hardneg.indexes.exact import ExactOptions
+        from hardneg.models.inference import EncodeOptions
+        from hardneg.protocols import DenseSearcher
+        from hardneg.stages.inputs import open_encoder, open_searcher
+
+        device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
+        searcher = open_searcher(self._input(index), self._collection, device, progress)
+        assert isinstance(searcher, DenseSearcher)
+        source = self._input(model)
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            encoder = open_encoder(source, device, "fp32")
+            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), progress)
+
+        return System(searcher, corpus.doc_ids, corpus.rows, encode, str(ExactOptions(device=device).where))
+
+
+_OLD_OPTIONS = ("models", "cut", "score_queries", "metric")
+_RENAMED = {
+    "training": ("drift", "trainings"),
+    "gradients": ("gradients", "trainings"),
+    "refreshes": ("refreshes", "trainings"),
+    "sizes": ("sizes", "indexes"),
+    "costs": ("costs", "methods"),
+    "operations": ("operations", "stages"),
+}
+"""Keys of the form before, each with the analysis, and its field, that the value is now."""
+_SAME = {
+    "overlap": "overlap",
+    "holes": "unjudged",
+    "wins": "query-wins",
+    "denoising": "denoising",
+    "planted": "false-negative-recall",
+    "depths": "recall-at-depth",
+    "candidates": "candidates",
+    "dimensions": "dimensions",
+    "matrix": "matrix",
+}
+"""Keys of the form before whose value is the options of an analysis."""
+_OLD = ("indexes", "runs", "scores", "evaluation", "projection", *_RENAMED, *_SAME)
+
+
+def _from_old(given: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each analysis, and its options, from the form in which all were keys of the stage."""
+    if given.get("indexes") or given.get("runs"):
+        options = {name: given[name] for name in ("indexes", "models", "runs") if given.get(name)}
+        yield "errors", options | ({"depth": given["cut"]} if "cut" in given else {})
+    for key, (name, field) in _RENAMED.items():
+        if given.get(key):
+            yield name, {field: given[key]}
+    if given.get("scores"):
+        wanted = given.get("score_queries") or 0
+        yield "scores", {"runs": given["scores"], "single" if isinstance(wanted, int) else "queries": wanted}
+    for key, name in _SAME.items():
+        if given.get(key) is not None:
+            yield name, given[key]
+    if given.get("evaluation"):
+        yield "ablation", {name: given[name] for name in ("evaluation", "metric") if given.get(name)}
+    if given.get("projection"):
+        yield "projection", _projection(given)
+
+
+def _projection(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What were labels of the indexes of other analyses are indexes and models of its own."""
+    chosen = dict(given["projection"])
+    labels = [chosen.pop(side, "") for side in ("before", "after")]
+    parts = {name: given.get(name) or {} for name in ("indexes", "models")}
+    return {
+        **chosen,
+        **{name: {label: part[label] for label in labels if label in part} for name, part in parts.items()},
     }
-    made = [name for name, (asked, _) in wanted.items() if asked]
-    for name in made:
-        content = wanted[name][1](work, name)
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        replace_text(work.folder / f"{name}.json", text + "\n")
-    return {"analyses": made}
-
-
-def _figures(work: StageContext[Any], name: str) -> list[Path]:
-    return [work.folder / f"{name}.png", work.folder / f"{name}.svg"]
-
-
-def _drawn(
-    find: Callable[[StageContext[Any]], Any],
-    draw: Callable[[Any, Sequence[Path]], None],
-    work: StageContext[Any],
-    name: str,
-) -> Any:
-    """What needs nothing between its numbers and its figure."""
-    found = find(work)
-    draw(found, _figures(work, name))
-    return found
-
-
-def _errors(work: StageContext[Any], name: str) -> dict[str, Any]:
-    from hardneg.analysis.error_table import distribution_of, to_json
-    from hardneg.analysis.figures.errors import draw_errors
-
-    found = pairwise_errors(work)
-    draw_errors({label: distribution_of(errors) for label, errors in found.items()}, _figures(work, name))
-    return {label: to_json(errors) for label, errors in found.items()}
-
-
-def _ablation(work: StageContext[Any], name: str) -> dict[str, Any]:
-    from hardneg.analysis.figures.ablation import draw_ablation
-
-    found = ablation(work)
-    draw_ablation(found["metric"], found["means"], found["intervals"], _figures(work, name))
-    return found
-
-
-def _matrix(work: StageContext[Any], name: str) -> dict[str, Any]:
-    from hardneg.analysis.figures.matrix import draw_matrix
-
-    found = systems_matrix(work)
-    draw_matrix(found, work.spec.matrix.figure, _figures(work, name))
-    return asdict(found)
-
-
-def _sizes(work: StageContext[Any], name: str) -> list[dict[str, Any]]:
-    from hardneg.analysis.figures.sizes import draw_sizes
-
-    found = index_sizes(work)
-    draw_sizes(found, _figures(work, name))
-    return [asdict(size) for size in found]
-
-
-def _projection(work: StageContext[Any], name: str) -> dict[str, Any]:
-    from hardneg.analysis.figures.projection import draw_projection
-
-    found = projection(work)
-    draw_projection(found.panels, _figures(work, name))
-    return found.to_json()
-
-
-def _costs(work: StageContext[Any], name: str) -> list[dict[str, Any]]:
-    from hardneg.analysis.costs import costs, facts_of
-    from hardneg.analysis.figures.costs import draw_costs
-
-    methods: dict[str, dict[str, Any]] = {}
-    for place, source in work.inputs_of("costs").items():
-        methods.setdefault(place.rpartition(".")[0], {})[source.name] = facts_of(source.facts)
-    rows = costs(methods)
-    draw_costs(rows, _figures(work, name))
-    return [asdict(row) for row in rows]

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.analysis.drift import best_rank, overlap
 from hardneg.data.hash_index import known_to
+from hardneg.indexes.ranks import best_rank, overlap
 from hardneg.models.encoder import Encoder
 from hardneg.protocols import DenseSearcher
 from hardneg.training.examples import QueryRows

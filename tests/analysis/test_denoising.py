@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
-from hardneg.analysis.denoising import doc_ids_of, example_json, examples, shares, to_json
-from hardneg.analysis.denoising_tables import example_table, share_table
+from hardneg.analysis.denoising import Denoising, doc_ids_of, example_json, examples, shares, to_json
 from hardneg.data.negatives import write_negatives
 from hardneg.data.rejected import recorded
 from hardneg.errors import ArtifactError
 from hardneg.types import Drops, Negatives
+
+TABLES = Denoising.model_construct()
 
 
 def query(name, candidates, dropped, negatives=(), chosen=()):
@@ -77,7 +78,8 @@ def test_examples_are_of_queries_that_kept_something_best_first(files):
     told = example_json(second, {"q2": "how many"}, {"q2-2": "x" * 400})
     assert told["text"] == "how many" and told["positive"] == {"doc_id": "q2-p", "text": ""}
     assert told["dropped"] == {"doc_id": "q2-2", "rank": 2, "score": pytest.approx(0.99), "text": "x" * 300}
-    _, (row,) = example_table([{"filter": "CE", **told}])
+    found = {"filters": {}, "examples": [{"filter": "CE", **told}]}
+    (row,) = TABLES.tables(found)[1].rows
     assert row == ["CE", "q2 how many", "q2-p", "0.99", f"rank 2 q2-2 {'x' * 120}…", "rank 9 n2"]
 
 
@@ -88,14 +90,14 @@ def test_files_of_two_minings_are_refused(files, tmp_path):
 
 
 def test_ranks_are_told_in_bands(files):
-    columns, rows = share_table({"CE": to_json(shares(files[0]))})
-    assert columns[4:] == ("duplicate", "positive", "score", "unscored")
-    assert rows == [
+    table = TABLES.table({"filters": {"CE": to_json(shares(files[0]))}})
+    assert table.columns[4:] == ("duplicate", "positive", "score", "unscored")
+    assert table.rows == [
         ["CE", "1", "66.7%", "4", "0", "1", "2", "0"],
         ["CE", "2", "100.0%", "3", "1", "0", "2", "0"],
         ["CE", "3", "0.0%", "2", "0", "0", "0", "1"],
         ["CE", "1–3", "57.1%", "9", "1", "1", "4", "1"],
     ]
     long = {"candidates": [1] * 12, "dropped": {}}
-    assert [row[1] for row in share_table({"": long})[1]] == ["1", "2", "3–5", "6–10", "11–12", "1–12"]
-    assert share_table({"": {"candidates": [], "dropped": {}}})[1] == []
+    assert [row[1] for row in TABLES.table({"filters": {"": long}}).rows] == ["1", "2", "3–5", "6–10", "11–12", "1–12"]
+    assert TABLES.table({"filters": {"": {"candidates": [], "dropped": {}}}}).rows == []

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.analysis.candidates import CandidateOptions, _places, candidates, prefix
-from hardneg.analysis.depths import depths, dimensions
-from hardneg.analysis.first_stage_tables import candidate_table, depth_table, dimension_table
+from hardneg.analysis.candidates import CandidateCounts, _places, candidate_counts, prefix
+from hardneg.analysis.dimensions import Dimensions
+from hardneg.analysis.recall_at_depth import RecallAtDepth, recall_at_depth
 from hardneg.errors import DataError
 from hardneg.types import RankedList
+from tests.analysis.in_memory import Memory
 from tests.run_lists import doc_lists
 
 
@@ -22,29 +23,29 @@ QRELS = {"q": {"a": 2, "d": 3, "c": 1}, "r": {"x": 2}}
 
 
 def test_depths_by_hand():
-    found = depths({"BM25": run(q="abcd", r="yx"), "dense": run(q="dbca")}, QRELS, [1, 2, 4], level=2)
+    found = recall_at_depth({"BM25": run(q="abcd", r="yx"), "dense": run(q="dbca")}, QRELS, [1, 2, 4], level=2)
     assert found["runs"]["BM25"]["recall"] == [0.25, 0.75, 1.0]
     assert found["runs"]["dense"]["recall"] == [0.25, 0.25, 0.5]
-    columns, rows = depth_table(found)
-    assert columns == ("run", "ndcg@4", "recall@1", "recall@2", "recall@4")
-    assert rows[0][2:] == ["0.2500", "0.7500", "1.0000"]
+    table = RecallAtDepth.model_construct().table(found)
+    assert table.columns == ("run", "ndcg@4", "recall@1", "recall@2", "recall@4")
+    assert table.rows[0][2:] == ["0.2500", "0.7500", "1.0000"]
 
 
 def test_candidates_by_hand():
     pair = (run(q="abcd", r="yx"), run(q="dcab", r="xy"))
-    found = candidates({"BM25": pair}, QRELS, CandidateOptions([1, 2, 4], "mrr@10", 2))
-    assert [row["quality"] for row in found["BM25"]] == [0.5, 1.0, 1.0]
-    assert [row["recall"] for row in found["BM25"]] == [0.25, 0.75, 1.0]
-    assert [row["documents"] for row in found["BM25"]] == [1.0, 2.0, 3.0]
-    columns, rows = candidate_table({"metric": "mrr@10", "runs": found})
-    assert columns == ("candidates", "BM25: mrr@10", "BM25: recall")
-    assert rows[1] == ["2", "1.0000", "0.7500"]
+    found = candidate_counts("BM25", pair, ([1, 2, 4], "mrr@10"), QRELS, 2)
+    assert [row["quality"] for row in found] == [0.5, 1.0, 1.0]
+    assert [row["recall"] for row in found] == [0.25, 0.75, 1.0]
+    assert [row["documents"] for row in found] == [1.0, 2.0, 3.0]
+    table = CandidateCounts.model_construct().table({"metric": "mrr@10", "runs": {"BM25": found}})
+    assert table.columns == ("candidates", "BM25: mrr@10", "BM25: recall")
+    assert table.rows[1] == ["2", "1.0000", "0.7500"]
 
 
 def test_a_candidate_without_a_score_is_told():
     with pytest.raises(DataError, match="lacks 1 of the first 3 candidates of query q, such as c; rerank deeper"):
-        candidates({"BM25": (run(q="abcd"), run(q="ab"))}, QRELS, CandidateOptions([2, 3]))
-    assert candidates({"BM25": (run(q="abcd"), run(q="ba"))}, QRELS, CandidateOptions([2]))
+        candidate_counts("BM25", (run(q="abcd"), run(q="ab")), ([2, 3], "ndcg@10"), QRELS)
+    assert candidate_counts("BM25", (run(q="abcd"), run(q="ba")), ([2], "ndcg@10"), QRELS)
 
 
 def test_what_was_reranked_besides_is_no_candidate():
@@ -65,6 +66,8 @@ def test_a_cut_is_what_reranking_so_many_would_give(order, known, count):
 
 
 def test_sizes_go_up():
-    found = dimensions({"CoRT": {64: run(q="ad"), 32: run(q="ab")}, "other": {32: run(r="x")}}, QRELS, "recall@2", 2)
+    asked = Dimensions(runs={"CoRT": {64: "ad", 32: "ab"}, "other": {32: "x"}}, metric="recall@2")
+    runs = {"ad": run(q="ad"), "ab": run(q="ab"), "x": run(r="x")}
+    found = asked.measure(Memory(asked, runs, QRELS, relevance_level=2))
     assert found["runs"] == {"CoRT": [[32, 0.25], [64, 0.5]], "other": [[32, 0.5]]}
-    assert dimension_table(found)[1] == [["32", "0.2500", "0.5000"], ["64", "0.5000", "–"]]
+    assert asked.table(found).rows == [["32", "0.2500", "0.5000"], ["64", "0.5000", "–"]]

@@ -1,6 +1,7 @@
 import numpy as np
 
-from hardneg.analysis.index_errors import Relevant, corpus_pass, errors_in_index
+from hardneg.analysis.errors import Relevant, errors_in_index
+from hardneg.indexes.ranks import corpus_pass
 
 ROWS = {"a": 0, "b": 1, "c": 2, "d": 3}
 

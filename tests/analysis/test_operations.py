@@ -1,7 +1,6 @@
 from xml.etree import ElementTree
 
-from hardneg.analysis.figures.operations import draw_operations
-from hardneg.analysis.operations import operation_table, operations
+from hardneg.analysis.operations import Operations, operations
 
 STAGES = {
     "encoding": ("index", {"passages": 2000, "seconds": 9.0}),
@@ -65,9 +64,10 @@ def test_the_time_of_a_stage_is_divided_by_what_it_went_through():
 
 
 def test_the_table_and_the_figure_name_the_unit(tmp_path):
-    _, rows = operation_table(found())
+    asked = Operations.model_construct()
+    rows = asked.table(found()).rows
     assert rows[0] == ["encoding", "offline", "9.0", "2,000", "4.5 ms a document"]
     assert rows[4][-1] == "4 s a step" and rows[-2][2:] == ["unknown", "50", "unknown"]
-    draw_operations(found(), [tmp_path / "o.svg"])
+    asked.draw(found(), [tmp_path / "o.svg"])
     texts = [text.text for text in ElementTree.parse(tmp_path / "o.svg").iter("{http://www.w3.org/2000/svg}text")]
     assert {"20 ms", "a query", "training: encode"} <= set(texts) and "mining" not in texts

@@ -1,5 +1,4 @@
-from hardneg.analysis.history_tables import refresh_table
-from hardneg.analysis.refreshes import refreshes
+from hardneg.analysis.refreshes import Refreshes, refreshes
 
 HISTORY = [
     {"step": 1, "loss": 4.0, "refresh": 0, "lag": 1},
@@ -41,7 +40,8 @@ def test_the_loss_is_the_mean_of_the_last_tenth_of_the_steps():
 
 
 def test_the_table_has_a_row_a_training():
-    columns, rows = refresh_table({"a": refreshes(HISTORY), "b": refreshes([{"step": 7, "loss": 2.0}])})
-    assert columns[-4:] == ("best ndcg@10", "at step", "last", "deepest fall")
-    assert rows[0] == ["a", "5", "2", "2.6", "5.0", "25.0 %", "1.0000", "0.6000", "5", "0.6000", "0.2000"]
-    assert rows[1] == ["b", "7", "0", "–", "–", "–", "2.0000", "–", "–", "–", "–"]
+    found = {"a": refreshes(HISTORY), "b": refreshes([{"step": 7, "loss": 2.0}])}
+    table = Refreshes.model_construct().table(found)
+    assert table.columns[-4:] == ("best ndcg@10", "at step", "last", "deepest fall")
+    assert table.rows[0] == ["a", "5", "2", "2.6", "5.0", "25.0 %", "1.0000", "0.6000", "5", "0.6000", "0.2000"]
+    assert table.rows[1] == ["b", "7", "0", "–", "–", "–", "2.0000", "–", "–", "–", "–"]

@@ -3,8 +3,8 @@ from hardneg.analysis.sizes import index_bytes, index_vectors, sizes
 
 def test_bytes_a_vector_and_the_ratio_to_the_first_index():
     found = sizes({"flat": (1_600, 10), "pq": (160, 10), "empty": (5, 0)})
-    assert [(size.bytes_per_vector, size.ratio) for size in found[:2]] == [(160, 1), (16, 0.1)]
-    assert found[2].bytes_per_vector == 5
+    assert [(size["bytes_per_vector"], size["ratio"]) for size in found[:2]] == [(160, 1), (16, 0.1)]
+    assert found[2]["bytes_per_vector"] == 5
 
 
 def test_no_indexes_have_no_sizes():

@@ -6,7 +6,7 @@ from hardneg.cli.main import app
 
 
 def every_command():
-    """Each command with the words that call it, `["recipe", "plan"]`."""
+    """Each command with the words that call it, `["recipe", "plan"]`, but those by names that they had."""
     return dict(_under(typer.main.get_command(app), ()))
 
 
@@ -15,4 +15,6 @@ def _under(command, words):
         yield words, command
         return
     for name, inner in command.commands.items():
+        if inner.hidden:
+            continue
         yield from _under(inner, (*words, name))

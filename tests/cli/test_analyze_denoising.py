@@ -51,7 +51,7 @@ def test_what_a_filter_dropped_with_texts(files, tmp_path):
 
 
 def test_hidden_positives_by_runs_and_judgements(files, tmp_path):
-    asked = ["planted", "--run", files / "dense.trec", "--qrels", files / "known.txt"]
+    asked = ["false-negative-recall", "--run", files / "dense.trec", "--qrels", files / "known.txt"]
     asked += ["--withheld", files / "hidden.txt"]
     words = ["--filter-by", files / "ce.trec", "--threshold", "denoised=0.1", "--threshold", "denoised=0.5"]
     found = printed(*asked, *words, "--plot", tmp_path / "p.svg")
@@ -70,10 +70,10 @@ def test_hidden_positives_by_runs_and_judgements(files, tmp_path):
 )
 def test_thresholds_that_make_no_sense(files, threshold, told):
     asked = ["--run", files / "dense.trec", "--qrels", files / "known.txt", "--withheld", files / "hidden.txt"]
-    assert told in str(call("planted", *asked, "--threshold", threshold).exception)
+    assert told in str(call("false-negative-recall", *asked, "--threshold", threshold).exception)
 
 
-@pytest.mark.parametrize("name", ["denoising", "planted"])
+@pytest.mark.parametrize("name", ["denoising", "false-negative-recall"])
 def test_each_help_has_an_example(name):
     result = call(name, "--help")
     assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -30,11 +30,11 @@ def runs(files):
     return ["--run", files / "bm25.trec", "--run", files / "dense.trec"]
 
 
-def test_holes_and_overlap_with_one_of_the_runs(files, tmp_path):
-    asked = ["holes", "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm25.trec", "--depth", 2]
+def test_unjudged_and_overlap_with_one_of_the_runs(files, tmp_path):
+    asked = ["unjudged", "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm25.trec", "--depth", 2]
     found = printed(*asked, "--plot", tmp_path / "h.svg")
     assert (tmp_path / "h.svg").read_text().count("<svg") == 1
-    assert found["runs"]["bm25.trec"]["holes"] == 0.25 and found["runs"]["dense.trec"]["holes"] == 0.5
+    assert found["runs"]["bm25.trec"]["unjudged"] == 0.25 and found["runs"]["dense.trec"]["unjudged"] == 0.5
     assert found["runs"]["dense.trec"]["overlap"] == 0.5 and found["judged_zero"] == 1
     assert "25.0%" in call(*asked).stdout
 
@@ -53,7 +53,7 @@ def test_overlap_of_runs_and_of_negatives(files):
 
 def test_wins_with_texts(files, tmp_path):
     asked = ["--run", files / "dense.trec", "--baseline", files / "bm25.trec", "--metric", "mrr@10"]
-    asked = ["wins", "--qrels", files / "qrels.txt", *asked, "--corpus", files / "corpus.jsonl"]
+    asked = ["query-wins", "--qrels", files / "qrels.txt", *asked, "--corpus", files / "corpus.jsonl"]
     asked += ["--queries", files / "queries.jsonl"]
     found = printed(*asked, "--plot", tmp_path / "w.png")
     assert (found["wins"], found["losses"], found["ties"]) == (1, 0, 1)
@@ -73,7 +73,7 @@ def test_tails_of_scores(files, tmp_path):
     assert "no query has 10 documents" in str(call("scores", *runs(files)).exception)
 
 
-@pytest.mark.parametrize("name", ["scores", "overlap", "holes", "wins"])
+@pytest.mark.parametrize("name", ["scores", "overlap", "unjudged", "query-wins"])
 def test_each_help_has_an_example(name):
     result = call(name, "--help")
     assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -16,7 +16,7 @@ def examples(words):
 
 
 def test_all_commands_are_seen():
-    assert len(COMMANDS) >= 36 and ("recipe", "run") in COMMANDS and ("analyze", "wins") in COMMANDS
+    assert len(COMMANDS) >= 36 and ("recipe", "run") in COMMANDS and ("analyze", "query-wins") in COMMANDS
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

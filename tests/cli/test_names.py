@@ -40,7 +40,7 @@ SYNONYMS = {
 """What must not come in beside the one name of each meaning."""
 
 OTHERWISE = {
-    ("analyze wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
+    ("analyze query-wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
     ("analyze dimensions", "--run"): str,  # SIZE=PATH
     ("export", "--model"): Path,  # a folder alone
 }
@@ -108,6 +108,22 @@ OLD = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("holes", "unjudged"),
+        ("wins", "query-wins"),
+        ("planted", "false-negative-recall"),
+        ("depths", "recall-at-depth"),
+    ],
+)
+def test_an_analysis_by_its_old_name_works_and_is_told_once(old, new):
+    given = {"wins": ["--baseline", "b"], "planted": ["--withheld", "w"]}.get(old, [])
+    result = CliRunner().invoke(app, ["analyze", old, "--qrels", "q", "--run", "a", *given])
+    assert result.stderr.count(f"analyze {old} is called {new} now") == 1 and result.exit_code == 1
+    assert f"│ {old} " not in CliRunner().invoke(app, ["analyze", "--help"]).stdout
+
+
 @pytest.mark.parametrize(("arguments", "new"), OLD)
 def test_an_old_name_works_and_is_told(arguments, new):
     result = CliRunner().invoke(app, arguments)
@@ -115,11 +131,13 @@ def test_an_old_name_works_and_is_told(arguments, new):
     assert "No such option" not in result.stderr
 
 
-@pytest.mark.parametrize("words", [("evaluate",), ("report",), ("fuse",), ("analyze", "wins"), ("analyze", "holes")])
+@pytest.mark.parametrize(
+    "words", [("evaluate",), ("report",), ("fuse",), ("analyze", "query-wins"), ("analyze", "unjudged")]
+)
 def test_metric_and_metrics_are_the_same_word_everywhere(words, tmp_path):
     given = ["--qrels", "q", "--run", "a"]
     given += {"report": ["--output", "x"], "fuse": ["--run", "b", "--output", "x"]}.get(words[0], [])
-    given += ["--baseline", "b"] if words[-1] == "wins" else []
+    given += ["--baseline", "b"] if words[-1] == "query-wins" else []
     for name in ("--metric", "--metrics"):
         result = CliRunner().invoke(app, [*words, *given, name, "ndcg@10"])
         assert "No such option" not in result.stderr and "called" not in result.stderr

@@ -77,6 +77,6 @@ def test_a_dataset_is_shown_escaped(files):
 def test_wins_are_shown_escaped(files):
     given = ["--qrels", files / "qrels/test.tsv", "--run", files / "a.trec", "--baseline", files / "b.trec"]
     given += ["--corpus", files / "corpus.jsonl", "--queries", files / "queries.jsonl"]
-    result = CliRunner().invoke(app, ["analyze", "wins", *map(str, given)], env={"COLUMNS": None})
+    result = CliRunner().invoke(app, ["analyze", "query-wins", *map(str, given)], env={"COLUMNS": None})
     assert result.exit_code == 0, result.output
     assert r"\x1b[31mred" in result.stdout and "\x1b" not in result.output

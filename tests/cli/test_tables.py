@@ -1,7 +1,7 @@
 import pytest
+from hardneg.cli.analyses.output import show
 from typer.testing import CliRunner
 
-from hardneg.cli.analyses.output import show
 from hardneg.cli.console import stdout_console
 from hardneg.cli.main import app
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.analysis.files import System, neighbourhoods, system_errors
+from hardneg.analysis.errors import Errors
+from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.projection import neighbourhoods
 from hardneg.data.flat import FlatWriter
 from hardneg.errors import ArtifactError
 from hardneg.indexes.compressed import CompressedSearcher
@@ -31,13 +33,26 @@ BACKENDS: list[tuple[Any, type]] = [
 VECTORS = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
 
 
-class Encoder:
-    """Gives the vector of the document that a text names."""
+class Opened(Files):
+    """An opened index; the vector of a query is that of the document that its text names."""
 
-    dimension, device = 8, "cpu"
+    def system(self, index: str, model: str) -> System:
+        opened = DenseIndex.open(Path(self.named[index]))
+        ids = [*opened.doc_ids]
 
-    def encode(self, texts: Sequence[str], *rest: Any) -> np.ndarray:
-        return VECTORS[[int(text) for text in texts]]
+        def rows(wanted: Sequence[str]) -> np.ndarray:
+            return np.array([ids.index(doc_id) if doc_id in ids else -1 for doc_id in wanted], np.int64)
+
+        def encode(texts: Sequence[str]) -> np.ndarray:
+            return VECTORS[[int(text) for text in texts]]
+
+        return System(opened.searcher, ids, rows, encode)
+
+    def queries(self, split: str | None) -> dict[str, str]:
+        return {"a": "2", "b": "9"}
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        return {"a": {"d1": 1, "d5": 1}, "b": {"d7": 1, "elsewhere": 1}}
 
 
 def written(folder: Path) -> Path:
@@ -54,14 +69,17 @@ def test_a_folder_says_what_it_is(backend: Any, kind: type, tmp_path: Path) -> N
     index = DenseIndex.open(tmp_path / "index")
     assert type(index.searcher) is kind
     assert (index.dimension, len(index.doc_ids), index.doc_ids[59]) == (8, 60, "d59")
-    system, positives = System(index, Encoder()), {"a": ["d1", "d5"], "b": ["d7", "elsewhere"]}  # type: ignore[arg-type]
     scores = VECTORS[[2, 9]] @ backend.open(tmp_path / "index").vectors(np.arange(60)).T
     ranked = [np.argsort(-line, kind="stable").tolist() for line in scores]
     first, second = sorted(ranked[0].index(row) for row in (1, 5))
-    found = system_errors(system, {"a": "2", "b": "9"}, positives, 10, Silent())
-    assert found.total is not None and found.total.tolist() == [first + second - 1, ranked[1].index(7)]
-    assert found.left_out == {"positives that the index lacks": 1}
-    sides, negatives = neighbourhoods([system, system], "2", ["d1"], 3, Silent())
+    asked = Errors(indexes={"it": str(tmp_path / "index")}, models={"it": "model"}, depth=10)
+    opened = Opened({path: name for path, name, _ in asked.references()})
+    found = asked.measure(opened)["it"]
+    errors = [found["per_query"][query_id]["total"] for query_id in "ab"]
+    assert errors == [first + second - 1, ranked[1].index(7)]
+    assert found["left_out"] == {"positives that the index lacks": 1}
+    system = opened.system("indexes.it", "models.it")
+    sides, (_, negatives) = neighbourhoods([system, system], "2", (["d1"], ["d1"]), 3)
     assert "d1" not in negatives and np.array_equal(sides[0].positives, index.searcher.vectors(np.array([1])))
 
 

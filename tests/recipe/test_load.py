@@ -141,9 +141,9 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
 @pytest.mark.parametrize(
     ("stage", "option", "meant"),
     [
-        ({"stage": "analyze", "planted": {"run": "a", "threshold": {}}}, "planted.threshold", "thresholds"),
-        ({"stage": "analyze", "overlap": {"deep": 3}}, "overlap.deep", "depth"),
-        ({"stage": "analyze", "matrix": {"evaluation": "e", "rows": {}, "axis": 1}}, "matrix.axis", "axes"),
+        ({"stage": "analyze", "analysis": {"scores": {"depth": 3}}}, "analysis.scores.depth", "depths"),
+        ({"stage": "analyze", "overlap": {"deep": 3}}, "analysis.overlap.deep", "depth"),
+        ({"stage": "analyze", "analysis": {"name": "matrix", "axis": 1}}, "analysis.axis", "axes"),
         ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
         ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
         ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),

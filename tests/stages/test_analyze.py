@@ -9,9 +9,9 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.publish import publish
-from hardneg.stages import analyze
-from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.stages.context import ArtifactInput
+from tests.stages.analyzed import analyze, context
+from tests.stages.analyzed import made as made_alone
 
 pytestmark = pytest.mark.slow
 
@@ -26,21 +26,26 @@ def made(tmp_path_factory, tiny_model):
     stages["small"] = {"stage": "index", "vectors": "star-index", "backend": "sq8"}
     stages["behind"] = {
         "stage": "analyze",
-        "indexes": {"start": "start-index", "STAR": "star-index"},
-        "runs": {"run": "whole", "short": "start-test"},
-        "costs": {"STAR": "star", "v. twice": ["star", "star"]},
-        "sizes": {"start": "start-index", "STAR": "star-index", "sq8": "small"},
-        "matrix": {
-            "evaluation": "cells",
-            "metric": "recall@10",
-            "rows": {"STAR": {"before": "start", "after": "STAR"}, "sq8": {"before": "start"}},
-            "axes": ["index", "trained"],
+        "analysis": {
+            "errors": {
+                "indexes": {"start": "start-index", "STAR": "star-index"},
+                "runs": {"run": "whole", "short": "start-test"},
+                "depth": 60,
+            },
+            "ablation": {"evaluation": "scores"},
+            "matrix": {
+                "evaluation": "cells",
+                "metric": "recall@10",
+                "rows": {"STAR": {"before": "start", "after": "STAR"}, "sq8": {"before": "start"}},
+                "axes": ["index", "trained"],
+            },
+            "projection": {"indexes": {"start": "start-index", "STAR": "star-index"}, "negatives": 12},
+            "sizes": {"indexes": {"start": "start-index", "STAR": "star-index", "sq8": "small"}},
+            "costs": {"methods": {"STAR": "star", "v. twice": ["star", "star"]}},
         },
-        "evaluation": "scores",
-        "projection": {"before": "start", "after": "STAR", "negatives": 12},
-        "cut": 60,
     }
-    stages["queries-of-start"] = {"stage": "analyze", "indexes": {"a": "star-index"}, "models": {"a": "start"}}
+    errors = {"name": "errors", "indexes": {"a": "star-index"}, "models": {"a": "start"}}
+    stages["queries-of-start"] = {"stage": "analyze", "analysis": errors}
     stages["of-runs"] = {
         "stage": "analyze",
         "gradients": {"STAR": "star"},
@@ -99,19 +104,20 @@ def test_the_run_folder_and_the_report_show_them(made):
 
 def test_analyses_of_runs_and_trainings_are_made_in_one_recipe(made):
     folder = made[2]["of-runs"].path
-    names = ("gradients", "refreshes", "scores", "overlap", "holes", "wins", "operations")
+    names = ("gradients", "refreshes", "scores", "overlap", "unjudged", "query-wins", "operations")
     found = {name: json.loads((folder / f"{name}.json").read_text()) for name in names}
     assert found["gradients"]["STAR"]["loss"]["steps"] == 4 and found["gradients"]["STAR"]["bottom"]["mean"] > 0
     assert found["refreshes"]["STAR"]["steps"] == 4
     assert [tail["depth"] for tail in found["scores"]["STAR"]] == [10]
     # mined are the best ten that are not relevant, of the same run
     assert found["overlap"]["negatives"][0]["overlap"] == 1.0 and found["overlap"]["negatives"][0]["queries"] == 36
-    assert found["holes"]["runs"]["start"]["overlap"] == 1.0 and found["holes"]["runs"]["STAR"]["holes"] >= 0.9
-    assert found["wins"]["wins"] + found["wins"]["losses"] + found["wins"]["ties"] == 14
+    assert found["unjudged"]["runs"]["start"]["overlap"] == 1.0
+    assert found["unjudged"]["runs"]["STAR"]["unjudged"] >= 0.9
+    assert sum(found["query-wins"][name] for name in ("wins", "losses", "ties")) == 14
     units = ["document", "query", "query", "query", "step", "query"]
     assert [row["unit"] for row in found["operations"]] == units and found["operations"][0]["count"] == 60
     text = (made[0] / "out" / "report.md").read_text()
-    assert "## Of runs: holes in the judgements" in text and "## Of runs: time of operations" in text
+    assert "## Of runs: documents without a judgement" in text and "## Of runs: time of operations" in text
 
 
 def test_sizes_are_those_of_the_files_and_the_report_has_quality_and_costs_beside_them(made):
@@ -139,82 +145,64 @@ def test_of_several_evaluations_the_one_that_the_report_shows_gives_the_metrics(
 
 def test_the_model_of_the_queries_is_part_of_the_identity(made):
     plan = made[1]
-    assert plan.steps["queries-of-start"].inputs["models.a"] == "start"
-    assert plan.steps["behind"].inputs["models.STAR"] == "star"
+    assert plan.steps["queries-of-start"].inputs["analysis.errors.models.a"] == "start"
+    assert plan.steps["behind"].inputs["analysis.projection.models.STAR"] == "star"
 
 
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({}, "nothing to analyze"),
-        ({"indexes": {"a": "start-index"}, "models": {"b": "start"}}, "no index is labelled b"),
-        ({"indexes": {"a": "start-index"}, "projection": {"before": "a", "after": "x"}}, "no index is labelled x"),
-        ({"indexes": {"a": "start-index"}, "projection": {"before": "a", "after": "a"}}, "name two indexes"),
-        ({"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}, "an index and a run"),
-        ({"runs": {"a": "start-index"}}, "makes index, but run is needed"),
-        ({"costs": {"a": ["star", "scores"]}}, "makes metrics, but model or index or run or negatives is needed"),
+        ({"errors": {}}, "give indexes, or runs, or both"),
+        ({"errors": {"indexes": {"a": "start-index"}, "models": {"b": "start"}}}, "no index is labelled b"),
+        ({"projection": {"indexes": {"a": "start-index"}}}, "must have at least 2"),
+        ({"errors": {"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}}, "an index and a run"),
+        ({"errors": {"indexes": {"a": "bm25-index"}}}, "holds texts, not vectors; search it and name the run"),
+        ({"errors": {"runs": {"a": "start-index"}}}, "makes index, but run is needed"),
+        ({"costs": {"methods": {"a": ["star", "scores"]}}}, "makes metrics, but model or index or run or negatives"),
         ({"matrix": {"evaluation": "star", "rows": {"a": {"b": "STAR"}}}}, "makes model, but metrics is needed"),
         ({"matrix": {"evaluation": "scores", "rows": {}}}, "must have at least 1"),
-        ({"sizes": {"a": "star"}}, "makes model, but index is needed"),
+        ({"sizes": {"indexes": {"a": "star"}}}, "makes model, but index is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"]["behind"] = {"stage": "analyze", **spec}
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": spec}
+    tree["stages"]["bm25-index"] = {"stage": "index", "backend": "bm25"}
     with pytest.raises(RecipeError, match=told):
         load_recipe(write_recipe(tmp_path / "small.yaml", tree))
-
-
-def work(folder, spec, **inputs):
-    from hardneg.progress import Silent
-
-    parsed = AnalyzeSpec.model_validate({"stage": "analyze", **spec})
-    return StageContext(
-        "behind",
-        parsed,
-        folder,
-        {path: ArtifactInput(path, "", source) for path, source in inputs.items()},
-        {},
-        Silent(),
-    )
 
 
 def test_drift_is_read_from_training_histories(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "history.jsonl").write_text('{"step": 3, "drift": {"overlap": 0.5, "mrr@10": 0.2}}\n')
-    (tmp_path / "out").mkdir()
-    asked = work(tmp_path / "out", {"training": {"static": "adore"}}, **{"training.static": tmp_path / "model"})
-    assert analyze.run(asked) == {"analyses": ["drift"]}
-    assert json.loads((tmp_path / "out" / "drift.json").read_text()) == {
-        "static": {"overlap": [[3.0, 0.5]], "mrr@10": [[3.0, 0.2]]}
-    }
+    inputs = {"drift.trainings.static": ArtifactInput("adore", "", tmp_path / "model")}
+    asked = context(tmp_path / "out", {"drift": {"trainings": {"static": "adore"}}}, inputs)
+    assert made_alone(asked)[0] == {"static": {"overlap": [[3.0, 0.5]], "mrr@10": [[3.0, 0.2]]}}
     (tmp_path / "model" / "history.jsonl").write_text('{"step": 3, "loss": 1}\n')
-    with pytest.raises(DataError, match="adore measured no drift"):
-        analyze.run(asked)
+    with pytest.raises(DataError, match="static: holds no `drift`; train with `watch`"):
+        made_alone(asked)
 
 
 def test_a_cell_of_no_system_is_told(made, tmp_path):
     asked = {"matrix": {"evaluation": "scores", "rows": {"a": {"b": "STAR!"}}}}
-    with pytest.raises(UsageError, match=r"behind\.matrix\.rows\.a\.b: no system 'STAR!' was evaluated.*STAR"):
-        analyze.run(work(tmp_path, asked, **{"matrix.evaluation": made[2]["scores"].path}))
+    scores = {"matrix.evaluation": ArtifactInput("scores", "", made[2]["scores"].path)}
+    with pytest.raises(UsageError, match=r"behind\.analysis\.matrix\.rows\.a\.b: no system 'STAR!' was .*STAR"):
+        made_alone(context(tmp_path, asked, scores))
 
 
-def test_new_fields_are_no_part_of_the_identity_while_they_are_left_out():
-    plain = AnalyzeSpec.model_validate({"stage": "analyze", "runs": {"a": "x"}}).identity()
-    assert not {"matrix", "sizes"} & set(plain)
+def test_the_order_of_rows_counts_and_the_evaluation_does_so_by_its_key():
     rows = [
         {"a": {"x": "1", "y": "2"}, "b": {}},
         {"b": {}, "a": {"x": "1", "y": "2"}},
         {"a": {"y": "2", "x": "1"}, "b": {}},
     ]
-    made = [
-        AnalyzeSpec.model_validate({"stage": "analyze", "matrix": {"evaluation": "s", "rows": order}}).identity()
-        for order in rows
-    ]
-    assert made[0] != made[1] and made[0] != made[2] and "evaluation" not in made[0]["matrix"]
+    first, *others = [analyze({"name": "matrix", "evaluation": "s", "rows": order}).identity() for order in rows]
+    assert first not in others
+    assert first == analyze({"name": "matrix", "evaluation": "other", "rows": rows[0]}).identity()
 
 
 def test_a_metric_that_was_not_evaluated_is_told(made, tmp_path):
-    scores = made[2]["scores"].path
-    with pytest.raises(UsageError, match=r"behind\.metric: 'ndcg@3' was not evaluated"):
-        analyze.run(work(tmp_path, {"evaluation": "scores", "metric": "ndcg@3"}, evaluation=scores))
+    scores = {"ablation.evaluation": ArtifactInput("scores", "", made[2]["scores"].path)}
+    asked = {"ablation": {"evaluation": "scores", "metric": "ndcg@3"}}
+    with pytest.raises(UsageError, match=r"behind\.analysis\.ablation\.metric: 'ndcg@3' was not evaluated"):
+        made_alone(context(tmp_path, asked, scores))

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
@@ -12,12 +10,12 @@ from hardneg.errors import DataError, RecipeError
 from hardneg.progress import Silent
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.stages import analyze
-from hardneg.stages.analysis_sections import sections
-from hardneg.stages.analysis_spec import AnalyzeSpec
-from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.registry import plugin_names
+from hardneg.stages.analyze import Analyze
+from hardneg.stages.context import ArtifactInput
 from hardneg.types import Negatives, RankedList
 from tests.run_lists import falling
+from tests.stages.analyzed import context, made
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
 DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
@@ -38,43 +36,38 @@ def stored(tmp_path_factory):
 
 def content(stored, folder, spec, **inputs):
     """What the only analysis of a spec says, and its section of the report."""
-    folder.mkdir(exist_ok=True)
-    parsed = AnalyzeSpec.model_validate({"stage": "analyze", **spec})
-    given = {path.replace("__", "."): ArtifactInput(name, "", stored / name) for path, name in inputs.items()}
-    asked = StageContext(
-        "behind", parsed, folder, {"dataset": ArtifactInput("d", "", stored / "stored"), **given}, {}, Silent()
-    )
-    (name,) = analyze.run(asked)["analyses"]
-    (section,) = sections("Behind", folder, [name])
-    assert section.svg.count("<svg") == 1
-    return json.loads((folder / f"{name}.json").read_text()), section
+    ((name, _),) = spec.items()
+    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
+    return made(context(folder, spec, given, stored / "stored"))
 
 
-def test_holes_are_counted_by_the_judgements_of_the_split(stored, tmp_path):
-    spec = {"holes": {"runs": {"BM25": "a", "dense": "b"}, "against": "BM25", "depth": 1, "overlap_depth": 2}}
-    found, section = content(stored, tmp_path, spec, holes__runs__BM25="sparse", holes__runs__dense="dense")
+def test_what_nobody_judged_is_counted_by_the_judgements_of_the_split(stored, tmp_path):
+    spec = {"unjudged": {"runs": {"BM25": "a", "dense": "b"}, "against": "BM25", "depth": 1, "overlap_depth": 2}}
+    found, section = content(stored, tmp_path, spec, runs__BM25="sparse", runs__dense="dense")
     sparse, dense = found["runs"]["BM25"], found["runs"]["dense"]
     assert sparse["per_query"] == {"q46": 0.0, "q47": 1.0, "q48": 1.0}
     assert dense["overlap"] == pytest.approx((1 + 0.5 + 1) / 3) and found["judged_zero"] == 0
-    assert section.tables[0].columns == ("run", "ndcg@10", "holes at 1", "overlap with BM25 at 2", "queries")
+    assert section.tables[0].columns == ("run", "ndcg@10", "unjudged at 1", "overlap with BM25 at 2", "queries")
     assert section.tables[0].rows[1][2:] == ["66.7%", "83.3%", "3"] and "may be a miss" in section.explained
 
 
 def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_path):
     spec = {"overlap": {"runs": {"a": "x", "b": "y"}, "negatives": {"t": "m"}, "met": {"t": "y"}, "depth": 1}}
-    inputs = {"overlap__runs__a": "sparse", "overlap__runs__b": "dense"}
-    found, section = content(stored, tmp_path, spec, **inputs, overlap__negatives__t="mined", overlap__met__t="dense")
+    inputs = {"runs__a": "sparse", "runs__b": "dense"}
+    found, section = content(stored, tmp_path, spec, **inputs, negatives__t="mined", met__t="dense")
     shares = {"q46": 0.0, "q47": 0.0, "q48": 1.0}
     shared = {"overlap": pytest.approx(1 / 3), "queries": 3, "left_out": {}, "per_query": shares}
     assert found["runs"] == [{"run": "a", "against": "b", **shared}]
     assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
-    rows = section.tables[0].rows
-    assert rows == [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
+    assert section.tables[0].rows == [
+        ["a", "b", "33.3%", "3", "0"],
+        ["t", "negatives met in testing", "50.0%", "1", "0"],
+    ]
 
 
 def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
-    spec = {"wins": {"run": "dense", "against": "bm25", "metric": "mrr@10", "examples": 1}}
-    found, section = content(stored, tmp_path, spec, wins__run="dense", wins__against="sparse")
+    spec = {"query-wins": {"run": "dense", "against": "bm25", "metric": "mrr@10", "examples": 1}}
+    found, section = content(stored, tmp_path, spec, run="dense", against="sparse")
     assert (found["wins"], found["losses"], found["ties"]) == (1, 1, 12)
     best = found["queries"][0]
     assert (best["query_id"], best["ours"], best["theirs"], best["rank"]) == ("q47", 1.0, 0.5, 1)
@@ -87,43 +80,83 @@ def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
     (stored / "long").mkdir(exist_ok=True)
     entry = ("q46", RankedList([f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32)))
     write_run(stored / "long" / "run.trec.gz", [entry])
-    spec = {"scores": {"long": "x"}, "score_queries": ["q46"]}
-    found, section = content(stored, tmp_path / "long", spec, scores__long="long")
+    spec = {"scores": {"runs": {"long": "x"}, "queries": ["q46"]}}
+    found, section = content(stored, tmp_path / "long", spec, runs__long="long")
     assert found["long"][0]["single"] == {"q46": found["long"][0]["mean"]}
     assert found["long"][0]["ranks"] == list(range(1, 11)) and section.tables[0].rows[0][:3] == ["long", "10", "6"]
-    with pytest.raises(DataError, match=r"behind\.scores\.short: no query has 10 documents"):
-        content(stored, tmp_path / "short", {"scores": {"short": "x"}}, scores__short="dense")
+    with pytest.raises(DataError, match=r"behind\.analysis\.scores\.runs\.short: no query has 10 documents"):
+        content(stored, tmp_path / "short", {"scores": {"runs": {"short": "x"}}}, runs__short="dense")
 
 
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"holes": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
-        ({"holes": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"unjudged": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
+        ({"unjudged": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
         ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
-        ({"wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
+        ({"query-wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"]["behind"] = {"stage": "analyze", **spec}
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": spec}
     with pytest.raises(RecipeError, match=told):
         load_recipe(write_recipe(tmp_path / "small.yaml", tree))
 
 
-def test_stages_of_parts_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_model):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+def test_stages_are_inputs_by_their_path_and_the_form_of_before_is_read_with_a_note(tmp_path, tiny_model):
     wins = {"run": "star-test", "against": "start-test"}
     part = {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}}
-    tree["stages"]["behind"] = {"stage": "analyze", "wins": wins, "overlap": part}
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree)))
-    inputs = plan.steps["behind"].inputs
-    assert {path: inputs[path] for path in ("wins.run", "overlap.negatives.STAR", "overlap.met.STAR")} == {
-        "wins.run": "star-test", "overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train",
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": {"overlap": part, "query-wins": wins}, "split": "test"}
+    tree["stages"]["listed"] = {
+        "stage": "analyze", "analysis": [{"name": "overlap", **part}, {"name": "query-wins", **wins}],
     }  # fmt: skip
-    spec = AnalyzeSpec.model_validate({"stage": "analyze", "wins": wins, "overlap": part})
-    assert spec.identity()["wins"] == {"metric": "ndcg@10", "examples": 5}
-    assert spec.identity()["overlap"]["negatives"] == ["STAR"]
-    plain = AnalyzeSpec.model_validate({"stage": "analyze", "runs": {"r": "start-test"}}).identity()
-    assert not {"wins", "overlap", "holes", "scores"} & plain.keys()
+    tree["stages"]["before"] = {"stage": "analyze", "wins": wins, "overlap": part}
+    recipe = load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+    plan = make_plan(recipe)
+    inputs = plan.steps["behind"].inputs
+    wanted = {"overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train", "query-wins.run": "star-test"}
+    assert {path: inputs[f"analysis.{path}"] for path in wanted} == wanted
+    assert plan.keys["behind"] == plan.keys["listed"] == plan.keys["before"]
+    told = "write analysis: {overlap: ..., query-wins: ...}; the next release no longer knows what stands there"
+    assert recipe.notes == (f"stages.before: {told}",)
+
+
+def test_every_analysis_of_the_form_of_before_has_one_of_today():
+    old = {
+        "indexes": {"a": "i", "b": "j"}, "models": {"b": "m"}, "runs": {"r": "r"}, "cut": 20, "training": {"t": "m"},
+        "gradients": {"t": "m"}, "refreshes": {"t": "m"}, "scores": {"r": "r"}, "score_queries": 3,
+        "overlap": {"runs": {"r": "r", "s": "s"}}, "holes": {"runs": {"r": "r"}}, "wins": {"run": "r", "against": "s"},
+        "denoising": {"negatives": {"n": "n"}}, "planted": {"run": "r"}, "depths": {"runs": {"r": "r"}},
+        "candidates": {"first": {"r": "r"}, "reranked": {"r": "s"}}, "dimensions": {"runs": {"r": {"8": "r"}}},
+        "evaluation": "e", "metric": "mrr@10", "matrix": {"evaluation": "e", "rows": {"x": {"y": "z"}}},
+        "projection": {"before": "a", "after": "b", "negatives": 7}, "sizes": {"a": "i"}, "costs": {"c": "m"},
+        "operations": {"o": "r"}, "split": "dev", "relevance_level": 2,
+    }  # fmt: skip
+    spec = Analyze.model_validate(Analyze.converted({"stage": "analyze", **old})[0])
+    by_name = {each.name: each for each in spec.analysis}
+    assert sorted(by_name) == plugin_names("analyses")
+    assert (by_name["errors"].depth, by_name["errors"].models, by_name["scores"].single) == (20, {"b": "m"}, 3)
+    projection = by_name["projection"]
+    assert (projection.indexes, projection.models, projection.negatives) == ({"a": "i", "b": "j"}, {"b": "m"}, 7)
+    assert (spec.split, spec.relevance_level, by_name["ablation"].metric) == ("dev", 2, "mrr@10")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("unjudged", "must be a mapping with the `name` of an analysis"),
+        ({"name": "unjudge", "runs": {}}, "no analyses plugin is called 'unjudge'; did you mean 'unjudged'"),
+        ([{"name": "drift", "training": {"a": "star"}}], "0.training: no such option; did you mean 'trainings'"),
+        ([{"name": "sizes", "indexes": {"a": "i"}}] * 2, "sizes is given twice"),
+        ({}, "must have at least 1"),
+    ],
+)
+def test_what_is_no_analysis_is_told(tmp_path, tiny_model, given, told):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": given}
+    with pytest.raises(RecipeError) as failed:
+        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+    assert told in str(failed.value)

@@ -11,12 +11,11 @@ from hardneg.data.runs import stream_run, write_run
 from hardneg.datasets.beir import Beir
 from hardneg.errors import DataError
 from hardneg.progress import Silent
-from hardneg.stages import analyze, fuse
-from hardneg.stages.analysis_sections import sections
-from hardneg.stages.analysis_spec import AnalyzeSpec
+from hardneg.stages import fuse
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.fuse import Fuse
 from tests.run_lists import falling
+from tests.stages.analyzed import analyze, context, made
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"]}
 DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3", "d1"]}
@@ -99,41 +98,40 @@ def test_what_counts_in_a_fusion():
     assert tuning["runs"] == ["x", "y"] and tuning["split"] == "dev"
 
 
-def content(stored, folder, values, **inputs):
-    spec = AnalyzeSpec.model_validate({"stage": "analyze", **values})
-    (name,) = analyze.run(work_of(stored, folder, spec, **inputs))["analyses"]
-    (section,) = sections("First", folder, [name])
-    assert section.svg.count("<svg") == 1
-    return json.loads((folder / f"{name}.json").read_text()), section
+def content(stored, folder, spec, **inputs):
+    """What the only analysis of a spec says, and its section of the report."""
+    ((name, _),) = spec.items()
+    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
+    return made(context(folder, spec, given, stored / "stored"))
 
 
 def test_depths_and_candidates_and_dimensions(stored, tmp_path):
     runs = {"runs": {"BM25": "a"}, "depths": [1, 2]}
-    found, section = content(stored, tmp_path / "1", {"depths": runs}, depths__runs__BM25="sparse")
+    found, section = content(stored, tmp_path / "1", {"recall-at-depth": runs}, runs__BM25="sparse")
     assert section.tables[0].columns == ("run", "ndcg@2", "recall@1", "recall@2")
     one, two = found["runs"]["BM25"]["recall"]
     assert two == 2 * one > 0
     pair = {"first": {"BM25": "a"}, "reranked": {"BM25": "b"}, "counts": [2, 1], "metric": "mrr@10"}
-    inputs = {"candidates__first__BM25": "sparse", "candidates__reranked__BM25": "dense"}
+    inputs = {"first__BM25": "sparse", "reranked__BM25": "dense"}
     found, section = content(stored, tmp_path / "2", {"candidates": pair}, **inputs)
     assert found["counts"] == [1, 2] and [row[0] for row in section.tables[0].rows] == ["1", "2"]
     series = {"runs": {"CoRT": {32: "a", 64: "b"}}, "metric": "mrr@10"}
-    inputs = {"dimensions__runs__CoRT.32": "sparse", "dimensions__runs__CoRT.64": "dense"}
+    inputs = {"runs__CoRT.32": "sparse", "runs__CoRT.64": "dense"}
     found, section = content(stored, tmp_path / "3", {"dimensions": series}, **inputs)
     assert [size for size, _ in found["runs"]["CoRT"]] == [32, 64] and len(section.tables[0].rows) == 2
 
 
 def test_what_counts_in_an_analysis():
-    asked = {"dimensions": {"runs": {"CoRT": {64: "b", 32: "a"}}}}
-    spec = AnalyzeSpec.model_validate({"stage": "analyze", **asked})
+    spec = analyze({"name": "dimensions", "runs": {"CoRT": {64: "b", 32: "a"}}})
     assert {path: name for path, name, _ in spec.references()} == {
-        "dimensions.runs.CoRT.32": "a",
-        "dimensions.runs.CoRT.64": "b",
+        "analysis.dimensions.runs.CoRT.32": "a",
+        "analysis.dimensions.runs.CoRT.64": "b",
     }
-    assert spec.identity()["dimensions"] == {"runs": [["CoRT", [32, 64]]], "metric": "recall@200"}
+    ((_, identity),) = spec.identity()["analyses"]
+    paths = ["runs.CoRT.64", "runs.CoRT.32"]
+    assert identity == {"version": 1, "metric": "recall@200", "references": paths}
     with pytest.raises(ValidationError, match="the same labels"):
-        pair = {"first": {"a": "x"}, "reranked": {"b": "x"}}
-        AnalyzeSpec.model_validate({"stage": "analyze", "candidates": pair})
+        analyze({"name": "candidates", "first": {"a": "x"}, "reranked": {"b": "x"}})
 
 
 def test_a_fusion_of_what_is_tuned_on_is_refused():

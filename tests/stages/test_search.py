@@ -177,8 +177,11 @@ MEASURES = {
         "options": {"negatives_per_query": 0},
         "validation_run": "TARGET",
     },
-    "wins.run": {"stage": "analyze", "wins": {"run": "TARGET", "against": "plain"}},
-    "depths.runs.a": {"stage": "analyze", "depths": {"runs": {"a": "TARGET"}}},
+    "analysis.query-wins.run": {
+        "stage": "analyze",
+        "analysis": {"name": "query-wins", "run": "TARGET", "against": "plain"},
+    },
+    "analysis.recall-at-depth.runs.a": {"stage": "analyze", "analysis": {"recall-at-depth": {"runs": {"a": "TARGET"}}}},
 }
 
 

@@ -58,7 +58,8 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     kept["joint-test"] = {"stage": "search", "index": "joint", "split": "test", "depth": 20}
     kept["on-joint"] = {**kept["joint"], "model": "joint", "index": "joint"}
     kept["joint-by-adore"] = {**SEARCH, "index": "joint", "model": "adore"}
-    kept["behind"] = {"stage": "analyze", "indexes": {"JPQ": "joint", "again": "on-joint"}, "cut": 20}
+    indexes = {"JPQ": "joint", "again": "on-joint"}
+    kept["behind"] = {"stage": "analyze", "analysis": {"name": "errors", "indexes": indexes, "depth": 20}}
     kept["copied"] = {"stage": "index", "backend": "flat", "vectors": "start-index"}
     return {**tree, "stages": kept, "presets": {}, "outputs": {"model": "joint", "index": "joint"}}
 

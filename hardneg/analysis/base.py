@@ -1,0 +1,245 @@
+"""What an analysis is: its options, what it measures, a table and a figure.
+
+Recipes, the command line and reports are made from these alone, so that an analysis is one module.
+"""
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from hardneg.analysis.inputs import AnalysisInputs, Record
+from hardneg.atomic_write import replace_text
+from hardneg.errors import DataError, UsageError
+from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_references
+from hardneg.registry import suggestion
+from hardneg.reporting.curve import is_number
+from hardneg.reporting.figure import Points
+from hardneg.reporting.table import Section, Table
+
+_SHOWN = 120
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field stands on the command line; one without this mark is `--its-name`, said by its description.
+
+    flag: another name. old: names that work for one more release. same: other names that stay. argument: it stands
+    without a name. metavar: the form of its value. one_of: a field with labels; a path of one of these is its label.
+    placed: its values are told apart by their places alone.
+    """
+
+    flag: str = ""
+    old: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    argument: bool = False
+    metavar: str = ""
+    one_of: str = ""
+    placed: bool = False
+
+
+Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("--run")]
+"""Runs by label; on the command line files, with the labels that tell them apart."""
+
+MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("--run")]
+"""The same, where metrics are made of them."""
+
+Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
+"""Trainings by label; on the command line their history.jsonl files."""
+
+_VECTORS = {Trait.TEXTS: "search it and name the run in `runs`", Trait.SEGMENTS: "name one without `segments`"}
+Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("--index")]
+"""Indexes with one vector a document, by label; on the command line folders."""
+
+Encoders = Annotated[dict[Name, Name], Reference(("model",)), Option("--model", placed=True)]
+"""Models of queries by labels of indexes; by default the models that encoded the indexes."""
+
+Metric = Annotated[MetricName, Option("--metric", same=("--metrics",))]
+
+
+class Analysis(BaseModel):
+    """Base of all analyses; the fields of a subclass are its options and references to what it reads.
+
+    The docstring of a subclass is the help of its command and ends in an `Example:` of it; the descriptions of its
+    fields are the help of its options.
+
+    name: as its entry point has it. version: raised when the same options and inputs give another result. title:
+    of its section in a report. explained: what one needs to know to read its table. paper: the item of a paper that
+    it makes. asks: what its command takes beside the fields, of `qrels`, `queries`, `corpus`, `withheld` (each with a
+    `?` where it may be left out), `relevance_level`, `seed`, `device`, `stages` (a run folder, whose stages are
+    referred to by name). extra: the optional part of hardneg that it needs. beside: of other analyses of the same
+    stage, the columns that the report puts beside its own, where the first cells agree.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    title: ClassVar[str]
+    explained: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    asks: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
+    beside: ClassVar[Mapping[str, slice]] = {}
+
+    @abstractmethod
+    def measure(self, inputs: AnalysisInputs) -> Any:
+        """The numbers, as JSON can hold them."""
+
+    @abstractmethod
+    def table(self, found: Any) -> Table:
+        """The numbers as a table of texts; `found` is what `measure` gave, or that read from JSON."""
+
+    @abstractmethod
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """The numbers as a figure, written to all `paths`."""
+
+    def tables(self, found: Any) -> Sequence[Table]:
+        """The table, and more where one is not enough."""
+        return [self.table(found)]
+
+    def heading(self, found: Any) -> str:
+        """The title of the section."""
+        return self.title
+
+    def explain(self, found: Any) -> str:
+        """What one needs to know to read the table."""
+        return self.explained
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """The fields from what the command line says of each; kinds: those of the run folder's stages, by name.
+
+        Raises:
+            UsageError: something is missing, or does not fit together.
+        """
+        return given
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """What it asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        yield from ()
+
+    def encoders(self) -> Mapping[str, str]:
+        """Models that need not be named: the path of the reference, and the index that the model has encoded."""
+        return {}
+
+    @property
+    def passes(self) -> int:
+        """How often it goes through all vectors of the corpus, for estimates."""
+        return 0
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Every reference: its path, what it names, and what is needed of that."""
+        return marked_references(self)
+
+    def identity(self) -> dict[str, Any]:
+        """All that may change the result: values with defaults, and the labels of references in their order."""
+        marked = {field for field, info in type(self).model_fields.items() if Reference in map(type, info.metadata)}
+        values = {field: _ordered(value) for field, value in self.model_dump(mode="json", exclude=marked).items()}
+        return {"version": self.version, **values, "references": [path for path, _, _ in self.references()]}
+
+
+def _ordered(value: Any) -> Any:
+    """Mappings as lists of pairs: the order of rows counts."""
+    return [[key, _ordered(item)] for key, item in value.items()] if isinstance(value, dict) else value
+
+
+def unnamed_encoders(indexes: Mapping[str, str], models: Mapping[str, str]) -> dict[str, str]:
+    """For `Analysis.encoders`: those of the indexes whose label has no model."""
+    return {f"models.{label}": index for label, index in indexes.items() if label not in models}
+
+
+def of_each_history(
+    inputs: AnalysisInputs, labels: Sequence[str], measure: Callable[[list[Record]], dict[str, Any]], lacking: str
+) -> dict[str, dict[str, Any]]:
+    """What `measure` finds in the history of each training of field `trainings`.
+
+    Raises:
+        DataError: it finds nothing; the message ends in `lacking`.
+    """
+    found = {}
+    for label in labels:
+        found[label] = measure(inputs.history(f"trainings.{label}"))
+        if not found[label]:
+            raise DataError(f"{inputs.place(f'trainings.{label}')}: {lacking}")
+    return found
+
+
+def curves_of(history: Iterable[Record], pick: Callable[[Record], Any]) -> dict[str, Points]:
+    """The numbers of what is picked from each record with a step, by name, as (step, value)."""
+    curves: dict[str, Points] = {}
+    for record in history:
+        measured = pick(record)
+        if isinstance(measured, Mapping) and is_number(record.get("step")):
+            for name, value in measured.items():
+                if is_number(value):
+                    curves.setdefault(str(name), []).append((float(record["step"]), float(value)))
+    return curves
+
+
+def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
+    """The wanted metric of reference `evaluation`, or its first one, and each system's estimate of it.
+
+    Raises:
+        UsageError: the metric was not evaluated.
+    """
+    from hardneg.reporting.content import estimates
+
+    systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
+    metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
+    metric = wanted or metrics[0]
+    if metric not in metrics:
+        told = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+        raise UsageError(f"{inputs.place('metric')}: {told}")
+    return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
+
+
+def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:
+    """Measures, and writes `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
+    found = analysis.measure(inputs)
+    analysis.draw(found, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
+    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+    replace_text(folder / f"{analysis.name}.json", text + "\n")
+
+
+def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
+    """The sections of a report on what `write_analysis` left in a folder; `label` begins their titles."""
+    contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
+    tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
+    made = []
+    for each in analyses:
+        found, (first, *more) = contents[each.name], tables[each.name]
+        for name, columns in each.beside.items():
+            first = _joined(first, tables[name][0], columns) if name in tables else first
+        svg = (folder / f"{each.name}.svg").read_text("utf-8")
+        made.append(Section(f"{label}: {each.heading(found)}", [first, *more], each.explain(found), svg))
+    return made
+
+
+def _joined(table: Table, other: Table, columns: slice) -> Table:
+    """A table with columns of another one beside the rows that have the same first cell."""
+    known = {row[0]: row[columns] for row in other.rows}
+    lacking = ["–"] * len(other.columns[columns])
+    rows = [[*row, *known.get(row[0], lacking)] for row in table.rows]
+    return Table([*table.columns, *other.columns[columns]], rows, table.words)
+
+
+def doubling(axes: Any, places: Sequence[int]) -> None:
+    """A logarithmic axis with these numbers below it."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(places), [f"{place:,}" for place in places])
+    axes.minorticks_off()
+
+
+def shortened(text: str) -> str:
+    """A text for a table's cell."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; a dash where there is none."""
+    return "–" if share is None else f"{share:.1%}"

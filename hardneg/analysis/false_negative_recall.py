@@ -1,0 +1,262 @@
+"""How well filters of negatives find positives that were hidden from them: planted noise."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from hardneg.analysis.base import Analysis, Option, percent
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.fields import Name, Reference
+from hardneg.miners.rules import RULES, lowest, scores_of
+from hardneg.registry import suggestion
+from hardneg.reporting.figure import COLOURS, Points, figure, lines, plain_axes
+from hardneg.reporting.table import Table
+from hardneg.types import Candidates
+
+Thresholds = Mapping[str, Sequence[float]]
+"""The thresholds to try, by the name of the filtering miner."""
+
+THRESHOLDS: dict[str, tuple[float, ...]] = {
+    "denoised": (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99),
+    "pos-margin": (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
+    "pos-percent": (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1),
+}
+_QUERIES = 4096
+_COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")
+_SIDES = ((0, 8), (0, -8), (12, 0), (-12, 0))
+"""Where a point's threshold stands, in points from it."""
+
+Planted = tuple[Candidates, Collection[str]]
+"""A query, whose first list is filtered, and the documents that are hidden positives of it."""
+
+
+class FalseNegativeRecall(Analysis):
+    """Measure filters of negatives by positives hidden from them: how many each removes, and what else.
+
+    Of plain files the copies of documents are not known. Queries without known positives are left out.
+
+    Example: hardneg analyze false-negative-recall --run dense.trec.gz --qrels known.txt --withheld hidden.txt
+    """
+
+    name = "false-negative-recall"
+    title = "hidden positives"
+    asks = ("qrels", "withheld")
+
+    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
+    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("--filter-by", old=("--scores",))] = Field(
+        default_factory=dict, description="A TREC run whose scores decide; default: those of --run."
+    )
+    thresholds: Annotated[
+        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("--threshold", metavar="FILTER=VALUE")
+    ] = Field(THRESHOLDS, description="To try; default: a grid of them.")
+    depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
+    split: Annotated[Name, Option("-")] = "train"
+
+    @model_validator(mode="after")
+    def _known(self) -> "FalseNegativeRecall":
+        for name in self.thresholds:
+            if name not in RULES:
+                told = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
+                raise ValueError(f"thresholds: {told}")
+        return self
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
+        withheld = collection.get("withheld", {})
+        hidden = withheld.get("hidden", {self.split: 1})  # collections may be stored that were not asked for it
+        if not withheld.get("judgements"):
+            yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
+        elif not hidden:
+            told = "no positive is hidden of a query that keeps another: raise dataset.withheld.positives"
+            yield f"{self.name}: {told}, or leave {self.name} out where queries have one each"
+        elif self.split not in hidden:
+            told = f"no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
+            yield f"{self.name}.split: {told}"
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Recall, precision and what is kept, by filter and threshold."""
+        paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
+        found = false_negative_recall(
+            self._asked(inputs, paths), list(self.scores) or [""], self.thresholds, self.depth
+        )
+        if not self.scores:
+            found["scores"] = {inputs.label("run"): found["scores"][""]}
+        return {"split": self.split, **found}
+
+    def _asked(self, inputs: AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
+        """The queries that have known positives, with their lists; a copy of a hidden positive is hidden too."""
+        query_ids, known, hidden = inputs.query_ids("run", self.split), inputs.relevant(), inputs.withheld()
+        streams = [inputs.lists(path, query_ids) for path in paths.values()]
+        for query_id, *lists in zip(query_ids, *streams, strict=True):
+            if query_id in known:
+                hits = dict(zip(paths, lists, strict=True))
+                duplicates = frozenset(inputs.copies(known[query_id])).difference(known[query_id])
+                asked = Candidates(query_id, known[query_id], hits, (), duplicates)
+                yield asked, frozenset(inputs.copies(hidden.get(query_id, ())))
+
+    def table(self, found: Any) -> Table:
+        """One row a run of scores, filter and threshold."""
+        rows = [
+            [
+                f"{name} by {label}",
+                f"{point['threshold']:g}",
+                *(percent(point[share]) for share in ("recall", "precision", "kept")),
+                f"{point['removed']:,}",
+            ]
+            for label, each in found["scores"].items()
+            for name, points in each["filters"].items()
+            for point in points
+        ]
+        return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
+
+    def explain(self, found: Any) -> str:
+        """With the counts."""
+        hidden, candidates = (_counts(found, name) for name in ("hidden", "candidates"))
+        return (
+            f"{hidden} hidden positives among {candidates} scored candidates: {found['queries']:,} queries of split "
+            f"{found['split']}, {found['depth']} deep. Precision is the share of what is removed that was hidden: "
+            "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
+            f"which filters that compare with them keep nothing: {_counts(found, 'queries with no scored positive')}."
+        )
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One line a filter and run of scores, a point a threshold: hidden positives found against what that costs."""
+        several = len(found["scores"]) > 1
+        filters = {
+            f"{name}, {label}" if several else name: points
+            for label, each in found["scores"].items()
+            for name, points in each["filters"].items()
+        }
+        with figure(paths, 2) as (costs, precision):
+            lines(costs, {name: _curve(points, "kept", "recall") for name, points in filters.items()})
+            for place, points in enumerate(filters.values()):
+                _say_thresholds(costs, points, place)
+            plain_axes(costs, "hidden positives", "true negatives kept (%)", "hidden positives removed (%)")
+            lines(precision, {name: _curve(points, "recall", "precision") for name, points in filters.items()})
+            plain_axes(precision, "precision", "hidden positives removed (%)", "hidden, of what is removed (%)")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One filter at one threshold; a share is None where there is nothing to divide by.
+
+    removed: candidates. recall: the hidden positives among them, of all hidden positives that are candidates.
+    precision: the same, of all that is removed. kept: the share of the other candidates, true negatives, that stays.
+    """
+
+    threshold: float
+    removed: int
+    recall: float | None
+    precision: float | None
+    kept: float | None
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The candidates of some queries, C of them in a line; those without a score are left out.
+
+    scores: float32 [C]. positive: float32 [C], the lowest score of the query's known positives, nan where none has one.
+    hidden: bool [C].
+    """
+
+    scores: NDArray[np.float32]
+    positive: NDArray[np.float32]
+    hidden: NDArray[np.bool_]
+
+
+class _Tally:
+    """Counts of what each filter removes by the scores of one run."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self.facts = Counter(dict.fromkeys(_COUNTED, 0))
+        self._grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
+        self._removed = np.zeros((len(self._grid), 2), np.int64)  # others, hidden ones
+
+    def add(self, block: _Block) -> None:
+        self.facts["candidates"] += len(block.hidden)
+        self.facts["hidden"] += int(block.hidden.sum())
+        for row, (name, threshold) in enumerate(self._grid):
+            removed = ~RULES[name](threshold)(block.scores, block.positive)
+            self._removed[row] += np.bincount(block.hidden[removed], minlength=2)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts, and by filter its points."""
+        hidden = self.facts["hidden"]
+        others = self.facts["candidates"] - hidden
+        points: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in self._grid}
+        for (name, threshold), (wrong, right) in zip(self._grid, self._removed.tolist(), strict=True):
+            shares = _share(right, hidden), _share(right, wrong + right), _share(others - wrong, others)
+            points[name].append(asdict(Point(threshold, wrong + right, *shares)))
+        return {**self.facts, "filters": points}
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def false_negative_recall(
+    queries: Iterable[Planted], labels: Sequence[str], thresholds: Thresholds, depth: int
+) -> dict[str, Any]:
+    """What each filter does with the first `depth` documents of the first lists, known positives and copies left out.
+
+    Candidates without a score are left out and counted. A query whose known positives have no score loses all to the
+    filters that compare with them, and is counted.
+
+    Args:
+        queries: read once.
+        labels: the lists whose scores decide, by their name among the candidates' hits.
+        thresholds: by filter.
+        depth: how far down to look.
+    """
+    tallies = {label: _Tally(thresholds) for label in labels}
+    facts, waiting = Counter({"queries": 0, "with hidden positives": 0}), iter(queries)
+    while asked := list(islice(waiting, _QUERIES)):
+        facts["queries"] += len(asked)
+        facts["with hidden positives"] += sum(bool(hidden) for _, hidden in asked)
+        for label, tally in tallies.items():
+            tally.add(_joined(list(_blocks(asked, label, depth, tally.facts))))
+    return {"depth": depth, **facts, "scores": {label: tally.to_json() for label, tally in tallies.items()}}
+
+
+def _blocks(asked: Sequence[Planted], label: str, depth: int, facts: Counter[str]) -> Iterator[_Block]:
+    for query, hidden in asked:
+        aside, scored = query.duplicates.union(query.positives), query.hits[label]
+        doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
+        scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
+        known = ~np.isnan(scores)
+        facts["unscored"] += int((~known).sum())
+        facts["queries with no scored positive"] += bool(np.isnan(positive))
+        found = np.array([doc_id in hidden for doc_id in doc_ids], bool)[known]
+        yield _Block(scores[known], np.full(len(found), positive, np.float32), found)
+
+
+def _joined(blocks: Sequence[_Block]) -> _Block:
+    parts = [(block.scores, block.positive, block.hidden) for block in blocks]
+    scores, positive, hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return _Block(scores, positive, hidden)
+
+
+def _counts(found: Any, name: str) -> str:
+    """What the runs of scores say, once where they agree."""
+    return " or ".join(f"{count:,}" for count in sorted({each[name] for each in found["scores"].values()}))
+
+
+def _say_thresholds(axes: Any, points: Sequence[Mapping[str, float | None]], place: int) -> None:
+    """Beside each point, on another side of each line."""
+    look = {"textcoords": "offset points", "xytext": _SIDES[place % len(_SIDES)], "ha": "center", "va": "center"}
+    for point in points:
+        if point["kept"] is not None and point["recall"] is not None:
+            where = (100 * point["kept"], 100 * point["recall"])
+            axes.annotate(f"{point['threshold']:g}", where, color=COLOURS[place % len(COLOURS)], fontsize=6, **look)
+
+
+def _curve(points: Sequence[Mapping[str, float | None]], across: str, up: str) -> Points:
+    shares = sorted((point[across], point[up]) for point in points if None not in (point[across], point[up]))
+    return [(100 * x, 100 * y) for x, y in shares if x is not None and y is not None]

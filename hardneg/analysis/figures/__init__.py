@@ -1,1 +1,0 @@
-"""One file a figure: numbers in, a matplotlib figure out. Nothing is drawn to a screen."""

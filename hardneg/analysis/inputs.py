@@ -1,0 +1,306 @@
+"""What analyses read, be it artifacts of a recipe or plain files, whoever made them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.json_rows import id_field, json_row, text_field
+from hardneg.data.qrels import Qrels, positives, read_qrels
+from hardneg.data.runs import EMPTY, Run, read_run
+from hardneg.data.source_files import records
+from hardneg.data.text_lines import read_lines
+from hardneg.data.topics import topics_part
+from hardneg.errors import DataError, UsageError
+from hardneg.progress import Progress, Silent
+from hardneg.registry import suggestion
+from hardneg.types import Document, Query, RankedList
+
+if TYPE_CHECKING:
+    from hardneg.evaluation.metrics import Scores
+    from hardneg.protocols import DenseSearcher
+
+_LINES = 65_536
+_NEGATIVES = "negatives.arrow"
+
+Record = Mapping[str, Any]
+"""One line of a training's history."""
+
+
+@dataclass(frozen=True)
+class System:
+    """An index with one vector a document, opened, and the model of its queries.
+
+    doc_ids: those of its rows. rows: finds documents, int64 [n], -1 where the index lacks one. encode: query vectors
+    float32 [n, d] of texts. device: where to compute.
+    """
+
+    searcher: "DenseSearcher"
+    doc_ids: Sequence[str]
+    rows: Callable[[Sequence[str]], NDArray[np.int64]]
+    encode: Callable[[Sequence[str]], NDArray[np.float32]]
+    device: str = "cpu"
+
+
+class AnalysisInputs(ABC):
+    """What an analysis is handed. `path` is that of one of its references, such as `runs.BM25`."""
+
+    split: str = "test"
+    relevance_level: int = 1
+    seed: int = 42
+
+    @abstractmethod
+    def place(self, path: str) -> str:
+        """How a message names what a reference leads to."""
+
+    @abstractmethod
+    def label(self, path: str) -> str:
+        """How a table names it."""
+
+    @abstractmethod
+    def run(self, path: str) -> Run:
+        """A run, whole."""
+
+    @abstractmethod
+    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
+        """The items of a run that may be too large to hold."""
+
+    @abstractmethod
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
+        """The lists of a run for these queries, in the order of `query_ids`, an empty one where it has none."""
+
+    @abstractmethod
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        """The queries of a split that a run may list, in its order."""
+
+    @abstractmethod
+    def qrels(self) -> Qrels:
+        """The judgements of the split."""
+
+    @abstractmethod
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        """All that is known to be relevant, whatever the split and the grade, by query."""
+
+    @abstractmethod
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        """Positives that were kept from training, by query."""
+
+    @abstractmethod
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        """Texts by query of a split, or of all; empty where they are not known."""
+
+    @abstractmethod
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        """Texts of documents, by id; those that are not known are left out."""
+
+    @abstractmethod
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        """These documents, and those with the same contents."""
+
+    @abstractmethod
+    def negatives(self, path: str) -> Path:
+        """The file of mined negatives."""
+
+    @abstractmethod
+    def mined(self, path: str) -> tuple[Path, Path]:
+        """The file of what a miner dropped, and that of its negatives."""
+
+    @abstractmethod
+    def history(self, path: str) -> list[Record]:
+        """The records of a training."""
+
+    @abstractmethod
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        """The kind of a stage's artifact, and what its manifest says."""
+
+    @abstractmethod
+    def results(self, path: str) -> "Mapping[str, Scores]":
+        """Scores of an evaluation by system."""
+
+    @abstractmethod
+    def index(self, path: str) -> tuple[Path, int | None]:
+        """The folder of an index, and how many documents it may be of where it does not say so itself."""
+
+    @abstractmethod
+    def system(self, index: str, model: str) -> System:
+        """An index and the model of its queries, opened."""
+
+    def runs(self, field_name: str, labels: Iterable[str]) -> dict[str, Run]:
+        """The runs of a mapping of references, by label."""
+        return {label: self.run(f"{field_name}.{label}") for label in labels}
+
+    def positives(self) -> dict[str, list[str]]:
+        """The positives of the split's queries, from the relevance level up."""
+        return positives(self.qrels(), self.relevance_level)
+
+
+def read_topics(path: Path) -> dict[str, str]:
+    """Texts by query id: BEIR's queries.jsonl, an id and a text between tabs, or TREC's topics; plain or gzip.
+
+    Raises:
+        DataError: the first mistake of the file, or there is no query in it.
+    """
+    found = {record.query_id: record.text for _, record in records(topics_part(path)) if isinstance(record, Query)}
+    if not found:
+        raise DataError(f"{path}: holds no queries")
+    return found
+
+
+def read_texts(path: Path, doc_ids: Iterable[str]) -> dict[str, str]:
+    """Title and text of some documents of BEIR's corpus.jsonl, by id; the file is read once and not held.
+
+    Raises:
+        DataError: the first mistake of the file.
+    """
+    wanted, found = set(doc_ids), {}
+    for number, line in read_lines(path):
+        row = json_row(path, number, line)
+        doc_id = id_field(path, number, row, "_id")
+        if doc_id in wanted:
+            title = text_field(path, number, row, "title") if "title" in row else ""
+            found[doc_id] = Document(doc_id, text_field(path, number, row, "text"), title).contents
+    return found
+
+
+@dataclass(frozen=True)
+class Files(AnalysisInputs):
+    """Plain files, and the stages of a run folder.
+
+    named: what each reference names, by its path: a file, a folder, a model, or a stage. labels: how a table names a
+    file. judged, topics, corpus, hidden: files of judgements, queries, documents, withheld judgements. stages: kind
+    and facts by name of stage.
+    """
+
+    named: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    judged: Path | None = None
+    topics: Path | None = None
+    corpus: Path | None = None
+    hidden: Path | None = None
+    stages: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    device: str | None = None
+    relevance_level: int = 1
+    seed: int = 42
+    progress: Progress = field(default_factory=Silent)
+
+    def _path(self, path: str) -> Path:
+        return Path(self.named[path])
+
+    def place(self, path: str) -> str:
+        """The file, or the option."""
+        return self.named.get(path, f"--{path}")
+
+    def label(self, path: str) -> str:
+        """The end of its path that tells it from the others."""
+        return self.labels.get(self.named[path], self._path(path).name)
+
+    def run(self, path: str) -> Run:
+        """From a file."""
+        return read_run(self._path(path))
+
+    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
+        """From the whole run: a file may be in any order."""
+        return iter(self.run(path).items())
+
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
+        """From the whole run: a file may be in any order."""
+        run = self.run(path)
+        return (run.get(query_id, EMPTY) for query_id in query_ids)
+
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        """Those of the run."""
+        return list(self.run(path))
+
+    @cached_property
+    def _qrels(self) -> Qrels:
+        return read_qrels(self.judged) if self.judged else {}
+
+    def qrels(self) -> Qrels:
+        """Those of the file."""
+        return self._qrels
+
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        """By the file of judgements, if there is one."""
+        return positives(self._qrels)
+
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        """By the file of withheld judgements."""
+        return positives(read_qrels(self.hidden)) if self.hidden else {}
+
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        """Those of the file of queries, if there is one."""
+        return read_topics(self.topics) if self.topics else {}
+
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        """From the corpus's file, if there is one."""
+        return read_texts(self.corpus, doc_ids) if self.corpus and doc_ids else {}
+
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        """These alone: contents are not known here."""
+        return doc_ids
+
+    def negatives(self, path: str) -> Path:
+        """The file."""
+        return self._path(path)
+
+    def mined(self, path: str) -> tuple[Path, Path]:
+        """The file of what was dropped, and the one beside it."""
+        return self._path(path), self._path(path).with_name(_NEGATIVES)
+
+    def history(self, path: str) -> list[Record]:
+        """The lines of the file."""
+        file = self._path(path)
+        return [json_row(file, number, line) for number, line in read_lines(file)]
+
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        """Those of a stage of the run folder. Raises UsageError where it has no such stage."""
+        name = self.named[path]
+        if name not in self.stages:
+            hint = suggestion(name, self.stages)
+            raise UsageError(f"--stage: no stage {name!r}{hint}; there are: {', '.join(self.stages)}")
+        return self.stages[name]
+
+    def results(self, path: str) -> "Mapping[str, Scores]":
+        """Those of a metrics.json."""
+        from hardneg.evaluation.metrics_json import read_metrics
+
+        return read_metrics(self._path(path)).results
+
+    def index(self, path: str) -> tuple[Path, int | None]:
+        """The folder."""
+        return self._path(path), None
+
+    def system(self, index: str, model: str) -> System:
+        """A folder and a model's name or folder. Raises UsageError where their dimensions differ."""
+        from hardneg.indexes.dense import DenseIndex
+        from hardneg.models.encoder import Encoder
+        from hardneg.models.inference import EncodeOptions
+        from hardneg.models.spec import ModelSpec
+
+        opened, encoder = DenseIndex.open(self._path(index)), Encoder.load(ModelSpec(self.named[model]), self.device)
+        if opened.dimension != encoder.dimension:
+            sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
+            raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.progress)
+
+        ids = opened.doc_ids
+        return System(opened.searcher, ids, lambda wanted: _rows(ids, wanted), encode, str(encoder.device))
+
+
+def _rows(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+    """The rows of the wanted ids among an index's, which are read once and not held."""
+    asked = set(wanted)
+    known = {doc_id: row for row, doc_id in _numbered(ids) if doc_id in asked}
+    return np.array([known.get(doc_id, -1) for doc_id in wanted], np.int64)
+
+
+def _numbered(ids: Sequence[str]) -> Iterator[tuple[int, str]]:
+    for start in range(0, len(ids), _LINES):
+        yield from enumerate(ids[start : start + _LINES], start)

@@ -1,0 +1,152 @@
+"""How much of one ranked list is in another: two runs, or what was trained on and what is met in testing."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from hardneg.analysis.base import Analysis, Option, Runs, percent
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.shares import (
+    Against,
+    Lists,
+    SharedDocuments,
+    check_label,
+    counted,
+    draw_shares,
+    run_overlap,
+    share_of,
+)
+from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.errors import UsageError
+from hardneg.fields import Name, Reference
+from hardneg.reporting.table import Table
+
+
+class Overlap(Analysis):
+    """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
+
+    Runs are compared each with each, or with --baseline. With --negatives nothing else is compared: the first file is
+    of the first run, and so on; one run alone is that of all files.
+
+    Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --baseline bm25.trec.gz
+    """
+
+    name = "overlap"
+    title = "overlap"
+    paper = "ANCE, Table 6"
+    asks = ("qrels?",)
+
+    runs: Runs = Field(default_factory=dict)
+    against: Against = Field(None, description="One of the runs, to overlap with.")
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
+        default_factory=dict, description="A negatives.arrow that was trained on; of the run in the same place."
+    )
+    met: Annotated[dict[Name, Name], Reference(("run",)), Option(flag="-")] = Field(default_factory=dict)
+    depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Overlap":
+        check_label(self.against, self.runs)
+        if list(self.negatives) != list(self.met):
+            raise ValueError("negatives and met need the same labels, in the same order")
+        if len(self.runs) < 2 and not self.negatives:
+            raise ValueError("give two runs, or negatives and the runs in which they are met")
+        return self
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """With negatives, the runs are those in which they are met."""
+        negatives = given.get("negatives")
+        if not negatives:
+            if len(given["runs"]) < 2:
+                raise UsageError("analyze overlap: give --run twice, or --negatives")
+            return given
+        runs = list(given["runs"].values()) * (len(negatives) if len(given["runs"]) == 1 else 1)
+        if len(runs) != len(negatives):
+            raise UsageError(f"analyze overlap: {len(negatives)} --negatives for {len(runs)} --run: give one of each")
+        return {**given, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Overlaps of runs by pair, and those of trainings."""
+        runs: dict[str, Lists] = {
+            label: {query_id: each.doc_ids for query_id, each in run.items()}
+            for label, run in inputs.runs("runs", self.runs).items()
+        }
+        relevant = inputs.relevant() if self.met else {}
+        trained = []
+        for label in self.negatives:
+            negatives = read_negatives(inputs.negatives(f"negatives.{label}"))
+            met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}"))
+            shared = negatives_overlap(negatives, met, relevant, self.depth)
+            trained.append({"training": label, **shared.to_json()})
+        return {"depth": self.depth, "runs": run_overlaps(runs, self.depth, self.against), "negatives": trained}
+
+    def table(self, found: Any) -> Table:
+        """One row a pair of runs, then one a training."""
+        rows = [[row["run"], row["against"], *_cells(row)] for row in found["runs"]]
+        rows += [[row["training"], "negatives met in testing", *_cells(row)] for row in found["negatives"]]
+        return Table(("of", "also in", f"overlap at {found['depth']}", "queries", "left out"), rows, 2)
+
+    def explain(self, found: Any) -> str:
+        """With the depth."""
+        return (
+            f"Means over queries: of a run's first {found['depth']} documents, the share that is among the other's; of "
+            f"a training's negatives, the share that is among the first {found['depth']} documents that the trained "
+            "model finds and that are not relevant."
+        )
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One bar a pair of runs, and in a second panel one a training."""
+        runs = {f"{row['run']} in {row['against']}": row["overlap"] for row in found["runs"]}
+        trained = {row["training"]: row["overlap"] for row in found["negatives"]}
+        panels = {"overlap of runs": runs, "training negatives met in testing": trained}
+        draw_shares({f"{title}, {found['depth']} deep": shares for title, shares in panels.items() if shares}, paths)
+
+
+def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | None = None) -> list[dict[str, Any]]:
+    """The overlap of each labelled run with the one labelled `against`, or of each pair where there is none."""
+    pairs = [(label, against) for label in runs if label != against] if against else list(combinations(runs, 2))
+    return [_compared(runs, pair, depth) for pair in pairs]
+
+
+def _compared(runs: Mapping[str, Lists], pair: tuple[str, str], depth: int) -> dict[str, Any]:
+    found = run_overlap(runs[pair[0]], runs[pair[1]], depth)
+    return {"run": pair[0], "against": pair[1], **found.to_json(), "per_query": dict(found.shares)}
+
+
+def negatives_overlap(
+    negatives: NegativesFile,
+    lists: Iterable[tuple[str, Sequence[str]]],
+    relevant: Mapping[str, Collection[str]] | None = None,
+    depth: int = 100,
+) -> SharedDocuments:
+    """The share of each query's training negatives that is among the negatives met in testing.
+
+    Met are the first `depth` documents of the trained model's own run that are not relevant.
+
+    Args:
+        negatives: what was trained on, each with the positives that it was mined with.
+        lists: the run of the trained model over the same queries, streamed: a query id and its documents.
+        relevant: more documents by query that are no negatives.
+        depth: how many of the run's negatives are looked at.
+
+    Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
+    """
+    counts = negatives.counts
+    waiting = {query_id: row for row, query_id in enumerate(negatives.query_ids) if counts[row]}
+    empty, found = len(negatives) - len(waiting), dict[str, float]()
+    for query_id, doc_ids in lists:
+        if doc_ids and (row := waiting.pop(query_id, None)) is not None:
+            item = negatives[row]
+            aside = {*item.positives, *(relevant or {}).get(query_id, ())}
+            met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
+            found[query_id] = share_of(item.negatives, met)
+    left_out = {"queries without negatives": empty, "queries that the run lacks": len(waiting)}
+    return SharedDocuments(found, counted(left_out))
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [percent(row["overlap"]), f"{row['queries']:,}", f"{sum(row['left_out'].values()):,}"]

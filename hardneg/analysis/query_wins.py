@@ -1,0 +1,196 @@
+"""Two systems query by query: which wins, and the documents on which they part."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hardneg.analysis.base import Analysis, Metric, Option, shortened
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.shares import Lists
+from hardneg.data.qrels import Qrels
+from hardneg.data.runs import Run
+from hardneg.fields import MEASURED, Name
+from hardneg.reporting.figure import COLOURS, figure, plain_axes
+from hardneg.reporting.table import Table
+
+_LONGEST = 300
+_ROUNDING = 1e-9
+
+
+class QueryWins(Analysis):
+    """Show which queries one run wins and loses against another, and the documents on which the two part.
+
+    Example: hardneg analyze query-wins --qrels qrels.txt --run dense.trec.gz --baseline bm25.trec.gz --limit 10
+    """
+
+    name = "query-wins"
+    title = "wins and losses"
+    paper = "ANCE, Tables 8 and 9"
+    asks = ("qrels", "queries?", "corpus?", "relevance_level")
+
+    run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
+    against: Annotated[Name, MEASURED, Option("--baseline", old=("--against",))] = Field(
+        description="The run to compare it with."
+    )
+    metric: Metric = Field("ndcg@10", description="What decides.")
+    examples: Annotated[int, Option("--limit", old=("--examples",))] = Field(
+        5, gt=0, description="How many wins and losses to print."
+    )
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""
+        runs = inputs.run("run"), inputs.run("against")
+        found = wins_of(runs, inputs.qrels(), self.metric, inputs.relevance_level)
+        doc_ids = dict.fromkeys(shown.doc_id for case in found for shown in case.documents if shown)
+        told = to_json(found, inputs.queries(inputs.split), inputs.texts(list(doc_ids)))
+        labels = {"run": inputs.label("run"), "against": inputs.label("against")}
+        return {**labels, "metric": self.metric, "examples": self.examples, **told}
+
+    def table(self, found: Any) -> Table:
+        """The queries that are won by most, then those that are lost by most, with the documents on which they part."""
+        won = [case for case in found["queries"] if case["difference"] > 0][: found["examples"]]
+        lost = [case for case in found["queries"] if case["difference"] < 0][::-1][: found["examples"]]
+        rows = [
+            [
+                f"{case['query_id']} {case['text']}".strip(),
+                f"{case['ours']:.3f}",
+                f"{case['theirs']:.3f}",
+                str(case["rank"] or "–"),
+                *map(_document, case["documents"]),
+            ]
+            for case in [*won, *lost]
+        ]
+        sides = (found["run"], found["against"])
+        return Table(("query", *sides, "rank", *sides), rows)
+
+    def heading(self, found: Any) -> str:
+        """The two runs."""
+        return f"{found['run']} against {found['against']}"
+
+    def explain(self, found: Any) -> str:
+        """With the counts."""
+        return (
+            f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {found['metric']}. Shown are the "
+            "greatest differences, and the first rank at which the better run has the more relevant document, or, "
+            "where there is none, at which the two differ."
+        )
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One bar a query, from the greatest win to the greatest loss."""
+        differences = [case["difference"] for case in found["queries"]]
+        colours = [COLOURS[0] if value > 0 else COLOURS[1] for value in differences]
+        with figure(paths, 1, width=6.4) as (axes,):
+            axes.bar(range(len(differences)), differences, color=colours, width=1.0)
+            axes.axhline(0, color="#333333", linewidth=0.8)
+            counts = f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal"
+            unit = f"difference in {found['metric']}"
+            plain_axes(axes, f"{self.heading(found)}: {counts}", "queries, by difference", unit)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One document of a list; relevance: None where nobody judged it."""
+
+    doc_id: str
+    relevance: int | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One query.
+
+    ours, theirs: by the metric. rank, documents: where the lists first hold different documents of which the winner's
+    is the more relevant, or, where there is no such rank, first differ at all; rank 0: they are the same.
+    """
+
+    query_id: str
+    ours: float
+    theirs: float
+    rank: int
+    documents: tuple[Shown | None, Shown | None]
+
+    @property
+    def difference(self) -> float:
+        """Above zero for a win; what differs by rounding is a tie."""
+        difference = self.ours - self.theirs
+        return difference if abs(difference) > _ROUNDING else 0.0
+
+
+def wins_of(runs: tuple[Run, Run], qrels: Qrels, metric: str, relevance_level: int = 1) -> list[Case]:
+    """The cases of ours and theirs by a metric's name. Raises UsageError where there is no such metric."""
+    from hardneg.evaluation.metrics import evaluate
+
+    ours, theirs = (next(iter(evaluate(run, qrels, [metric], relevance_level).values())) for run in runs)
+    first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
+    return cases((first, second), (ours, theirs), qrels)
+
+
+def cases(
+    lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Qrels
+) -> list[Case]:
+    """All judged queries, by falling difference and then by id.
+
+    Args:
+        lists: ours, theirs.
+        values: a metric by query, of ours and of theirs.
+        qrels: what is known to be relevant.
+
+    Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
+    """
+    found = []
+    for query_id, judged in qrels.items():
+        ours, theirs = (each[query_id] for each in values)
+        pairs = list(zip_longest(lists[0].get(query_id, ()), lists[1].get(query_id, ())))
+        rank = _parting(pairs, judged, ours - theirs)
+        shown = pairs[rank - 1] if rank else (None, None)
+        documents = [None if doc_id is None else Shown(doc_id, judged.get(doc_id)) for doc_id in shown]
+        found.append(Case(query_id, ours, theirs, rank, (documents[0], documents[1])))
+    return sorted(found, key=lambda case: (-case.difference, case.query_id))
+
+
+def _parting(pairs: Sequence[tuple[str | None, str | None]], judged: Mapping[str, int], difference: float) -> int:
+    """The rank to show, 0 where the lists are equal."""
+    different = [rank for rank, (ours, theirs) in enumerate(pairs, 1) if ours != theirs]
+    for rank in different:
+        grades = [max(0, judged.get(doc_id or "", 0)) for doc_id in pairs[rank - 1]]
+        if (grades[0] - grades[1]) * difference > 0:
+            return rank
+    return different[0] if different else 0
+
+
+def to_json(found: Sequence[Case], queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
+    """The counts, and all cases with the texts that are known."""
+    return {
+        "wins": sum(case.difference > 0 for case in found),
+        "losses": sum(case.difference < 0 for case in found),
+        "ties": sum(case.difference == 0 for case in found),
+        "queries": [
+            {
+                "query_id": case.query_id,
+                "text": queries.get(case.query_id, ""),
+                "ours": case.ours,
+                "theirs": case.theirs,
+                "difference": case.difference,
+                "rank": case.rank,
+                "documents": [_shown(shown, texts) for shown in case.documents],
+            }
+            for case in found
+        ],
+    }
+
+
+def _shown(shown: Shown | None, texts: Mapping[str, str]) -> dict[str, Any] | None:
+    if shown is None:
+        return None
+    return {"doc_id": shown.doc_id, "relevance": shown.relevance, "text": texts.get(shown.doc_id, "")[:_LONGEST]}
+
+
+def _document(shown: Mapping[str, Any] | None) -> str:
+    if shown is None:
+        return "–"
+    grade = "not judged" if shown["relevance"] is None else f"grade {shown['relevance']}"
+    return f"{shown['doc_id']} ({grade}) {shortened(shown['text'])}".strip()

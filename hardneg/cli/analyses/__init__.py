@@ -1,1 +1,0 @@
-"""One file a family of analyses; `hardneg.cli.analyze` has them all."""

@@ -1,0 +1,306 @@
+"""The options of an analysis's command, made from its fields, and its fields from what was given for them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from hardneg.analysis.base import Analysis, Option
+from hardneg.analysis.inputs import Files
+from hardneg.cli import completion
+from hardneg.cli.evaluate import Level, QrelsFile, run_labels, split_names
+from hardneg.cli.options import DEVICE, STORE, open_store
+from hardneg.complaints import complaint
+from hardneg.errors import UsageError
+from hardneg.fields import Reference, known_metric
+
+_RUN = "A TREC run, plain or gzip; give --run for each."
+_QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
+_ASKED: Mapping[str, tuple[Any, Any]] = {
+    "qrels": (QrelsFile, None),
+    "queries": (Annotated[Path, typer.Option("--queries", help=_QUERIES)], None),
+    "corpus": (Annotated[Path, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")], None),
+    "withheld": (Annotated[Path, typer.Option("--withheld", help="Judgements that the filters do not know.")], None),
+    "relevance_level": (Level, 1),
+    "seed": (Annotated[int, typer.Option("--seed", help="What is drawn by.")], 42),
+}
+"""What a command takes beside the fields: its form, and its default."""
+
+_parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
+_Texts = Sequence[str]
+
+
+def parameters(kind: type[Analysis]) -> Iterator[Parameter]:
+    """Those of the command of an analysis."""
+    if "stages" in kind.asks:
+        folder = typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")
+        yield _parameter("run_folder", annotation=Annotated[Path, folder])
+    for asked in kind.asks:
+        name = asked.rstrip("?")
+        if name in _ASKED:
+            form, default = _ASKED[name]
+            optional = Annotated[get_args(form)[0] | None, get_args(form)[1]] if asked != name else form
+            empty = Parameter.empty if default is None and asked == name else default
+            yield _parameter(name, default=empty, annotation=optional)
+    for name, info in kind.model_fields.items():
+        yield from _of_field(kind, name, info)
+    if "device" in kind.asks:
+        yield _parameter("device", default=DEVICE, annotation=str | None)
+    if "stages" in kind.asks:
+        yield _parameter("store", default=STORE, annotation=Path | None)
+
+
+def other_names(kind: type[Analysis]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options by the names that they had, and by others that stay."""
+    marks = [(_flag(name, _mark(info)), _mark(info)) for name, info in kind.model_fields.items()]
+    return {old: flag for flag, mark in marks for old in mark.old}, {
+        same: flag for flag, mark in marks for same in mark.same
+    }
+
+
+def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis, Files]:
+    """The analysis that was asked for, and the files that it reads.
+
+    Raises:
+        UsageError: what was given makes no sense; all mistakes, each with its option.
+    """
+    stages = _stages(given) if "stages" in kind.asks else {}
+    fields = {
+        name: _value(kind, name, info, value)
+        for name, info in kind.model_fields.items()
+        if (value := _texts(name, info, given)) not in (None, [], ())
+    }
+    for name, info in kind.model_fields.items():
+        if (of := _mark(info).one_of) and name in fields:
+            known = {path: label for label, path in fields.get(of, {}).items()}
+            fields[name] = known.get(fields[name], fields[name])
+    try:
+        analysis = kind.model_validate(kind.arranged(fields, {name: stage[0] for name, stage in stages.items()}))
+    except ValidationError as error:
+        flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
+        told = [f"{flags.get(str((item['loc'] or ('',))[0]), '')}: {complaint(item)}" for item in error.errors()]
+        raise UsageError("\n".join(f"analyze {kind.name}: {line.removeprefix(': ')}" for line in told)) from None
+    return analysis, _files(analysis, given, stages)
+
+
+def read_files(files: Files) -> Iterator[Path]:
+    """All files and folders that a command reads."""
+    yield from (Path(name) for name in files.named.values() if Path(name).exists())
+    yield from (path for path in (files.judged, files.topics, files.corpus, files.hidden) if path)
+
+
+def _files(analysis: Analysis, given: Mapping[str, Any], stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Files:
+    from hardneg.cli.console import Bars, stderr_console
+
+    named = {path: name for path, name, _ in analysis.references()}
+    alone = [Path(name) for path, name in named.items() if "." not in path]
+    return Files(
+        named,
+        labels={str(path): label for path, label in run_labels(alone).items()},
+        judged=given.get("qrels"),
+        topics=given.get("queries"),
+        corpus=given.get("corpus"),
+        hidden=given.get("withheld"),
+        stages=stages,
+        device=given.get("device"),
+        relevance_level=given.get("relevance_level", 1),
+        seed=given.get("seed", 42),
+        progress=Bars(stderr_console()),
+    )
+
+
+def _stages(given: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Kind and facts of each stage of the run folder."""
+    from hardneg.recipe.run_folder import artifacts_of
+
+    found = artifacts_of(given["run_folder"], open_store(given["store"]))
+    return {name: (artifact.kind, artifact.facts) for name, artifact in found.items()}
+
+
+def _mark(info: FieldInfo) -> Option:
+    return next((mark for mark in info.metadata if isinstance(mark, Option)), Option())
+
+
+def _flag(name: str, mark: Option) -> str:
+    return mark.flag or f"--{name.replace('_', '-')}"
+
+
+def _several_words(mark: Option) -> bool:
+    """Whether an option takes several words after its name, which are arguments to the parser."""
+    return mark.metavar.endswith("...") and not mark.argument
+
+
+def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Parameter]:
+    mark, form = _mark(info), _paths(kind, info) or _form(info.annotation)
+    if mark.flag == "-":
+        return
+    text: dict[str, Any] = {
+        "help": info.description or (_RUN if mark.flag == "--run" else ""),
+        "metavar": mark.metavar or None,
+    }
+    required = info.is_required() and "stages" not in kind.asks
+    if mark.argument:
+        said: Any = typer.Argument(**text)
+    else:
+        metrics = completion.metrics if known_metric in _functions(info) else None
+        low = _least(info) if form is int or get_args(form) == (int,) else None
+        said = typer.Option(_flag(name, mark), **text, min=low, autocompletion=metrics)
+    default = Parameter.empty if required else info.default if get_origin(form) is not list else None
+    optional = form if required or default is not None else form | None
+    yield _parameter(name, default=default, annotation=Annotated[optional, said])
+    if _several_words(mark):
+        more = typer.Argument(hidden=True, metavar="NAME", autocompletion=completion.metrics)
+        yield _parameter(f"more_{name}", default=None, annotation=Annotated[list[str] | None, more])
+
+
+def _form(annotation: Any) -> Any:
+    """What the parser takes for a field: a text, a number, a choice, or a list of such."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _form(inner[0])
+    if origin in (Union, UnionType):
+        return _form(next(each for each in inner if each is not NoneType))
+    if origin is dict:
+        return list[str]
+    if origin is tuple:
+        return list[_form(inner[0])]  # type: ignore[misc]
+    return annotation if origin is Literal or annotation in (int, float, bool, str) else str
+
+
+def _paths(kind: type[Analysis], info: FieldInfo) -> Any:
+    """What the parser takes for files; None for a field that names none, or more than files."""
+    mark = _mark(info)
+    files = any(isinstance(each, Reference) for each in info.metadata) and "stages" not in kind.asks
+    if not files or mark.placed or (mark.metavar and not mark.argument):
+        return None
+    return list[Path] if get_origin(info.annotation) is dict else Path
+
+
+def _metadata(info: FieldInfo) -> Iterator[Any]:
+    """The marks of a field and of what it holds."""
+    yield from info.metadata
+    for inner in get_args(info.annotation):
+        if get_origin(inner) is Annotated:
+            yield from get_args(inner)[1:]
+
+
+def _functions(info: FieldInfo) -> list[Any]:
+    return [getattr(mark, "func", None) for mark in _metadata(info)]
+
+
+def _least(info: FieldInfo) -> int | None:
+    """The lowest whole number that a field, or what it holds, may be."""
+    for mark in _metadata(info):
+        if getattr(mark, "gt", None) is not None:
+            return int(mark.gt) + 1
+        if getattr(mark, "ge", None) is not None:
+            return int(mark.ge)
+    return None
+
+
+def _texts(name: str, info: FieldInfo, given: Mapping[str, Any]) -> Any:
+    """What was given for a field."""
+    if _several_words(_mark(info)):
+        return split_names(given[name] or [], given[f"more_{name}"] or [])
+    return given.get(name)
+
+
+def _value(kind: type[Analysis], name: str, info: FieldInfo, given: Any) -> Any:
+    """A field's value from what was given."""
+    mark, annotation = _mark(info), info.annotation
+    if get_origin(annotation) is not dict:
+        return str(given) if isinstance(given, Path) else given
+    given = [str(each) for each in given]
+    read = _reader(annotation, any(isinstance(each, Reference) for each in info.metadata))
+    if read is _labelled and mark.placed:
+        return {str(place): text for place, text in enumerate(given)}
+    if read is _labelled and "stages" in kind.asks:
+        return dict(_split(text, "=", text) for text in given)
+    return read("" if mark.argument else f"{_flag(name, mark)} ", given)
+
+
+def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[str, Any]]":
+    """How texts become a mapping of this form."""
+    value = get_args(annotation)[1]
+    value = get_args(value)[0] if get_origin(value) is Annotated else value
+    if get_origin(value) is dict:
+        return _sized if refers else _cells
+    if get_origin(value) is tuple:
+        return _listed if refers else _numbers
+    return _labelled if refers else _pairs
+
+
+def _split(text: str, sign: str, default: str) -> tuple[str, str]:
+    """What stands before the first sign, and behind it; a text without the sign is the value of `default`."""
+    label, found, value = text.partition(sign)
+    return (label, value) if found and label and value and not Path(text).exists() else (default, text)
+
+
+def _labelled(place: str, given: _Texts) -> dict[str, str]:
+    """PATH or LABEL=PATH; by default the end of the path that tells it from the others."""
+    pairs = [_split(text, "=", "") for text in given]
+    tails = run_labels([Path(path) for label, path in pairs if not label])
+    return {label or tails[Path(path)]: path for label, path in pairs}
+
+
+def _pairs(place: str, given: _Texts) -> dict[str, str]:
+    """NAME=VALUE."""
+    return {label: value for text in given for label, value in [_both(place, text, "NAME=VALUE")]}
+
+
+def _listed(place: str, given: _Texts) -> dict[str, list[str]]:
+    """NAME=STAGE[,STAGE]."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        label, stages = _both(place, text, "NAME=STAGE or NAME=STAGE,STAGE")
+        found.setdefault(label, []).extend(stages.split(","))
+    return found
+
+
+def _numbers(place: str, given: _Texts) -> dict[str, list[float]]:
+    """NAME=NUMBER."""
+    found: dict[str, list[float]] = {}
+    for text in given:
+        label, value = _both(place, text, "NAME=NUMBER")
+        try:
+            found.setdefault(label, []).append(float(value))
+        except ValueError:
+            raise UsageError(f"{place}{text}: {value!r} is not a number; say {label}=0.5") from None
+    return found
+
+
+def _sized(place: str, given: _Texts) -> dict[str, dict[int, str]]:
+    """SIZE=PATH or LABEL:SIZE=PATH."""
+    found: dict[str, dict[int, str]] = {}
+    for text in given:
+        named, _, path = text.partition("=")
+        label, _, size = named.rpartition(":")
+        if not path or not size.isascii() or not size.isdigit() or int(size) < 1:
+            raise UsageError(f"{place}{text}: must be SIZE=PATH or LABEL:SIZE=PATH, the size a whole number above 0")
+        if int(size) in found.setdefault(label or "run", {}):
+            raise UsageError(f"{place}{text}: {named} is given twice")
+        found[label or "run"][int(size)] = path
+    return found
+
+
+def _cells(place: str, given: _Texts) -> dict[str, dict[str, str]]:
+    """ROW:COLUMN=VALUE."""
+    found: dict[str, dict[str, str]] = {}
+    for text in given:
+        named, value = _both(place, text, "ROW:COLUMN=VALUE")
+        row, column = _both(place, named, "ROW:COLUMN=VALUE", ":")
+        found.setdefault(row, {})[column] = value
+    return found
+
+
+def _both(place: str, text: str, form: str, sign: str = "=") -> tuple[str, str]:
+    label, found, value = text.partition(sign)
+    if not (label and found and value):
+        raise UsageError(f"{place}{text}: must be of the form {form}")
+    return label, value

@@ -1,0 +1,235 @@
+"""Exact ranks of chosen documents in the whole corpus, which is only ever seen block by block."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.validation import vector_blocks
+from hardneg.protocols import DenseSearcher
+
+Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
+"""Starts a pass over the corpus: (first row, float32 [n, d]) in row order, as `vector_blocks` gives them.
+
+Every pass must cut the corpus in the same places, or equal vectors may differ in the last bit of their scores.
+"""
+
+_QUERIES = 1024
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Known:
+    """Pairs of a query and a document that is no negative of it, each pair once.
+
+    query: int64 [P], places of the queries, ascending. row: int64 [P], row numbers of the corpus.
+    positive: bool [P]; false for a copy of a positive, which is neither positive nor negative.
+    """
+
+    query: NDArray[np.int64]
+    row: NDArray[np.int64]
+    positive: NDArray[np.bool_]
+
+
+def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
+    """Passes over the `count` vectors that an index holds, in whole blocks."""
+    if isinstance(searcher, FlatSearcher):
+        return partial(vector_blocks, searcher.flat, _BLOCK)
+    return partial(_decoded, searcher, count)
+
+
+def _decoded(searcher: DenseSearcher, count: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    for start in range(0, count, _BLOCK):
+        yield start, searcher.vectors(np.arange(start, min(start + _BLOCK, count)))
+
+
+def pair_scores(
+    corpus: Pass, queries: NDArray[np.float32], query: NDArray[np.int64], row: NDArray[np.int64], device: str = "cpu"
+) -> NDArray[np.float32]:
+    """Inner products of pairs of a query and a document, as the product of whole blocks has them.
+
+    Args:
+        corpus: starts a pass over the vectors.
+        queries: float32 [Q, d].
+        query: int64 [T], places in `queries`, ascending.
+        row: int64 [T], row numbers of the corpus.
+        device: where to compute.
+
+    Returns:
+        float32 [T].
+    """
+    scores = np.empty(len(query), np.float32)
+    _check_order(query)
+    for start, stop, part, block in _products(corpus, queries, query, row, device, only_held=True):
+        inside = np.flatnonzero((row[part] >= start) & (row[part] < stop)) + part.start
+        places = torch.from_numpy(query[inside] % _QUERIES), torch.from_numpy(row[inside] - start)
+        scores[inside] = block[places].cpu().numpy()
+    return scores
+
+
+def counts_above(
+    corpus: Pass,
+    queries: NDArray[np.float32],
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]],
+    device: str = "cpu",
+) -> NDArray[np.int64]:
+    """How many documents of the corpus rank above each pair's document; of equal scores the lower row is above.
+
+    Args:
+        corpus: starts a pass over the vectors.
+        queries: float32 [Q, d].
+        pairs: query int64 [T], ascending; row int64 [T]; score float32 [T], from `pair_scores`.
+        device: where to compute.
+
+    Returns:
+        int64 [T], 0 for the best document: its rank less one.
+    """
+    query, row, score = pairs
+    counts = np.zeros(len(query), np.int64)
+    _check_order(query)
+    for start, _, part, block in _products(corpus, queries, query, row, device, only_held=False):
+        for first in range(part.start, part.stop, _QUERIES):
+            some = slice(first, min(first + _QUERIES, part.stop))
+            scores = block.index_select(0, torch.from_numpy(query[some] % _QUERIES).to(block.device))
+            counts[some] += _above(scores, row[some] - start, score[some])
+    return counts
+
+
+def _above(scores: Tensor, place: NDArray[np.int64], score: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Counts of each line [T, b] that are above `score` [T]; what stands before `place` [T] need only reach it."""
+    width = scores.shape[1]
+    reach = np.nextafter(score, np.float32(-np.inf), dtype=np.float32)
+    bar = torch.from_numpy(np.where(place >= width, reach, score)).to(scores.device)
+    held = np.flatnonzero((place >= 0) & (place < width))
+    lines, places = torch.from_numpy(held).to(scores.device), torch.from_numpy(place[held]).to(scores.device)
+    scores[lines, places] = -torch.inf
+    counts = (scores > bar[:, None]).sum(1)
+    before = torch.arange(width, device=scores.device) < places[:, None]
+    counts[lines] += ((scores[lines] == bar[lines, None]) & before).sum(1)
+    return counts.cpu().numpy()
+
+
+def _products(
+    corpus: Pass,
+    queries: NDArray[np.float32],
+    query: NDArray[np.int64],
+    row: NDArray[np.int64],
+    device: str,
+    only_held: bool,
+) -> Iterable[tuple[int, int, slice, Tensor]]:
+    """Each block's first row and last one plus 1, the pairs of some queries, and float32 [those queries, block]."""
+    parts = [torch.from_numpy(np.ascontiguousarray(queries[i : i + _QUERIES])).to(device) for i in _starts(queries)]
+    edges = np.searchsorted(query, [*_starts(queries), len(queries)])
+    for start, vectors in corpus():
+        stop = start + len(vectors)
+        block = torch.from_numpy(np.array(vectors, np.float32)).to(device)
+        for i, part in enumerate(parts):
+            pairs = slice(int(edges[i]), int(edges[i + 1]))
+            rows = row[pairs]
+            if len(rows) and (not only_held or bool(((rows >= start) & (rows < stop)).any())):
+                yield start, stop, pairs, part @ block.T
+
+
+def _starts(queries: NDArray[np.float32]) -> range:
+    return range(0, len(queries), _QUERIES)
+
+
+def _check_order(query: NDArray[np.int64]) -> None:
+    if (np.diff(query) < 0).any():
+        raise ValueError("pairs must be in the order of their queries")
+
+
+def known_pairs(positives: Sequence[NDArray[np.int64]], copies: Sequence[NDArray[np.int64]] | None = None) -> Known:
+    """The pairs of Q queries from their positives' rows, and their copies' rows where those are known: int64 [n] each.
+
+    A row that is both is a positive.
+    """
+    rows, marks = [], []
+    for place, found in enumerate(positives):
+        own = np.unique(found)
+        others = np.setdiff1d(copies[place], own) if copies is not None else own[:0]
+        rows.append(np.concatenate([own, others]).astype(np.int64))
+        marks.append(np.arange(len(own) + len(others)) < len(own))
+    query = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
+    if not rows:
+        return Known(query, np.empty(0, np.int64), np.empty(0, np.bool_))
+    return Known(query, np.concatenate(rows), np.concatenate(marks))
+
+
+def errors_of_positives(
+    corpus: Pass, queries: NDArray[np.float32], known: Known, device: str = "cpu"
+) -> NDArray[np.int64]:
+    """The negatives above each positive, in the order of `known`, copies skipped; ties by ascending row.
+
+    Args:
+        corpus: starts a pass over the vectors: `functools.partial(vector_blocks, vectors, 4096)`. It is read twice;
+            no more than a block and its scores are held.
+        queries: float32 [Q, d].
+        known: the pairs that are no negatives.
+        device: where to compute.
+
+    Returns:
+        int64 [positives]: pi(d+) - delta(d+) - 1 of equation 3.
+    """
+    score = pair_scores(corpus, queries, known.query, known.row, device)
+    order = np.lexsort((known.row, -score, known.query))
+    first = np.searchsorted(known.query, known.query[order])
+    known_above = np.empty(len(order), np.int64)
+    known_above[order] = np.arange(len(order)) - first
+    chosen = known.positive
+    pairs = known.query[chosen], known.row[chosen], score[chosen]
+    return counts_above(corpus, queries, pairs, device) - known_above[chosen]
+
+
+def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The share of each query's fixed negatives that is among the documents ranked highest now.
+
+    Args:
+        static_rows: int64 [Q, n], row numbers; -1 pads.
+        top_rows: int64 [Q, K], row numbers; -1 pads.
+
+    Returns:
+        float64 [Q], from 0 to 1; nan for a query without fixed negatives.
+
+    Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 4a.
+    """
+    width = int(max(static_rows.max(initial=0), top_rows.max(initial=0))) + 1
+    lines = np.arange(len(static_rows))[:, None] * width
+    there = static_rows >= 0
+    found = there & np.isin(static_rows + lines, (top_rows + lines)[top_rows >= 0])
+    shares = np.full(len(static_rows), np.nan)
+    np.divide(found.sum(1), there.sum(1), out=shares, where=there.any(1))
+    return shares
+
+
+def best_rank(
+    corpus: Pass, queries: NDArray[np.float32], static_rows: NDArray[np.int64], device: str = "cpu"
+) -> NDArray[np.int64]:
+    """The rank in the whole corpus of the highest ranked of each query's fixed negatives.
+
+    Args:
+        corpus: starts a pass over the vectors: `functools.partial(vector_blocks, vectors, 4096)`. It is read twice.
+        queries: float32 [Q, d].
+        static_rows: int64 [Q, n], row numbers; -1 pads.
+        device: where to compute.
+
+    Returns:
+        int64 [Q], counted from 1, known positives counted too, ties by ascending row; 0 for a query without
+        fixed negatives.
+
+    Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 8.
+    """
+    query, place = np.nonzero(static_rows >= 0)
+    row = static_rows[query, place]
+    score = pair_scores(corpus, queries, query, row, device)
+    order = np.lexsort((row, -score, query))
+    asked, first = np.unique(query[order], return_index=True)
+    best = order[first]
+    ranks = np.zeros(len(static_rows), np.int64)
+    ranks[asked] = counts_above(corpus, queries, (asked, row[best], score[best]), device) + 1
+    return ranks

@@ -98,7 +98,10 @@ def test_the_run_folder_and_the_report_show_them(made):
         for form in ("json", "png", "svg")
     }
     page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 6 + 7 and "Behind: pairwise errors" in page
+    assert (
+        page.count('<img class="figure" alt="Behind: ') == 6 and page.count('<img class="figure" alt="Of runs: ') == 7
+    )
+    assert "Behind: pairwise errors" in page and page.count("data:image/svg+xml;base64,") >= 6 + 7
     assert "## Behind: training costs" in text
 
 

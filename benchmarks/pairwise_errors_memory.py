@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from hardneg.analysis.errors import by_query
-from hardneg.indexes.ranks import errors_of_positives, known_pairs
 from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.indexes.ranks import errors_of_positives, known_pairs
 from hardneg.indexes.validation import vector_blocks
 
 _BLOCK = 4096

@@ -23,7 +23,7 @@ from hardneg.data.text_lines import other_kind
 from hardneg.errors import DataError
 from hardneg.types import RankedList
 
-_CHUNK = 1 << 22
+_CHUNK = 1 << 20
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 
@@ -49,7 +49,7 @@ def read_run(path: Path) -> Run:
 
 
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
-    """The items of `read_run`, a few megabytes at a time, for runs that are too large to hold; none of an empty file.
+    """The items of `read_run`, about a megabyte at a time, for runs that are too large to hold; none of an empty file.
 
     Raises:
         DataError: as `read_run`, when it is come to; and where the lines of one query do not stand together.

@@ -30,6 +30,9 @@ _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 Run = Mapping[str, RankedList]
 """Ranked lists by query id: queries in the file's order, each list best first, as trec_eval would order it."""
 
+QueryLists = tuple[str, Mapping[str, RankedList]]
+"""A query and its lists by the label of their run: the first is the one to select from."""
+
 EMPTY = RankedList((), np.empty(0, np.float32))
 """The list of a query that a run lacks."""
 
@@ -81,6 +84,13 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
         raise DataError(
             f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
         )
+
+
+def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
+    """Each query with its list in each run, as `lists_in_order` reads them. Raises as it does."""
+    streams = [lists_in_order(path, query_ids) for path in runs.values()]
+    for query_id, *lists in zip(query_ids, *streams, strict=True):
+        yield query_id, dict(zip(runs, lists, strict=True))
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

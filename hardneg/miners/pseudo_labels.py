@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardneg.data.corpus import Corpus, candidates
+from hardneg.data.runs import QueryLists as QueryLists
 from hardneg.miners.denoised import Denoised
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.rules import scores_of
 from hardneg.types import Candidates, Negatives, RankedList
 
 NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
-QueryLists = tuple[str, Mapping[str, RankedList]]
-"""A query and its ranked lists: the first is the one to select from, the one called `scores` decides."""
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ from hardneg.data.corpus import candidates
 from hardneg.data.negatives import write_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.rejected import recorded
-from hardneg.data.runs import lists_in_order
+from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.errors import DataError
 from hardneg.fields import LATER, AnswerMatch, Miner, Name, Reference, Trait, has_answers
 from hardneg.layout import DROPPED, NEGATIVES, RUN
-from hardneg.miners.pseudo_labels import QueryLists
 from hardneg.protocols import NegativeMiner
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_queries
@@ -121,10 +120,9 @@ def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negati
 
 
 def _listed(context: StageContext[Mine], query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[QueryLists]:
-    streams = [lists_in_order(path, query_ids) for path in runs.values()]
     with context.progress.task("mining", len(query_ids), "queries") as task:
-        for query_id, *lists in zip(query_ids, *streams, strict=True):
-            yield query_id, dict(zip(runs, lists, strict=True))
+        for item in lists_side_by_side(runs, query_ids):
+            yield item
             task.advance()
 
 

@@ -9,10 +9,10 @@ from hardneg.models.source import HUB_ID
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
 
-Scores = Mapping[str, Mapping[str, float]]
+_Scores = Mapping[str, Mapping[str, float]]
 
 
-def model_card(encoder: "Encoder", facts: Mapping[str, object], scores: Scores | None = None) -> str:
+def model_card(encoder: "Encoder", facts: Mapping[str, object], scores: _Scores | None = None) -> str:
     """Markdown with what the model was made from, its scores, and how to open it.
 
     facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
@@ -26,7 +26,7 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object], scores: Scores |
     return "\n\n".join([*parts, "## Use", _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
 
 
-def with_scores(card: str, scores: Scores) -> str:
+def with_scores(card: str, scores: _Scores) -> str:
     """A card that `model_card` made, with a table of scores before its last section."""
     before, heading, after = card.rpartition("## Use")
     return f"{before}## Scores\n\n{_table(scores)}\n\n{heading}{after}"
@@ -61,7 +61,7 @@ def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in {**facts, **own}.items())
 
 
-def _table(scores: Scores) -> str:
+def _table(scores: _Scores) -> str:
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
     for name, row in scores.items():

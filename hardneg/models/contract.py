@@ -131,7 +131,6 @@ class _Head:
 
     @classmethod
     def of(cls, places: list[Path], folder: Path) -> "_Head":
-        """That of the modules in `places`."""
         names = module_folders(folder)
         pooling, dimension = "", _count(mapping(places[0] / "config.json").get("hidden_size"), places[0])
         for place in places[1:]:

@@ -85,7 +85,6 @@ def _tokenizer_bound(place: Path) -> int:
 
 
 def _positions(place: Path) -> int:
-    """How many tokens the transformer has positions for."""
     most = mapping(place / "config.json").get("max_position_embeddings")
     if not isinstance(most, int) or most < 1:
         return _UNBOUNDED

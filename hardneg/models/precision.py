@@ -52,8 +52,6 @@ def _transformer(network: nn.Module) -> Any:
 
 
 def _inference_ways(transformer: Any) -> dict[str, Way]:
-    """Passes with float32 and with bfloat16 weights."""
-
     def ready(half: bool) -> Callable[[], object]:
         module: Any = in_bfloat16(transformer) if half else transformer
         features = _features(transformer)

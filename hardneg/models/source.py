@@ -191,7 +191,6 @@ def _wanted(sizes: dict[str, int]) -> Iterator[str]:
 
 
 def _cached(found: HubCommit) -> int:
-    """The bytes of a model that the hub's cache holds whole; 0 where it does not."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(found.repository, "config.json", revision=found.commit)

@@ -62,7 +62,6 @@ class _Layout:
         return cls(starts, corpus.first[starts])
 
     def sizes(self, numbers: Sequence[int]) -> int:
-        """Rows of some blocks, together."""
         return int(np.diff(self.rows)[list(numbers)].sum())
 
 

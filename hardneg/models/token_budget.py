@@ -103,7 +103,6 @@ def _ladder(device: torch.device) -> Iterator[int]:
 
 
 def _speed(parts: Sequence[nn.Module], device: torch.device, budget: int) -> float:
-    """Tokens a second of passes of `budget` tokens."""
     features = _made_up(max(1, budget // _LENGTH))
     passes = max(1, 8192 // budget)
     forward(parts, dict(features), device)

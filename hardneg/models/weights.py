@@ -62,7 +62,6 @@ def load_options(place: Path) -> dict[str, Any]:
 
 
 def _check_tensors(path: Path) -> None:
-    """Reads names and shapes alone, where the file's form lets it."""
     import torch
 
     advice = "it is not read; take a copy of the model in safetensors"

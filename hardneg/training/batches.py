@@ -54,7 +54,6 @@ def by_length(embed: Callable[[Features], Tensor], features: Features, size: int
 
 
 def _unpadded(features: Features) -> Features:
-    """Without the columns that are padding in all texts."""
     used = features["attention_mask"].any(0)
     return {name: value[:, used] if value.dim() > 1 else value for name, value in features.items()}
 

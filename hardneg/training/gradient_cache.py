@@ -21,7 +21,7 @@ from hardneg.models.spec import Kind
 from hardneg.training.batches import Features, Parts
 
 Vectors = tuple[Tensor, ...]
-Pass = Callable[[], Vectors]
+_Pass = Callable[[], Vectors]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,14 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
     return queries.join([*found[:others], query]), documents.join([*found[others:], document])
 
 
-def _one_by_one(parts: Parts, kind: Kind, towers: Towers) -> list[Pass]:
-    """A pass for each part but the last."""
-
+def _one_by_one(parts: Parts, kind: Kind, towers: Towers) -> list[_Pass]:
     def encode(features: Features) -> Vectors:
         return (towers.one(features, kind),)
 
     return [partial(encode, features) for features in parts.features[:-1]]
 
 
-def _with_seed(seed: int, encode: Pass, towers: Towers) -> Vectors:
+def _with_seed(seed: int, encode: _Pass, towers: Towers) -> Vectors:
     torch.manual_seed(seed)
     with towers.precision:
         return encode()
@@ -70,7 +68,7 @@ class _Twice(torch.autograd.Function):
     """Its first argument stands for the weights, that something ask for gradients."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, passes: Sequence[Pass]) -> Vectors:
+    def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:
         found = [encode() for encode in passes]
         ctx.passes, ctx.counts = passes, [len(vectors) for vectors in found]
         return tuple(part for vectors in found for part in vectors)

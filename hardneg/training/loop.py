@@ -153,12 +153,10 @@ class _TrainingRun:
 
     @property
     def total(self) -> int:
-        """The steps of the schedule."""
         return self.options.total_steps(len(self.method))
 
     @property
     def last(self) -> int:
-        """The step to end at."""
         return self.options.last_step(len(self.method))
 
     def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
@@ -220,7 +218,6 @@ class _TrainingRun:
             task.describe(f"loss {done.loss:.4f}, {speed:.1f} queries/s")
 
     def _judge(self, state: TrainState) -> TrainState:
-        """Measures the dev metrics where it is time to."""
         every = self.options.evaluate_every
         if self.validate is None or not (state.step == self.last or (every and state.step % every == 0)):
             return state

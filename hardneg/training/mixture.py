@@ -36,7 +36,6 @@ class JoinedLists:
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
-        """The row at which each file begins."""
         return np.cumsum([0, *(len(file.counts) for file in self.files[:-1])], dtype=np.int64)
 
 

@@ -9,6 +9,16 @@ from hardneg.distributed import world
 from hardneg.renamed import Renamed, old_names
 
 
+def below(options: object, least: int, *names: str) -> list[str]:
+    """One line for each of these options that is given and is not `least` or above."""
+    values = ((name, getattr(options, name)) for name in names)
+    return [
+        f"{name} must be {least} or above, not {value}"
+        for name, value in values
+        if value is not None and not value >= least
+    ]
+
+
 @dataclass(frozen=True)
 class TrainOptions:
     """The options of one training run; a step is one update of the weights.
@@ -143,22 +153,13 @@ class TrainOptions:
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
         steps = ("max_steps", "stop_at", "keep_every", "checkpoint_every", "evaluate_every", "patience")
-        counts = ("batch_size", "accumulate", "chunk", *steps)
-        found = [
-            f"{name} must be 1 or above, not {value}"
-            for name in counts
-            if (value := getattr(self, name)) is not None and value < 1
-        ]
+        found = below(self, 1, "batch_size", "accumulate", "chunk", *steps)
         found += [
             f"{name} must be above 0, not {value}"
             for name in ("learning_rate", "epsilon", "epochs", "checkpoint_minutes")
             if (value := getattr(self, name)) is not None and not value > 0
         ]
-        found += [
-            f"{name} must be 0 or above, not {value}"
-            for name in ("negatives_per_query", "weight_decay", "warmup_steps", "clip_norm")
-            if (value := getattr(self, name)) is not None and not value >= 0
-        ]
+        found += below(self, 0, "negatives_per_query", "weight_decay", "warmup_steps", "clip_norm")
         if not 0 <= self.warmup_ratio <= 1:
             found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
         if self.epochs is None and self.max_steps is None:
@@ -197,8 +198,7 @@ class RerankerOptions(TrainOptions):
         found = super().problems()
         if self.negatives_per_query == 0:
             found.append("negatives_per_query must be 1 or above: a reranker is shown its query's documents alone")
-        if not self.adversarial >= 0:
-            found.append(f"adversarial must be 0 or above, not {self.adversarial}")
+        found += below(self, 0, "adversarial")
         found += [
             f"{name} has no effect on a reranker, which is shown each query's own documents: leave it out"
             for name in self.given_of_batches()

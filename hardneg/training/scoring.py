@@ -79,10 +79,10 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
     positive = column == row * width
     own = (column // width == row) & ~positive
     blocked = torch.from_numpy(columns.blocked()).to(scores.device)
-    return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=_spread(columns, scores, positive | own))
+    return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=_taught(columns, scores, positive | own))
 
 
-def _spread(columns: BatchColumns, scores: Tensor, mine: Tensor) -> Tensor | None:
+def _taught(columns: BatchColumns, scores: Tensor, mine: Tensor) -> Tensor | None:
     """The teacher's scores where `mine`, bool [B, M], is true, nan elsewhere; None where there is no teacher."""
     if columns.teacher is None:
         return None

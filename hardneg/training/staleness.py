@@ -50,7 +50,6 @@ class StalenessWatch:
     def _age(
         self, queries: NDArray[np.float32], top: NDArray[np.int64], watched: NDArray[np.int64]
     ) -> dict[str, float]:
-        """Means over the queries that have watched negatives."""
         some = (watched >= 0).any(axis=1)
         if not some.any():
             return {}

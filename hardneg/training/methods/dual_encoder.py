@@ -63,7 +63,6 @@ class DualEncoderTraining(ExampleTraining):
         return masked(best_segments(queries, slots)[:, column], batch.columns)
 
     def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
-        """Those of this process's queries and documents."""
         precision = torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
         if self._chunk is None:
             with precision:

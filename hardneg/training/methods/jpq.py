@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from hardneg.indexes.compression import innermost, load_faiss
 from hardneg.indexes.product import PqSearcher
 from hardneg.models.encoder import Encoder
-from hardneg.training.candidate_lists import Listed
 from hardneg.training.history import Record
-from hardneg.training.methods.adore import AdoreTraining, QueryBatch, QueryTower
+from hardneg.training.methods.adore import AdoreTraining, Listed, QueryBatch, QueryTower
 from hardneg.types import ScoreBatch
 
 

@@ -137,7 +137,6 @@ def mine_refresh(
 
 
 def _published(encoder: Encoder, mining: Mining, place: Refreshes, number: int, step: int, seconds: Seconds) -> Refresh:
-    """The refresh that the vectors come to; `seconds` has those of encoding them."""
     folder, vectors = place.partial(number), place.vectors(step)
     count, dropped = _Count(), Counter[str]()
     with seconds.of("write", without=("queries", "search")):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hardneg.distributed import World
 from hardneg.errors import UsageError
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import TrainOptions, below
 
 if TYPE_CHECKING:
     import torch
@@ -72,12 +72,7 @@ class RefreshOptions:
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        counts = ("every", "depth", "negatives", "query_chunks")
-        found = [
-            f"{name} must be 1 or above, not {value}"
-            for name in counts
-            if (value := getattr(self, name)) is not None and value < 1
-        ]
+        found = below(self, 1, "every", "depth", "negatives", "query_chunks")
         if (self.every is None) == (self.policy in ("every", "synchronous")):
             found.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
         if self.negatives > self.depth:

@@ -98,7 +98,6 @@ class SynchronousProvider:
         raise TrainingError(f"{_named(refresh)}: {error}") from error
 
     def _as_of(self, step: int) -> Encoder:
-        """The model as it was after `step`."""
         encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
         try:
             if step:

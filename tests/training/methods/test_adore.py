@@ -25,9 +25,9 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
-from hardneg.training.candidate_lists import label
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
+from hardneg.training.methods.adore import label
 
 HERE = Path(__file__).parent
 SCHEDULES = ["dynamic", "static", "refreshed", "random"]

@@ -26,7 +26,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import TrainingData
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 from hardneg.types import Document, Negatives
 

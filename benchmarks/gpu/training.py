@@ -13,7 +13,7 @@ from gpu.setting import Figures, Setting, Skipped, expect
 
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 
 _SAME = {"fp32": 2e-3, "bf16": 5e-2}

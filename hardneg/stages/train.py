@@ -41,7 +41,7 @@ class Train(EncoderTrainingSpec):
 def run(work: StageContext[Any]) -> dict[str, Any]:
     """Trains, saves the model with its card, and leaves the learning curve beside it."""
     from hardneg.stages.inputs import open_collection, open_learner
-    from hardneg.training.loop import train
+    from hardneg.training.methods.dual_encoder import train
 
     collection = open_collection(work.inputs["dataset"])
     encoder = open_learner(work, work.device)

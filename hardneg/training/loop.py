@@ -14,15 +14,11 @@ from hardneg.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
-from hardneg.models.encoder import Encoder
 from hardneg.models.precision import takes_bf16
 from hardneg.progress import Progress, Silent, Task
-from hardneg.protocols import Loss
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
-from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
-from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, warmup_length
 from hardneg.training.options import TrainOptions
 from hardneg.training.step import Learner, update
@@ -61,28 +57,6 @@ class TrainingResult:
         return {"steps": self.steps, **earlier, **best, **left_out}
 
 
-def train(
-    encoder: Encoder,
-    data: TrainingData,
-    loss: Loss,
-    options: TrainOptions,
-    folder: Path,
-    *,
-    progress: Progress,
-    validate: Validate | None = None,
-) -> TrainingResult:
-    """Trains both sides of `encoder` in place, as `learn` says.
-
-    Raises:
-        UsageError: the options make no sense.
-        TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
-    """
-    _check(options)
-    return learn(
-        DualEncoderTraining(encoder, data, options), loss, options, folder, progress=progress, validate=validate
-    )
-
-
 def learn(
     method: TrainingMethod,
     loss: Objective,
@@ -105,7 +79,7 @@ def learn(
         UsageError: the options make no sense.
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
-    _check(options)
+    check_options(options)
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
@@ -127,7 +101,8 @@ def learn(
     return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, earlier)
 
 
-def _check(options: TrainOptions) -> None:
+def check_options(options: TrainOptions) -> None:
+    """Refuses options that make no sense, with a UsageError that has all that is wrong."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
 

@@ -10,7 +10,7 @@ from hardneg.losses.triplet import Triplet
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 
 

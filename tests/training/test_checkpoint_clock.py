@@ -11,6 +11,7 @@ from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training import checkpoint, loop
 from hardneg.training.checkpoint import FIRST, CheckpointClock, Checkpoints
+from hardneg.training.methods import dual_encoder
 
 
 class Hand:
@@ -64,7 +65,7 @@ def test_checkpoints_come_by_the_clock_and_change_nothing(
         saved.clear()
         chosen = options(max_steps=40, checkpoint_every=20, checkpoint_minutes=minutes)
         encoder = BagEncoder()
-        loop.train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / str(minutes), progress=Silent())
+        dual_encoder.train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / str(minutes), progress=Silent())
         assert saved == expected
         models.append([tensor.numpy().copy() for tensor in encoder.module.state_dict().values()])
     history = (tmp_path / "None" / "history.jsonl").read_bytes()

@@ -75,7 +75,7 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     encoder: Any = PreciseEncoder()
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
     loss = Seen(Star() if name == "accumulated" else InfoNCE())
-    loop.train(encoder, data, loss, chosen, out / name, progress=Silent())
+    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent())
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     for place, batch in enumerate(loss.batches):

@@ -17,6 +17,7 @@ from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training import loop
+from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 
@@ -81,7 +82,7 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
         precision="fp32",
     )
     data = replace(toy_data(toy), segments=Segments(length=6, count=3) if loss == "segments" else None)
-    loop.train(encoder, data, LOSSES[loss], options, out / f"{number}-{case}", progress=Silent())
+    dual_encoder.train(encoder, data, LOSSES[loss], options, out / f"{number}-{case}", progress=Silent())
     found = {f"{step} {name}": tensor for step, tensors in enumerate(seen, 1) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     save_file(found, str(out / f"{number}-{world().rank}-{case}.safetensors"))
@@ -119,7 +120,7 @@ def resume(toy: Path, out: Path, number: int) -> None:
         encoder: Any = BagEncoder()
         encoder.module.dropout.p = 0.0
         try:
-            result = loop.train(
+            result = dual_encoder.train(
                 encoder,
                 toy_data(toy),
                 Fragile(),

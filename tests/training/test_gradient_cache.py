@@ -21,8 +21,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training import gradient_cache
-from hardneg.training.loop import train
-from hardneg.training.methods.dual_encoder import DualEncoderTraining
+from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 
 Gradients = dict[str, torch.Tensor]
 

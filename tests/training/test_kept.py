@@ -11,7 +11,8 @@ from hardneg.losses.star import Star
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress, Silent
-from hardneg.training.loop import TrainingResult, train
+from hardneg.training.loop import TrainingResult
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 
 

@@ -12,7 +12,7 @@ from hardneg.models.encoder import Encoder, split
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.history import HISTORY, History
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.optimizers import gradient_norms, layer_groups
 
 

@@ -19,7 +19,8 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
-from hardneg.training.loop import TrainingResult, train
+from hardneg.training.loop import TrainingResult
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 

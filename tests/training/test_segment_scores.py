@@ -17,8 +17,7 @@ from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
-from hardneg.training.loop import train
-from hardneg.training.methods.dual_encoder import DualEncoderTraining
+from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 from hardneg.training.scoring import best_segments, gather_slots, in_slots
 from hardneg.training.validation import Pool, pool_metrics
 from hardneg.types import Document

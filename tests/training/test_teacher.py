@@ -13,7 +13,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.losses.margin_mse import MarginMSE
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, SampledBatch
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.scoring import BatchColumns, score_batch
 from hardneg.training.teacher import Teacher, write_teacher
 from hardneg.types import RankedList

@@ -12,7 +12,7 @@ from hardneg.errors import TrainingError
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training.history import History
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.validation import Pool, ValidationData, make_pool, pool_metrics, pool_validation
 from hardneg.types import RankedList
 

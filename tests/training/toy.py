@@ -18,7 +18,7 @@ from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training.examples import TrainingData
-from hardneg.training.loop import train
+from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 from hardneg.types import Document, Negatives
 

@@ -1,5 +1,6 @@
 """Training of queries and documents together: every query is scored against the documents of the whole batch."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,9 +9,12 @@ from torch import Tensor, nn
 from hardneg.distributed import World, gather, world
 from hardneg.errors import UsageError
 from hardneg.models.encoder import Encoder
+from hardneg.progress import Progress
+from hardneg.protocols import Loss
 from hardneg.training.batches import Batch, Features, in_parts, make_batch
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
+from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.method import ExampleTraining
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import best_segments, gather_slots, in_slots, masked, score_batch
@@ -90,3 +94,25 @@ def _sharing(options: TrainOptions) -> World:
             f"{options.batch_size}: give a multiple of {here.size}"
         )
     return World()
+
+
+def train(
+    encoder: Encoder,
+    data: TrainingData,
+    loss: Loss,
+    options: TrainOptions,
+    folder: Path,
+    *,
+    progress: Progress,
+    validate: Validate | None = None,
+) -> TrainingResult:
+    """Trains both sides of `encoder` in place, as `learn` says.
+
+    Raises:
+        UsageError: the options make no sense.
+        TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
+    """
+    check_options(options)
+    return learn(
+        DualEncoderTraining(encoder, data, options), loss, options, folder, progress=progress, validate=validate
+    )

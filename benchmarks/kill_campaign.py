@@ -27,7 +27,6 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.rerank import Rerank
 from hardneg.stages.train_reranker import TrainReranker
 
@@ -223,7 +222,7 @@ def cut_down(name: str, preset: str | None, folder: Path) -> list[str]:
             settings.append(f"stages.{stage}.reranker.source={tiny}")
         if isinstance(spec, Rerank):
             settings.append(f"stages.{stage}.keep_scores=false")
-        if isinstance(spec, TrainReaderSpec):
+        if spec.stage == "train-reader":
             settings.append(f"stages.{stage}.reader.name={tiny}")
     return [*settings, *CUT.get(name, [])]
 

@@ -21,7 +21,11 @@ from hardneg.types import PluginSetting
 KINDS = ("datasets", "miners", "losses", "indexes", "rerankers", "stages", "analyses")
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
-_OUTSIDE = {("rerankers", "electra"): "hardneg-electra"}
+_OUTSIDE = {
+    ("rerankers", "electra"): "hardneg-electra",
+    ("stages", "read"): "hardneg-reader",
+    ("stages", "train-reader"): "hardneg-reader",
+}
 """Plugins of packages that stand in plugins/ of hardneg's sources, beside hardneg itself."""
 
 
@@ -179,12 +183,18 @@ def _known_kind(kind: str) -> str:
     return kind
 
 
+def not_installed(kind: str, name: str) -> str:
+    """Of a plugin that is known to be in a package which is not installed: its package, and how to install it."""
+    package = _OUTSIDE.get((kind, name))
+    if package is None or name in plugin_names(kind):
+        return ""
+    command = f"pip install {package}, or from the sources: pip install -e plugins/{package}"
+    return f"in package {package}, which is not installed: {command}"
+
+
 def _unknown(kind: str, name: str) -> str:
-    if package := _OUTSIDE.get((kind, name)):
-        return (
-            f"the {kind} plugin {name!r} is in package {package}, which is not installed: "
-            f"pip install ./plugins/{package} in hardneg's sources"
-        )
+    if told := not_installed(kind, name):
+        return f"the {kind} plugin {name!r} is {told}"
     names = plugin_names(kind)
     return f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
 

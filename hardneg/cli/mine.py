@@ -10,6 +10,7 @@ import typer
 
 from hardneg.cli import adhoc_recipe, completion
 from hardneg.cli.export import CORPUS, FORM, SPLIT, MinedNegatives, NegativesTarget, write
+from hardneg.cli.external_run import make_from
 from hardneg.cli.options import DATASET, DEVICE, PROCESSES, SET, STORE, WRITTEN, open_store
 from hardneg.cli.outputs import OVERWRITE
 from hardneg.cli.printing import say
@@ -17,7 +18,7 @@ from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Artifact, Store
+    from hardneg.artifacts import Store
     from hardneg.data.collection import StoredCollection
     from hardneg.models.positive_scores import PositiveScores
     from hardneg.recipe.execute import Outcome
@@ -114,6 +115,7 @@ def _mined(
     from hardneg.data.collection import StoredCollection
     from hardneg.distributed import world
     from hardneg.fields import DATASET
+    from hardneg.miners.filtered import SCORES
 
     run, filter_by = runs
     outcome = adhoc_recipe.run_plan(plan, store, device, until=DATASET if run else None)
@@ -127,20 +129,9 @@ def _mined(
         yield MinedNegatives(made.path, made.facts, collection, known)
         return
     with TemporaryDirectory() as folder:
-        facts = _mine_run(plan, outcome.artifacts[DATASET], (run, filter_by), Path(folder))
+        given = {"runs.run": run, **({f"runs.{SCORES}": filter_by} if filter_by else {})}
+        facts = make_from(plan.steps[adhoc_recipe.MINED], outcome.artifacts[DATASET], given, Path(folder))
         yield MinedNegatives(Path(folder), facts, collection, _run_scores(run, Path(folder)) if scores else None)
-
-
-def _mine_run(plan: "Plan", dataset: "Artifact", runs: tuple[Path, Path | None], folder: Path) -> dict[str, Any]:
-    from hardneg.cli.console import Bars, stderr_console
-    from hardneg.fields import DATASET
-    from hardneg.stages.context import ArtifactInput, StageContext
-    from hardneg.stages.foreign_run import mine_from
-
-    step = plan.steps[adhoc_recipe.MINED]
-    inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
-    work = StageContext(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()))
-    return mine_from(runs[0], work, runs[1])
 
 
 def _write_dropped(folder: Path, path: Path) -> None:

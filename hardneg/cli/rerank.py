@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import adhoc_recipe, completion
+from hardneg.cli.external_run import make_from
 from hardneg.cli.options import DATASET, DEVICE, SET, STORE, WRITTEN, open_store
 from hardneg.cli.outputs import OVERWRITE, Target
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Artifact
-    from hardneg.recipe.plan import Step
+    pass
 
 _RERANKED = "reranked"
 
@@ -53,7 +53,7 @@ def rerank(
     outputs = adhoc_recipe.plan_outputs("rerank", plan, opened, [Target(output)], overwrite, [run])
     with outputs.begun(), TemporaryDirectory() as folder:
         collection = adhoc_recipe.run_plan(plan, opened, device, until=DATASET).artifacts[DATASET]
-        facts = _reranked(plan.steps[_RERANKED], collection, run, Path(folder), device)
+        facts = make_from(plan.steps[_RERANKED], collection, {"run": run}, Path(folder), device)
         with outputs.laid_out():
             link_file(Path(folder) / RUN, output)
     say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
@@ -75,16 +75,3 @@ def _tree(dataset: str, stage: dict[str, Any]) -> adhoc_recipe.Tree:
         _RERANKED: {"stage": "rerank", "run": adhoc_recipe.SEARCHED, **stage},
     }
     return adhoc_recipe.tree(dataset, None, stages)
-
-
-def _reranked(step: "Step", collection: "Artifact", run: Path, folder: Path, device: str | None) -> dict[str, Any]:
-    from hardneg.cli.console import Bars, stderr_console
-    from hardneg.fields import DATASET
-    from hardneg.registry import plugin_errors
-    from hardneg.stages.context import ArtifactInput, StageContext
-    from hardneg.stages.foreign_run import rerank_from
-
-    inputs = {DATASET: ArtifactInput(DATASET, collection.key, collection.path)}
-    work = StageContext(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()), device)
-    with plugin_errors(step.plugins.values()):
-        return rerank_from(run, work)

@@ -13,17 +13,13 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
-from hardneg.protocols import TrainableReranker
 from hardneg.recipe.language import expand, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.renamed import parts, with_new_names
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
-from hardneg.registry import configure, load_plugin, needs_of, plugin_names, suggestion
+from hardneg.registry import configure, load_plugin, not_installed, plugin_names, suggestion
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
-from hardneg.stages.train import Train
-from hardneg.stages.train_reranker import TrainReranker
-from hardneg.stages.training_common import EncoderTrainingSpec, TrainingSpec
 
 _MOST_STAGES = 200
 
@@ -116,7 +112,6 @@ def check_recipe(
         view = RecipeView("", stages, plugins, known(top.model) or top.model)
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
         problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
-    problems += _similarity_problems(stages, plugins, known(top.model) or top.model) if top else ()
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if found or problems or top is None:
         told = dict.fromkeys([*found, *map(located, problems)])
@@ -140,7 +135,7 @@ def _check_stages(
 ) -> Iterator[tuple[str, StageSpec]]:
     if not isinstance(stages, Mapping) or len(stages) > _MOST_STAGES:
         return
-    verbs = plugin_names("stages")
+    verbs, outside = plugin_names("stages"), dict[str, list[str]]()
     for name, value in stages.items():
         path = f"stages.{name}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -151,6 +146,8 @@ def _check_stages(
             )
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
             problems.append(f"{path}.stage: missing; one of: {', '.join(verbs)}")
+        elif told := not_installed("stages", value["stage"]):
+            outside.setdefault(told, []).append(name)
         elif value["stage"] not in verbs:
             verb = value["stage"]
             problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, verbs)}; one of: {', '.join(verbs)}")
@@ -165,6 +162,9 @@ def _check_stages(
                 yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
             except ValidationError as error:
                 problems += _problems(path, error, spec)
+    for told, (first, *others) in outside.items():
+        also = f" (and of {', '.join(others)})" if others else ""
+        problems.append(f"stages.{first}.stage{also}: {stages[first]['stage']} is {told}")
 
 
 def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[str]:
@@ -209,51 +209,7 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
                 plugins[name, field] = configure(kind, setting)
             except PluginError as error:
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
-        if isinstance(spec, TrainReranker) and (name, "reranker") in plugins:
-            problems += _reranker_problems(name, spec, plugins[name, "reranker"], plugins.get((name, "loss")))
-        if isinstance(spec, TrainingSpec) and (name, "loss") in plugins:
-            problems += _loss_problems(name, spec, plugins[name, "loss"])
     return plugins
-
-
-def _reranker_problems(name: str, spec: TrainReranker, reranker: Any, loss: Any) -> list[str]:
-    if not isinstance(reranker, TrainableReranker):
-        return [f"stages.{name}.reranker: {spec.reranker.name} cannot be trained: it has no network to load"]
-    wanted = getattr(loss, "outputs", None)
-    if wanted is None or (found := getattr(reranker, "head", None)) in (None, wanted):
-        return []
-    told = f"{spec.loss.name} needs a head of {wanted} outputs, the reranker has {found}"
-    return [f"stages.{name}.loss: {told}; say reranker.outputs: {wanted}, or take loss bce"]
-
-
-def _loss_problems(name: str, spec: TrainingSpec, loss: Any) -> list[str]:
-    untaught = isinstance(spec, Train) and spec.teacher is None
-    lacking = [part for part in needs_of(loss) if part not in spec.gives or (untaught and part == "teacher")]
-    if untaught and lacking == ["teacher"]:
-        return [
-            f"stages.{name}.teacher: missing; {spec.loss.name} learns a run's scores, such as those of a rerank stage"
-        ]
-    verbs = {verb: load_plugin("stages", verb) for verb in plugin_names("stages")} if lacking else {}
-    stages = [
-        verb for verb, kind in verbs.items() if issubclass(kind, EncoderTrainingSpec) and {*lacking} <= {*kind.gives}
-    ]
-    told = f"stages.{name}.loss: {spec.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
-    use = f"use it in stage {' or '.join(stages)}, or " if stages else "no stage gives that: "
-    return [f"{told}; {use}take another loss"] if lacking else []
-
-
-def _similarity_problems(
-    stages: Mapping[str, StageSpec], plugins: Mapping[tuple[str, str], Any], model: ModelSpec
-) -> Iterator[str]:
-    """What needs scores of another kind than those of the recipe's model, which all that is trained from it has too."""
-    similarity = model.similarity
-    if similarity is None:  # of a model that is not here yet: training looks again
-        return
-    for name, spec in stages.items():
-        wanted = getattr(type(plugins.get((name, "loss"))), "similarity", similarity)
-        if isinstance(spec, EncoderTrainingSpec) and wanted != similarity:
-            told = f"{spec.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
-            yield f"stages.{name}.loss: {told}; say model.similarity: {wanted}, or take another loss"
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

@@ -11,13 +11,12 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, file_digest
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.fields import DATASET, START, InputFile, PluginKind, marked_fields
-from hardneg.models.identity import model_content, model_digest
+from hardneg.models.identity import model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
-from hardneg.stages.reading_spec import TrainReaderSpec
 from hardneg.stages.spec import StageSpec
 
 SCHEME = 1
@@ -176,8 +175,6 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     for field, kind, _ in marked_fields(spec, PluginKind):
         for place in kind.places:
             origin["plugins"][field]["options"].pop(place, None)
-    if isinstance(spec, TrainReaderSpec):
-        origin["start"] = _content(lambda: digest(model_content(spec.reader.start)), sources.problems)
     for field, mark, file in marked_fields(spec, InputFile):
         if file is not None:
             origin[field] = _content(partial(_file_digest, f"stages.{name}.{field}", file, mark.form), sources.problems)

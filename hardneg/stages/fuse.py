@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
@@ -16,14 +16,11 @@ from hardneg.fields import LATER, MEASURED, MetricName, Name, Reference, marked_
 from hardneg.fusion.methods import AnyMethod, Fusion
 from hardneg.fusion.through_ranx import Norm
 from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
-from hardneg.layout import TUNING
+from hardneg.layout import RUN, TUNING
 from hardneg.registry import suggestion
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import StageSpec
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import PROCESS_BYTES, Row, RunSpec, Sizes
 from hardneg.types import RankedList
-
-if TYPE_CHECKING:
-    from hardneg.stages.search import Entry
 
 
 class Tuning(BaseModel):
@@ -42,7 +39,7 @@ class Tuning(BaseModel):
     grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(default_factory=dict)
 
 
-class Fuse(StageSpec):
+class Fuse(RunSpec):
     """Makes one run of several: the documents of all, by turns or by a sum over the runs.
 
     method: `zip` takes them by turns, the first run first; `weighted-sum` adds scores, `reciprocal-rank` adds 1 /
@@ -53,8 +50,6 @@ class Fuse(StageSpec):
     """
 
     version = 1
-    kind = "run"
-    needs_dataset = True
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
     method: AnyMethod = "weighted-sum"
@@ -113,38 +108,40 @@ class Fuse(StageSpec):
         tuning = identity.pop("tuning")
         return identity | ({"tuning": {**tuning, "runs": list(tuning["runs"])}} if tuning else {})
 
+    def estimate(self, sizes: Sizes) -> Row:
+        """One pass over the lists."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, count / 500 + 3)
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Reads the runs query by query and writes what they are together, best first.
+    def make(self, context: "StageContext[Fuse]") -> Facts:
+        """Reads the runs query by query and writes what they are together, best first.
 
-    Facts: queries, how often a run lacks one, and the numbers that were tuned; all that was tried is in `tuning.json`.
-    """
-    from hardneg.layout import RUN
-    from hardneg.stages.inputs import open_collection
+        Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
+        """
+        from hardneg.stages.inputs import open_collection
 
-    collection = open_collection(work.inputs["dataset"])
-    query_ids = collection.queries(work.spec.split).query_ids
-    fusion, tuned = _tuned(work, collection) if work.spec.tuning else (work.spec.fusion, {})
-    facts = Counter({"queries": len(query_ids), "depth": work.spec.depth})
-    write_run(work.folder / RUN, _entries(work, fusion, query_ids, facts))
-    return {name: count for name, count in facts.items() if count} | tuned
+        collection = open_collection(context.inputs["dataset"])
+        query_ids = collection.queries(self.split).query_ids
+        fusion, tuned = _tuned(context, collection)
+        facts = Counter({"queries": len(query_ids), "depth": self.depth})
+        write_run(context.folder / RUN, _entries(context, fusion, query_ids, facts))
+        return {name: count for name, count in facts.items() if count} | tuned
 
 
 def _entries(
-    work: StageContext[Any], fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]
-) -> "Iterator[Entry]":
-    with work.progress.task("fusing", len(query_ids), "queries") as task:
-        fused = fusion.over(_lists(work, query_ids, facts))
+    context: StageContext[Fuse], fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]
+) -> Iterator[tuple[str, RankedList]]:
+    with context.progress.task("fusing", len(query_ids), "queries") as task:
+        fused = fusion.over(_lists(context, query_ids, facts))
         for query_id, ranked in zip(query_ids, fused, strict=True):
             task.advance()
             if ranked.doc_ids:
                 yield query_id, ranked
 
 
-def _lists(work: StageContext[Any], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
-    from hardneg.layout import RUN
+def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
 
-    sources, labels = work.inputs_of("runs"), work.spec.labels
+    sources, labels = context.inputs_of("runs"), context.spec.labels
     streams = [lists_in_order(sources[label].folder / RUN, query_ids) for label in labels]
     for _, *lists in zip(query_ids, *streams, strict=True):
         for label, ranked in zip(labels, lists, strict=True):
@@ -152,18 +149,19 @@ def _lists(work: StageContext[Any], query_ids: Sequence[str], facts: Counter[str
         yield lists
 
 
-def _tuned(work: StageContext[Any], collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
-    """The best fusion on the development queries, and what to tell of it."""
+def _tuned(context: StageContext[Fuse], collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
+    """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
     from hardneg.evaluation.metrics import mean_of
-    from hardneg.layout import RUN
 
-    spec, asked, sources = work.spec, work.spec.tuning, work.inputs_of("tuning.runs")
+    spec, sources = context.spec, context.inputs_of("tuning.runs")
+    if (asked := spec.tuning) is None:
+        return spec.fusion, {}
     runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
     known = Development(spec.labels, runs, collection.qrels(asked.split), asked.metric, asked.relevance_level)
     check_development(known, collection.queries(spec.split).query_ids)
     mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-    found = tune(spec.fusion, known, asked.grid, mean, work.progress)
+    found = tune(spec.fusion, known, asked.grid, mean, context.progress)
     content = json.dumps({"split": asked.split, **to_json(found, known)}, indent=1, allow_nan=False)
-    replace_text(work.folder / TUNING, content + "\n")
+    replace_text(context.folder / TUNING, content + "\n")
     best = found[0]
     return best.fusion, {"tuned": {**numbers(best.fusion, spec.labels), known.metric: best.worth}, "tried": len(found)}

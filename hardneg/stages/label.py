@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from hardneg.data.qrels import positives
 from hardneg.data.runs import lists_in_order
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import Name, Reference, Trait
+from hardneg.layout import NEGATIVES, RUN
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import PseudoLabels, QueryLists
 from hardneg.seeding import derive_seed
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import RecipeView, StageSpec
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 
 _BLOCK = 4096
 
@@ -35,7 +36,6 @@ class Label(StageSpec):
 
     version = 1
     kind = "negatives"
-    pseudo_positives: ClassVar[bool] = True
     needs_dataset = True
     stage: Literal["label"]
     run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
@@ -54,10 +54,6 @@ class Label(StageSpec):
             raise ValueError(f"below: {self.below:g} is more than above: {self.above:g}; nothing is sure then")
         return self
 
-    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Positives that a reranker's scores tell."""
-        return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
-
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """The split."""
         if self.split not in collection["splits"]:
@@ -72,41 +68,49 @@ class Label(StageSpec):
         identity = super().identity()
         return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The positives are those of the reranker."""
+        return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Labels the split's queries; facts: how many, those left out by reason, and how right they are where it is known.
+    def estimate(self, sizes: Sizes) -> Row:
+        """One pass over the lists."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", count * 200 * 20, PROCESS_BYTES, count / 5_000 + 1)
 
-    Queries for which a positive is known are left out: they need no label.
-    """
-    from hardneg.layout import NEGATIVES
-    from hardneg.stages.inputs import open_collection, pass_on
+    def make(self, context: "StageContext[Label]") -> Facts:
+        """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.
 
-    spec, facts = work.spec, Counter[str]()
-    collection = open_collection(work.inputs["dataset"])
-    rule = PseudoLabels(spec.above, spec.below, spec.count, spec.depth)
-    labelled = rule.of(_listed(work, collection, facts), collection.corpus, facts)
-    path = work.folder / NEGATIVES
-    write_negatives(path, labelled)
-    pass_on(work, "run")
-    if spec.size is not None:
-        facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
-    rows = read_negatives(path)
-    facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
-    if not len(rows):
-        work.progress.note(f"{work.name}: no query has a document above {spec.above:g} and one below {spec.below:g}")
-    return {**facts, **_checked(rows, collection)}
+        Queries for which a positive is known are left out: they need no label.
+        """
+        from hardneg.stages.inputs import open_collection, pass_on
+
+        spec, facts = self, Counter[str]()
+        collection = open_collection(context.inputs["dataset"])
+        rule = PseudoLabels(spec.above, spec.below, spec.count, spec.depth)
+        labelled = rule.of(_listed(context, collection, facts), collection.corpus, facts)
+        path = context.folder / NEGATIVES
+        write_negatives(path, labelled)
+        pass_on(context, "run")
+        if spec.size is not None:
+            facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
+        rows = read_negatives(path)
+        facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
+        if not len(rows):
+            context.progress.note(
+                f"{context.name}: no query has a document above {spec.above:g} and one below {spec.below:g}"
+            )
+        return {**facts, **_checked(rows, collection)}
 
 
-def _listed(work: StageContext[Any], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
+def _listed(context: StageContext[Label], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
     """The lists of the queries without known positives."""
-    from hardneg.layout import RUN
     from hardneg.stages.inputs import queries_of
 
     known = positives(collection.all_qrels())
-    query_ids = queries_of(work, collection, "run", work.spec.split).query_ids
-    runs = {"run": work.inputs["run"], SCORES: work.inputs["scores"]}
+    query_ids = queries_of(context, collection, "run", context.spec.split).query_ids
+    runs = {"run": context.inputs["run"], SCORES: context.inputs["scores"]}
     streams = [lists_in_order(source.folder / RUN, query_ids) for source in runs.values()]
-    with work.progress.task("labelling", len(query_ids), "queries") as task:
+    with context.progress.task("labelling", len(query_ids), "queries") as task:
         for query_id, *lists in zip(query_ids, *streams, strict=True):
             task.advance()
             if query_id in known:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, tee
 from pathlib import Path
@@ -21,22 +21,22 @@ from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.errors import PluginError
 from hardneg.fields import FREE, Name, PluginKind, Reference, Setting, Trait
+from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.registry import plugin_identity
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import RecipeView, StageSpec, source_of
-from hardneg.types import PluginSetting, RankedList
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
+from hardneg.types import RankedList
 
 if TYPE_CHECKING:
     from hardneg.rerankers.scoring import Advance, Request
-    from hardneg.stages.search import Entry
 
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
 
 
-class Rerank(StageSpec):
+class Rerank(RunSpec):
     """Scores the best documents of a run anew, query and document together.
 
     reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
@@ -45,9 +45,8 @@ class Rerank(StageSpec):
     """
 
     version = 1
-    kind = "run"
-    needs_dataset = True
     resumes = True
+    every_process = True
     stage: Literal["rerank"]
     reranker: Annotated[Name | None, Reference(("reranker",))] = None
     plugin: Annotated[Setting | None, PluginKind("rerankers")] = None
@@ -59,19 +58,56 @@ class Rerank(StageSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     keep_scores: bool = Field(default=True, json_schema_extra=FREE)
 
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """That of the plugin, where it says it."""
-        return source_of(recipe.plugin("plugin"))
-
     @model_validator(mode="after")
     def _complete(self) -> "Rerank":
         if (self.reranker is None) == (self.plugin is None):
             raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
         return self
 
-    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        """The plugin, where one is named."""
-        return ((field, kind, setting) for field, kind, setting in super().plugins() if setting is not None)
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Positives may stand in its lists: its own, or those that the run has."""
+        own: dict[str, str] = {Trait.ADDED_POSITIVES: recipe.name} if self.positives else {}
+        return {**super().traits(recipe), **own}
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """That of the plugin, where one is named."""
+        return source_of(recipe.plugin("plugin"))
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """One pass over all pairs."""
+        count, shape = sizes.queries(self.split), sizes.network
+        seconds = sizes.network_seconds(count * self.depth * PAIR_TOKENS, shape)
+        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, seconds + 5, 2 * shape.weights)
+
+    def make(self, context: "StageContext[Rerank]") -> Facts:
+        """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.
+
+        Several processes share the blocks. A block's scores do not depend on the other blocks.
+        """
+        from hardneg.stages.inputs import open_collection, pass_on, queries_of
+
+        collection, here = open_collection(context.inputs["dataset"]), world()
+        parts, facts = context.folder / SCRATCH, Counter({"depth": self.depth})
+        queries = queries_of(context, collection, "run", self.split)
+        parts.mkdir(exist_ok=True)
+        step, total = max(1, _PAIRS // self.depth), len(queries)
+        mine = range(here.rank * step, total, here.size * step)
+        missing = {start for start in mine if not (parts / _name(start)).exists()}
+        left = sum(min(step, total - start) for start in missing)
+        wanted = (block for block in _blocks(context, collection, queries, step, facts) if block.start in missing)
+        blocks, ahead = tee(wanted)
+        share = sum(min(step, total - start) for start in mine)
+        with context.progress.task("reranking", share, "queries", done=share - left) as task:
+            answers = _answers(context, collection.corpus, ahead, _speed(task))
+            for block in blocks:
+                write_run(parts / _name(block.start), block.entries(answers))
+                task.advance(len(block.query_ids))
+        barrier()
+        if here.first:
+            join_runs([parts / _name(start) for start in range(0, total, step)], context.folder / RUN)
+            context.keep_only(RUN, SCRATCH)
+            pass_on(context, "run")
+        return {name: count for name, count in facts.items() if count}
 
 
 @dataclass(frozen=True)
@@ -89,7 +125,7 @@ class _Block:
         for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
             yield text, list(islice(contents, len(doc_ids)))
 
-    def entries(self, answers: Iterator[Sequence[float]]) -> "Iterator[Entry]":
+    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[tuple[str, RankedList]]:
         """The queries' documents with the scores that a reranker gave."""
         for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
             scores = next(answers, ())
@@ -99,53 +135,20 @@ class _Block:
             yield query_id, RankedList(doc_ids, np.asarray(scores, np.float32))
 
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.
-
-    Several processes share the blocks. A block's scores do not depend on the other blocks.
-    """
-    from hardneg.layout import RUN
-    from hardneg.stages.inputs import open_collection, pass_on, queries_of
-
-    collection, here = open_collection(work.inputs["dataset"]), world()
-    parts, facts = work.folder / SCRATCH, Counter({"depth": work.spec.depth})
-    queries = queries_of(work, collection, "run", work.spec.split)
-    parts.mkdir(exist_ok=True)
-    step, total = max(1, _PAIRS // work.spec.depth), len(queries)
-    mine = range(here.rank * step, total, here.size * step)
-    missing = {start for start in mine if not (parts / _name(start)).exists()}
-    left = sum(min(step, total - start) for start in missing)
-    wanted = (block for block in _blocks(work, collection, queries, step, facts) if block.start in missing)
-    blocks, ahead = tee(wanted)
-    share = sum(min(step, total - start) for start in mine)
-    with work.progress.task("reranking", share, "queries", done=share - left) as task:
-        answers = _answers(work, collection.corpus, ahead, _speed(task))
-        for block in blocks:
-            write_run(parts / _name(block.start), block.entries(answers))
-            task.advance(len(block.query_ids))
-    barrier()
-    if here.first:
-        join_runs([parts / _name(start) for start in range(0, total, step)], work.folder / RUN)
-        work.keep_only(RUN, SCRATCH)
-        pass_on(work, "run")
-    return {name: count for name, count in facts.items() if count}
-
-
 def _name(start: int) -> str:
     return f"{start:09d}.trec"
 
 
 def _blocks(
-    work: StageContext[Any], collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
+    context: StageContext[Rerank], collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
 ) -> Iterator[_Block]:
     """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
-    from hardneg.layout import RUN
 
-    known = positives(collection.all_qrels()) if work.spec.positives else {}
-    lists = lists_in_order(work.inputs["run"].folder / RUN, queries.query_ids)
+    known = positives(collection.all_qrels()) if context.spec.positives else {}
+    lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
     for start in range(0, len(queries), step):
         query_ids = queries.query_ids[start : start + step]
-        chosen = [list(ranked.doc_ids[: work.spec.depth]) for ranked in islice(lists, len(query_ids))]
+        chosen = [list(ranked.doc_ids[: context.spec.depth]) for ranked in islice(lists, len(query_ids))]
         facts["queries"] += len(query_ids)
         facts["queries without candidates"] += sum(not doc_ids for doc_ids in chosen)
         for query_id, doc_ids in zip(query_ids, chosen, strict=True):
@@ -171,23 +174,22 @@ def _speed(task: Task) -> "Advance":
 
 
 def _answers(
-    work: StageContext[Any], corpus: Corpus, blocks: Iterable[_Block], advance: "Advance"
+    context: StageContext[Rerank], corpus: Corpus, blocks: Iterable[_Block], advance: "Advance"
 ) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
-    from hardneg.layout import MODEL_FOLDER
     from hardneg.models.inference import EncodeOptions
     from hardneg.rerankers.score_cache import CachedScorer, CachedScores
     from hardneg.rerankers.scoring import PairScorer
 
-    source = work.inputs.get("reranker")
-    plugin = work.plugins["plugin"] if source is None else source.plugins["reranker"]
+    source = context.inputs.get("reranker")
+    plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
     if not isinstance(plugin, TrainableReranker):
         yield from plugin.rerank(request for block in blocks for request in block.requests(corpus))
         return
     folder = None if source is None else source.folder / MODEL_FOLDER
-    options = EncodeOptions(work.spec.tokens_per_batch, work.spec.precision)
-    scorer = PairScorer.of(plugin.load(folder), work.device, options)
-    kept = CachedScores.of(scorer, _content(plugin, folder)) if work.spec.keep_scores else None
+    options = EncodeOptions(context.spec.tokens_per_batch, context.spec.precision)
+    scorer = PairScorer.of(plugin.load(folder), context.device, options)
+    kept = CachedScores.of(scorer, _content(plugin, folder)) if context.spec.keep_scores else None
     asked = (block.requests(corpus) for block in blocks)
     yield from (CachedScorer(scorer, kept) if kept else scorer).rerank_blocks(asked, advance)
 

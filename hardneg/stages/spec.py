@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PROCESS_BYTES = 700_000_000
 BLOCK_BYTES = 200_000_000
 JVM_BYTES = 1_000_000_000
+PAIR_TOKENS = 120
+"""Tokens of a query and a document that are read together."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Verb `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import model_validator
 
@@ -9,8 +10,9 @@ from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.fields import Name, Reference
-from hardneg.stages.context import StageContext
-from hardneg.stages.training_common import EncoderTrainingSpec, examples_of, save, taught, validation
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import Row, Sizes
+from hardneg.stages.training_common import EncoderTrainingSpec, encoder_training, examples_of, save, taught, validation
 from hardneg.training.examples import TrainingData
 from hardneg.training.mixture import mixed
 
@@ -24,7 +26,6 @@ class Train(EncoderTrainingSpec):
     """
 
     version = 1
-    every_process = True
     gives = ("teacher",)
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
@@ -37,35 +38,49 @@ class Train(EncoderTrainingSpec):
             raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
         return self
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """No teacher's scores, where none is named."""
+        return tuple(part for part in self.gives if part != "teacher" or self.teacher is not None)
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Trains, saves the model with its card, and leaves the learning curve beside it."""
-    from hardneg.stages.inputs import open_collection, open_learner
-    from hardneg.training.methods.dual_encoder import train
+    def lacks(self, parts: Sequence[str]) -> str:
+        """A loss that learns scores needs a teacher alone."""
+        if {*parts} - {*self.gives}:
+            return super().lacks(parts)
+        return f"teacher: missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
 
-    collection = open_collection(work.inputs["dataset"])
-    encoder = open_learner(work, work.device)
-    data, told = _data(work, collection)
-    result = train(
-        encoder,
-        data,
-        work.plugins["loss"],
-        work.spec.options,
-        work.folder,
-        progress=work.progress,
-        validate=validation(work, collection, encoder),
-    )
-    if not world().first:
-        return {}
-    return {**save(work, encoder, _card_facts(work, collection), result), **told}
+    def estimate(self, sizes: Sizes) -> Row:
+        """Passes over queries with their documents."""
+        return encoder_training(self, sizes)
+
+    def make(self, context: "StageContext[Train]") -> Facts:
+        """Trains, saves the model with its card, and leaves the learning curve beside it."""
+        from hardneg.stages.inputs import open_collection, open_learner
+        from hardneg.training.methods.dual_encoder import train
+
+        collection = open_collection(context.inputs["dataset"])
+        encoder = open_learner(context, context.device)
+        data, told = _data(context, collection)
+        result = train(
+            encoder,
+            data,
+            context.plugins["loss"],
+            self.options,
+            context.folder,
+            progress=context.progress,
+            validate=validation(context, collection, encoder),
+        )
+        if not world().first:
+            return {}
+        return {**save(context, encoder, _card_facts(context, collection), result), **told}
 
 
-def _data(work: StageContext[Any], collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
+def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
     """The examples, and what the manifest tells of them."""
-    data, told = taught(work, examples_of(collection, work.inputs.get("negatives")))
-    if "augmented" in work.inputs:
-        data = mixed(data, _listed_alone(examples_of(collection, work.inputs["augmented"])))
-    return replace(data, segments=work.spec.segments), told
+    data, told = taught(context, examples_of(collection, context.inputs.get("negatives")))
+    if "augmented" in context.inputs:
+        data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
+    return replace(data, segments=context.spec.segments), told
 
 
 def _listed_alone(data: TrainingData) -> TrainingData:
@@ -75,20 +90,20 @@ def _listed_alone(data: TrainingData) -> TrainingData:
     return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
-def _card_facts(work: StageContext[Any], collection: StoredCollection) -> dict[str, object]:
+def _card_facts(context: StageContext[Train], collection: StoredCollection) -> dict[str, object]:
     """What the model card says of the data."""
-    negatives, more = work.inputs.get("negatives"), work.inputs.get("augmented")
+    negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
     if negatives is None:
         queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"
     else:
         queries = negatives.facts["queries"]
         maker = negatives.plugins.get("miner", negatives.name)
-        chosen = f"{work.spec.options.negatives_per_query} a query from {maker}"
+        chosen = f"{context.spec.options.negatives_per_query} a query from {maker}"
     told: dict[str, object] = {
         "Dataset": f"{counted(len(collection.corpus), 'passage')}, {counted(queries, 'training query')}"
     }
-    if "teacher" in work.inputs:
-        told["Teacher"] = f"the scores of {work.inputs['teacher'].name}"
+    if "teacher" in context.inputs:
+        told["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     if more is not None:
         told["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
     return {**told, "Negatives": chosen}

@@ -15,12 +15,12 @@ from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference, Trait
-from hardneg.layout import INDEX_FOLDER, NEGATIVES
+from hardneg.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.spec import RecipeView
-from hardneg.stages.training_common import EncoderTrainingSpec, save, training_data, validation
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
+from hardneg.stages.training_common import EncoderTrainingSpec, kept_models, save, training_data, validation
 from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
@@ -60,11 +60,10 @@ class TrainQueries(EncoderTrainingSpec):
     """
 
     version = 2
-    every_process = True
-    inherits = ("seed", "title")
     gives = ("ranks",)
+    inherits = ("seed",)
     stage: Literal["train-queries"]
-    index: Annotated[Name, Reference(("index",))]
+    index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})]
     split: Name = "train"
     schedule: Literal["dynamic", "static", "refreshed", "random"] = "dynamic"
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
@@ -95,23 +94,11 @@ class TrainQueries(EncoderTrainingSpec):
     @property
     def parts(self) -> Mapping[str, str]:
         """A model, and an index where it trains centroids."""
-        return {**super().parts, "index": INDEX_FOLDER} if self.centroids == "trained" else super().parts
+        return {"model": MODEL_FOLDER} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """A compressed index, where it makes one."""
         return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
-
-    def query_model(self, recipe: RecipeView) -> str:
-        """Its own."""
-        return recipe.name
-
-    def open_index(
-        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
-    ) -> "Searcher":
-        """The index with the trained centroids."""
-        from hardneg.indexes.product import PqSearcher
-
-        return PqSearcher.open(source.part("index"))
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the watch too."""
@@ -126,47 +113,76 @@ class TrainQueries(EncoderTrainingSpec):
             identity["watch"] = self.watch.model_dump(mode="json", exclude={"negatives"})
         return identity
 
+    def query_model(self, recipe: RecipeView) -> str:
+        """Its own."""
+        return recipe.name
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
-    from hardneg.models.encoder import split
-    from hardneg.stages.inputs import open_collection, open_learner
-    from hardneg.training.loop import learn
-    from hardneg.training.methods.jpq import JpqTraining
+    def estimate(self, sizes: Sizes) -> Row:
+        """Passes over queries, and searches."""
+        options, queries = self.options, sizes.queries(self.split)
+        steps = options.last_step(queries)
+        asked = steps * options.batch_size * options.accumulate
+        tokens = options.batch_size * sizes.model.query_length * 0.4
+        learning = sizes.network_seconds(3 * asked / options.batch_size * tokens)
+        searching = 0.0
+        if self.schedule == "dynamic":
+            searching = sizes.machine.searching(asked, sizes.documents, sizes.dimension, options.batch_size)
+        elif self.schedule == "refreshed":
+            times = steps // (self.refresh_every or steps)
+            searching = times * sizes.machine.searching(queries, sizes.documents, sizes.dimension)
+        lists = options.batch_size * self.depth * sizes.dimension * 4
+        held = 5 * sizes.shape.weights + BLOCK_BYTES
+        disk = (5 + kept_models(steps, options)) * sizes.shape.weights
+        return Row(steps, "steps", disk, PROCESS_BYTES, learning + searching + 5, held, lists)
 
-    collection = open_collection(work.inputs["dataset"])
-    encoder = split(open_learner(work, work.device))
-    data = training_data(collection, collection.queries(work.spec.split), work.inputs.get("negatives"))
-    way = _approach(work, collection, data, encoder)
-    result = learn(
-        way,
-        work.plugins["loss"],
-        work.spec.options,
-        work.folder,
-        progress=work.progress,
-        validate=validation(work, collection, encoder),
-    )
-    if not world().first:
-        return {}
-    share = way.search_share
-    work.progress.note(f"{work.name}: search took {share:.0%} of the training time")
-    facts = save(work, encoder, _card_facts(work, data), result)
-    if isinstance(way, JpqTraining):
-        way.product.write_with_centroids(work.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
-    return {**facts, "search's part of the time": round(share, 4)}
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """The product-quantised index with the centroids that were trained."""
+        from hardneg.indexes.product import PqSearcher
+
+        return PqSearcher.open(source.part("index"))
+
+    def make(self, context: "StageContext[TrainQueries]") -> Facts:
+        """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
+        from hardneg.models.encoder import split
+        from hardneg.stages.inputs import open_collection, open_learner
+        from hardneg.training.loop import learn
+        from hardneg.training.methods.jpq import JpqTraining
+
+        collection = open_collection(context.inputs["dataset"])
+        encoder = split(open_learner(context, context.device))
+        data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
+        way = _approach(context, collection, data, encoder)
+        result = learn(
+            way,
+            context.plugins["loss"],
+            self.options,
+            context.folder,
+            progress=context.progress,
+            validate=validation(context, collection, encoder),
+        )
+        if not world().first:
+            return {}
+        share = way.search_share
+        context.progress.note(f"{context.name}: search took {share:.0%} of the training time")
+        facts = save(context, encoder, _card_facts(context, data), result)
+        if isinstance(way, JpqTraining):
+            way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
+        return {**facts, "search's part of the time": round(share, 4)}
 
 
 def _approach(
-    work: StageContext[Any], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
+    context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
     from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
     from hardneg.training.methods.jpq import JpqTraining
 
-    spec, seconds = work.spec, Seconds()
-    index = Index(_searcher(work, collection), data.corpus.content_hash, work.inputs["index"].key)
+    spec, seconds = context.spec, Seconds()
+    index = Index(_searcher(context, collection), data.corpus.content_hash, context.inputs["index"].key)
     examples = Examples(data, int(data.negatives is not None), spec.options.seed)
-    source = _source(work, data, encoder, index.searcher, seconds)
-    watch = _watch(work, data, encoder, examples, index.searcher, source) if spec.watch else None
+    source = _source(context, data, encoder, index.searcher, seconds)
+    watch = _watch(context, data, encoder, examples, index.searcher, source)
     options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
     if spec.centroids == "fixed":
         return AdoreTraining(encoder, examples, index, source, options, watch, seconds)
@@ -174,28 +190,32 @@ def _approach(
     return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor)
 
 
-def _searcher(work: StageContext[Any], collection: StoredCollection) -> DenseSearcher:
+def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher:
     from hardneg.indexes.product import PqSearcher
     from hardneg.stages.inputs import open_searcher
 
-    source = work.inputs["index"]
-    searcher = open_searcher(source, collection, work.device, None, few=work.spec.schedule == "dynamic")
+    source = context.inputs["index"]
+    searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher):
-        raise UsageError(f"{work.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
-    if work.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
-        raise UsageError(f"{work.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
+        raise UsageError(f"{context.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
+    if context.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
+        raise UsageError(f"{context.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
     return searcher
 
 
 def _source(
-    work: StageContext[Any], data: TrainingData, encoder: "Encoder", searcher: DenseSearcher, seconds: Seconds
+    context: StageContext[TrainQueries],
+    data: TrainingData,
+    encoder: "Encoder",
+    searcher: DenseSearcher,
+    seconds: Seconds,
 ) -> "NegativeSource":
     from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, mined, searched
 
-    spec, folder = work.spec, work.folder / SCRATCH
+    spec, folder = context.spec, context.folder / SCRATCH
     shape = (len(data.query_ids), spec.depth)
     if spec.schedule == "static":
-        return NegativeTable(folder, shape, mined(data, _negatives(work.inputs["negatives"]), spec.depth))
+        return NegativeTable(folder, shape, mined(data, _negatives(context.inputs["negatives"]), spec.depth))
     if spec.schedule == "refreshed":
         return NegativeTable(folder, shape, searched(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
     if spec.schedule == "random":
@@ -204,33 +224,34 @@ def _source(
 
 
 def _watch(
-    work: StageContext[Any],
+    context: StageContext[TrainQueries],
     data: TrainingData,
     encoder: "Encoder",
     examples: Examples,
     searcher: DenseSearcher,
     source: "NegativeSource",
-) -> "StalenessWatch":
+) -> "StalenessWatch | None":
     from hardneg.training.staleness import StalenessWatch
 
-    spec, draws = work.spec.watch, generator(work.spec.options.seed, "watch")
+    if (spec := context.spec.watch) is None:
+        return None
+    draws = generator(context.spec.options.seed, "watch")
     count = min(spec.queries, len(examples))
     asked = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
-    lists = _watched(work, data, asked, source)
+    lists = _watched(context, data, asked, source, spec.depth)
     return StalenessWatch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
 
 
 def _watched(
-    work: StageContext[Any], data: TrainingData, asked: QueryRows, source: "NegativeSource"
+    context: StageContext[TrainQueries], data: TrainingData, asked: QueryRows, source: "NegativeSource", depth: int
 ) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     from hardneg.training.negative_sources import mined
 
-    depth = work.spec.watch.depth
-    if "watch.negatives" not in work.inputs:
+    if "watch.negatives" not in context.inputs:
         return lambda vectors: source.in_use(asked, vectors)
     some = replace(data, query_ids=asked.query_ids, texts=asked.texts)
-    fixed = np.concatenate(list(mined(some, _negatives(work.inputs["watch.negatives"]), depth)()))
+    fixed = np.concatenate(list(mined(some, _negatives(context.inputs["watch.negatives"]), depth)()))
     return lambda vectors: fixed
 
 
@@ -239,11 +260,11 @@ def _negatives(source: ArtifactInput) -> NegativesFile:
     return read_negatives(source.folder / NEGATIVES)
 
 
-def _card_facts(work: StageContext[Any], data: TrainingData) -> dict[str, object]:
+def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict[str, object]:
     """What the model card says of the data."""
-    spec = work.spec
+    spec = context.spec
     return {
         "Dataset": f"{counted(len(data.corpus), 'passage')}, {counted(len(data.query_ids), 'training query')}",
-        "Trained": f"the query side alone, on the index {work.inputs['index'].name}",
+        "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
         "Negatives": f"{spec.schedule}, {spec.depth} a query",
     }

@@ -13,8 +13,17 @@ from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.fields import FREE, Name, Reference, has_answers, without_problems
-from hardneg.stages.context import StageContext
-from hardneg.stages.training_common import EncoderTrainingSpec, pseudo_positives, save, training_data, validation
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, Row, Sizes
+from hardneg.stages.spec import encoding as encoding_of
+from hardneg.stages.training_common import (
+    EncoderTrainingSpec,
+    encoder_training,
+    pseudo_positives,
+    save,
+    training_data,
+    validation,
+)
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refreshes
 from hardneg.training.refresh.manifest import refresh_facts
@@ -39,7 +48,6 @@ class TrainRefreshed(EncoderTrainingSpec):
     """
 
     version = 1
-    every_process = True
     stage: Literal["train-refreshed"]
     split: Name = "train"
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
@@ -65,47 +73,59 @@ class TrainRefreshed(EncoderTrainingSpec):
         if self.refresh.without_answers and not has_answers(collection, self.split):
             yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
 
+    def estimate(self, sizes: Sizes) -> Row:
+        """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
+        refresh, (of_trainer, of_inferencer) = self.refresh, self.devices.shares
+        training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
+        queries = sizes.queries(self.split) / refresh.query_chunks
+        once = encoding.seconds + sizes.machine.searching(queries, sizes.documents, sizes.dimension)
+        slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
+        seconds = training.seconds * slower + once
+        if refresh.waits:
+            seconds = training.seconds + once * (-(-training.items // refresh.every) if refresh.every else 1)
+        held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk
+        return replace(training, disk=disk, memory=2 * PROCESS_BYTES, held=held, seconds=seconds)
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
-    from hardneg.stages.inputs import open_collection, open_learner
-    from hardneg.training.loop import learn
-    from hardneg.training.methods.ance import AnceTraining
-    from hardneg.training.refresh.mining import known_to_be_relevant
+    def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
+        """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
+        from hardneg.stages.inputs import open_collection, open_learner
+        from hardneg.training.loop import learn
+        from hardneg.training.methods.ance import AnceTraining
+        from hardneg.training.refresh.mining import known_to_be_relevant
 
-    spec, place = work.spec, Refreshes(work.folder / SCRATCH / "refreshes")
-    collection = open_collection(work.inputs["dataset"])
-    encoder = open_learner(work, trainer_device(spec.devices, work.device, world()))
-    data = training_data(collection, collection.queries(spec.split), work.inputs.get("negatives"))
-    data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
-    with _supply(work, encoder, data, place) as supply:
-        way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, place)
-        _check(work, way)
-        result = learn(
-            way,
-            work.plugins["loss"],
-            spec.options,
-            work.folder,
-            progress=work.progress,
-            validate=validation(work, collection, encoder),
-        )
-    if not world().first:
-        return {}
-    told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
-    work.progress.note(f"{work.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
-    return {**save(work, encoder, _card_facts(work, collection, data), result), **told}
+        spec, place = self, Refreshes(context.folder / SCRATCH / "refreshes")
+        collection = open_collection(context.inputs["dataset"])
+        encoder = open_learner(context, trainer_device(spec.devices, context.device, world()))
+        data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
+        data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
+        with _supply(context, encoder, data, place) as supply:
+            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, place)
+            _check(context, way)
+            result = learn(
+                way,
+                context.plugins["loss"],
+                spec.options,
+                context.folder,
+                progress=context.progress,
+                validate=validation(context, collection, encoder),
+            )
+        if not world().first:
+            return {}
+        told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
+        context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
+        return {**save(context, encoder, _card_facts(context, collection, data), result), **told}
 
 
-def _check(work: StageContext[Any], way: "AnceTraining") -> None:
+def _check(context: StageContext[TrainRefreshed], way: "AnceTraining") -> None:
     """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
-    options, evaluated = work.spec.options, "validation_run" in work.inputs
-    if told := work.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
-        raise UsageError(f"{work.name}.refresh: {told}")
+    options, evaluated = context.spec.options, "validation_run" in context.inputs
+    if told := context.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
+        raise UsageError(f"{context.name}.refresh: {told}")
 
 
 @contextmanager
 def _supply(
-    work: StageContext[Any], encoder: "Encoder", data: TrainingData, place: Refreshes
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: Refreshes
 ) -> "Iterator[RefreshProvider]":
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
@@ -117,12 +137,12 @@ def _supply(
     from hardneg.training.refresh.process import Process
     from hardneg.training.refresh.provider import BackgroundProvider, SynchronousProvider
 
-    spec, note = work.spec, work.progress.note
+    spec, note = context.spec, context.progress.note
     options, first = spec.refresh, 0 if data.negatives is None else spec.refresh.every or 1
     if options.waits:
-        answers = asked_answers(open_collection(work.inputs["dataset"]), spec.split, options)
+        answers = asked_answers(open_collection(context.inputs["dataset"]), spec.split, options)
         mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
-        checkpoints = Checkpoints(work.folder / SCRATCH, "")
+        checkpoints = Checkpoints(context.folder / SCRATCH, "")
         yield SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, note)
         return
     had = torch.get_num_threads()
@@ -130,9 +150,9 @@ def _supply(
     devices = inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count())
     settings = Settings(
         model=encoder.spec,
-        collection=str(work.inputs["dataset"].folder),
+        collection=str(context.inputs["dataset"].folder),
         split=spec.split,
-        checkpoints=str(work.folder / SCRATCH),
+        checkpoints=str(context.folder / SCRATCH),
         refreshes=str(place.folder),
         options=options,
         seed=spec.options.seed,
@@ -140,7 +160,7 @@ def _supply(
         devices=devices,
         threads=of_inferencer,
         segments=spec.segments,
-        pseudo_positives=None if (pseudo := pseudo_positives(work.inputs.get("negatives"))) is None else str(pseudo),
+        pseudo_positives=None if (pseudo := pseudo_positives(context.inputs.get("negatives"))) is None else str(pseudo),
     )
     beside = BackgroundProvider(Process(settings, note), place, data.negatives is None, options.every, note)
     torch.set_num_threads(of_trainer)
@@ -151,9 +171,11 @@ def _supply(
         torch.set_num_threads(had)
 
 
-def _card_facts(work: StageContext[Any], collection: StoredCollection, data: TrainingData) -> dict[str, object]:
+def _card_facts(
+    context: StageContext[TrainRefreshed], collection: StoredCollection, data: TrainingData
+) -> dict[str, object]:
     """What the model card says of the data."""
-    refresh = work.spec.refresh
+    refresh = context.spec.refresh
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
     return {
         "Dataset": f"{counted(len(collection.corpus), 'passage')}, {counted(len(data.query_ids), 'training query')}",

@@ -1,8 +1,8 @@
 """Verb `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 
@@ -14,8 +14,9 @@ from hardneg.errors import UsageError
 from hardneg.fields import Loss, Name, PluginKind, Reference, Setting, without_problems
 from hardneg.layout import MODEL_FOLDER
 from hardneg.models.spec import ModelSpec
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import RecipeView, source_of
+from hardneg.protocols import TrainableReranker
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
 from hardneg.stages.training_common import TrainingSpec, examples_of, validation_data
 from hardneg.training.history import HISTORY
 from hardneg.training.options import RerankerOptions
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hardneg.rerankers.network import PairNetwork
     from hardneg.training.loop import TrainingResult
 
+
+_MOVED_EMBEDDINGS = 2  # their gradient and the step along it
 
 with_config(ConfigDict(extra="forbid"))(RerankerOptions)
 
@@ -37,7 +40,6 @@ class TrainReranker(TrainingSpec):
     """
 
     version = 1
-    every_process = True
     kind = "reranker"
     stage: Literal["train-reranker"]
     reranker: Annotated[Setting, PluginKind("rerankers")]
@@ -46,88 +48,114 @@ class TrainReranker(TrainingSpec):
     loss: Loss = PluginSetting("bce")
     options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)
 
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """What the plugin starts from, where it says it."""
-        return source_of(recipe.plugin("reranker"))
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A plugin without a network, or with a head that the loss does not take."""
+        reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)
+        if reranker is not None and not isinstance(reranker, TrainableReranker):
+            yield f"reranker: {self.reranker.name} cannot be trained: it has no network to load"
+        elif wanted is not None and (found := getattr(reranker, "head", None)) not in (None, wanted):
+            told = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {found}"
+            yield f"loss: {told}; say reranker.outputs: {wanted}, or take loss bce"
+        yield from super().problems(recipe)
 
     @property
     def parts(self) -> Mapping[str, str]:
         """A reranker, in a folder of its own."""
         return {"reranker": MODEL_FOLDER}
 
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """The reranker's."""
+        return source_of(recipe.plugin("reranker"))
 
-def run(work: StageContext[Any]) -> dict[str, Any]:
-    """Trains, saves the network with its card, and leaves the learning curve beside it."""
-    from hardneg.rerankers.network import PairNetwork, reranker_card
-    from hardneg.rerankers.scoring import best_device
-    from hardneg.stages.inputs import open_collection
-    from hardneg.training.loop import learn
-    from hardneg.training.methods.reranker import RerankerTraining
+    def estimate(self, sizes: Sizes) -> Row:
+        """Passes over pairs."""
+        options, shape = self.options, sizes.network
+        steps = options.last_step(sizes.queries("train"))
+        tokens = options.batch_size * (1 + options.negatives_per_query) * PAIR_TOKENS
+        passes = (5 if options.adversarial else 3) + options.gradient_checkpointing
+        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape)
+        held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
+        kept = int(tokens * shape.kept_a_token(PAIR_TOKENS, options.gradient_checkpointing))
+        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds + 5, held, kept)
 
-    collection, spec = open_collection(work.inputs["dataset"]), work.spec
-    network = PairNetwork(work.plugins["reranker"].load(_start(work)).to(work.device or best_device()))
-    _check_outputs(work, network)
-    data = examples_of(collection, work.inputs["negatives"])
-    result = learn(
-        RerankerTraining(network, data, work.plugins["loss"], spec.options),
-        work.plugins["loss"],
-        spec.options,
-        work.folder,
-        progress=work.progress,
-        validate=_validation(work, collection, network),
-    )
-    if not world().first:
-        return {}
-    network.save(work.folder / MODEL_FOLDER, reranker_card(network, _said(work, collection, result)))
-    work.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
-    return result.facts(spec.options.metric)
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The network, and those that were kept on the way."""
+        return {f"rerankers/{recipe.name}": MODEL_FOLDER, **super().publishes(recipe)}
+
+    def make(self, context: "StageContext[TrainReranker]") -> Facts:
+        """Trains, saves the network with its card, and leaves the learning curve beside it."""
+        from hardneg.rerankers.network import PairNetwork, reranker_card
+        from hardneg.rerankers.scoring import best_device
+        from hardneg.stages.inputs import open_collection
+        from hardneg.training.loop import learn
+        from hardneg.training.methods.reranker import RerankerTraining
+
+        collection, spec = open_collection(context.inputs["dataset"]), self
+        network = PairNetwork(context.plugins["reranker"].load(_start(context)).to(context.device or best_device()))
+        _check_outputs(context, network)
+        data = examples_of(collection, context.inputs["negatives"])
+        result = learn(
+            RerankerTraining(network, data, context.plugins["loss"], spec.options),
+            context.plugins["loss"],
+            spec.options,
+            context.folder,
+            progress=context.progress,
+            validate=_validation(context, collection, network),
+        )
+        if not world().first:
+            return {}
+        network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
+        context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
+        return result.facts(spec.options.metric)
 
 
-def _start(work: StageContext[Any]) -> Path | None:
+def _start(context: StageContext[TrainReranker]) -> Path | None:
     """The folder of the weights to go on from; None for the plugin's own."""
 
-    if (start := work.inputs.get("start")) is None:
+    if (start := context.inputs.get("start")) is None:
         return None
-    found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, work.plugins))
+    found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
     if found != wanted:
         raise UsageError(
-            f"{work.name}.start: {start.name} has trained a {found}, this is a {wanted}: take the same plugin"
+            f"{context.name}.start: {start.name} has trained a {found}, this is a {wanted}: take the same plugin"
         )
     return start.folder / MODEL_FOLDER
 
 
-def _check_outputs(work: StageContext[Any], network: "PairNetwork") -> None:
-    wanted, found = getattr(work.plugins["loss"], "outputs", None), network.module.num_labels
+def _check_outputs(context: StageContext[TrainReranker], network: "PairNetwork") -> None:
+    wanted, found = getattr(context.plugins["loss"], "outputs", None), network.module.num_labels
     if wanted not in (None, found):
         raise UsageError(
-            f"{work.name}: loss {work.spec.loss.name} needs a head of {wanted} outputs, the reranker has {found}: "
-            f"say outputs: {wanted} in its options, or take loss bce"
+            f"{context.name}: loss {context.spec.loss.name} needs a head of {wanted} outputs, the reranker has "
+            f"{found}: say outputs: {wanted} in its options, or take loss bce"
         )
 
 
 def _validation(
-    work: StageContext[Any], collection: StoredCollection, network: "PairNetwork"
+    context: StageContext[TrainReranker], collection: StoredCollection, network: "PairNetwork"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
     from hardneg.models.inference import EncodeOptions
     from hardneg.training.methods.reranker import rerank_validation
 
-    if (data := validation_data(work, collection)) is None:
+    if (data := validation_data(context, collection)) is None:
         return None
-    options = EncodeOptions(precision=work.spec.options.precision)
-    return rerank_validation(network, data, work.spec.validation.depth, options)
+    options = EncodeOptions(precision=context.spec.options.precision)
+    return rerank_validation(network, data, context.spec.validation.depth, options)
 
 
-def _said(work: StageContext[Any], collection: StoredCollection, result: "TrainingResult") -> dict[str, object]:
+def _said(
+    context: StageContext[TrainReranker], collection: StoredCollection, result: "TrainingResult"
+) -> dict[str, object]:
     """What the model card says."""
-    options, negatives = work.spec.options, work.inputs["negatives"]
+    options, negatives = context.spec.options, context.inputs["negatives"]
     pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)
     said: dict[str, object] = {
-        "Base model": work.spec.start or work.spec.reranker.options.get("source", work.spec.reranker.name),
+        "Base model": context.spec.start or context.spec.reranker.options.get("source", context.spec.reranker.name),
         "Dataset": f"{counted(len(collection.corpus), 'passage')}, "
         f"{counted(negatives.facts['queries'], 'training query')}",
         "Negatives": f"{options.negatives_per_query} a query from {negatives.plugins.get('miner', negatives.name)}",
-        "Loss": work.plugins["loss"],
+        "Loss": context.plugins["loss"],
         "Training": f"{counted(result.steps, 'step')} of {pairs} pairs, {options.optimizer}, "
         f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
     }

@@ -18,10 +18,11 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
 from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
-from hardneg.fields import LATER, START, Loss, Name, OwnCut, Reference, without_problems
-from hardneg.layout import MODEL_FOLDER
+from hardneg.fields import LATER, MEASURED, START, Loss, Name, OwnCut, Reference, Trait, without_problems
+from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
+from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.spec import StageSpec
+from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.options import TrainOptions
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
     from hardneg.training.validation import ValidationData
 
-_QUERIES = 4096
-
-
 with_config(ConfigDict(extra="forbid"))(TrainOptions)
+
+_QUERIES = 4096
+_SCORE_BYTES = 24
+ValidationRun = Annotated[Name | None, MEASURED]
+"""Names the run whose top, with the positives, is the pool to judge by."""
 
 
 class Validation(BaseModel):
@@ -48,6 +51,13 @@ class Validation(BaseModel):
     depth: int = Field(default=20, gt=0)
     queries: int | None = Field(default=None, gt=0)
 
+    def problems(self, run: str | None, recipe: RecipeView) -> Iterator[str]:
+        """A `validation_run` of other queries than those of the split."""
+        found = getattr(recipe.stages.get(run or ""), "split", None)
+        if found not in (None, self.split):
+            told = f"{run!r} is of split {found}, and validation.split is {self.split}"
+            yield f"validation_run: {told}; name a run of the same split"
+
 
 class TrainingSpec(StageSpec):
     """What all stages that train by a loss have in common.
@@ -58,19 +68,43 @@ class TrainingSpec(StageSpec):
     gives: ClassVar[tuple[str, ...]] = ()
     needs_dataset = True
     resumes = True
+    every_process = True
     loss: Loss
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
-    validation_run: Annotated[Name | None, Reference(("run",))] = None
+    validation_run: ValidationRun = None
     validation: Validation = Validation()
 
     def identity(self) -> dict[str, Any]:
         """The options that only say how often to look or to save are left out."""
         return {**super().identity(), "options": self.options.identity()}
 
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A loss that needs what the batches lack; a run of other queries to judge by."""
+        if lacking := [part for part in needs_of(recipe.plugin("loss")) if part not in self.given]:
+            yield self.lacks(lacking)
+        yield from self.validation.problems(self.validation_run, recipe)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What of `gives` the stage's batches have as it is told."""
+        return self.gives
+
+    def lacks(self, parts: Sequence[str]) -> str:
+        """What is wrong with a loss that needs these."""
+        kinds = {verb: load_plugin("stages", verb) for verb in plugin_names("stages")}
+        fitting = [verb for verb, kind in kinds.items() if {*parts} <= {*getattr(kind, "gives", ())}]
+        use = f"use it in stage {' or '.join(fitting)}, or " if fitting else "no stage gives that: "
+        told = f"{self.loss.name} needs {', '.join(parts)}, which this stage's batches lack"
+        return f"loss: {told}; {use}take another loss"
+
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
         """The loss, the options that count, and what the training came to in figures."""
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
         return {"loss": source.plugins["loss"], **self.options.identity(), **figures}
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The models that were kept on the way."""
+        return {f"checkpoints/{recipe.name}": KEPT}
 
 
 class EncoderTrainingSpec(TrainingSpec):
@@ -86,8 +120,36 @@ class EncoderTrainingSpec(TrainingSpec):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A model, in a folder of its own."""
+        """A model."""
         return {"model": MODEL_FOLDER}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Also a loss for scores of another kind than those of the recipe's model, where that is known."""
+        found = recipe.model.similarity
+        if found is not None and (wanted := getattr(type(recipe.plugin("loss")), "similarity", found)) != found:
+            told = f"{self.loss.name} is made for similarity {wanted}, and the model's is {found}"
+            yield f"loss: {told}; say model.similarity: {wanted}, or take another loss"
+        yield from super().problems(recipe)
+
+
+def encoder_training(spec: EncoderTrainingSpec, sizes: Sizes) -> Row:
+    """What it takes to train an encoder on queries with some documents each."""
+    options, documents = spec.options, 1 + spec.options.negatives_per_query
+    steps = options.last_step(sizes.queries("train"))
+    rows, length = sizes.segments(spec.segments)
+    tokens = sizes.model.query_length * 0.4 + documents * rows * length * 0.8
+    size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
+    passes = (3 if at_once == size else 4) + options.gradient_checkpointing
+    seconds = sizes.network_seconds(passes * steps * options.accumulate * size * tokens)
+    kept = int(at_once * tokens * sizes.shape.kept_a_token(length, options.gradient_checkpointing))
+    disk = (4 + kept_models(steps, options)) * sizes.shape.weights
+    held = 4 * sizes.shape.weights + size * size * documents * _SCORE_BYTES
+    return Row(steps, "steps", disk, PROCESS_BYTES, seconds + 5, held, kept)
+
+
+def kept_models(steps: int, options: TrainOptions) -> int:
+    """How many models are kept on the way."""
+    return steps // options.keep_every if options.keep_every else 0
 
 
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
@@ -100,7 +162,6 @@ def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
     """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
-    from hardneg.layout import NEGATIVES
 
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
@@ -111,26 +172,24 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: Art
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
     """The file of mined negatives, where it tells the positives of queries for which none is known."""
-    from hardneg.layout import NEGATIVES
 
-    if negatives is None or not getattr(negatives.spec, "pseudo_positives", None):
+    if negatives is None or Trait.PSEUDO_POSITIVES not in negatives.traits:
         return None
     return negatives.folder / NEGATIVES
 
 
-def taught(work: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+def taught(context: StageContext[TrainingSpec], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
     """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
 
     Raises:
         DataError: the run is of other queries.
         TrainingError: it scores no positive of any of them.
     """
-    from hardneg.layout import RUN
 
-    source = work.inputs.get("teacher")
+    source = context.inputs.get("teacher")
     if source is None:
         return data, {}
-    folder = work.folder / SCRATCH / "teacher"
+    folder = context.folder / SCRATCH / "teacher"
     if world().first:
         write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
     barrier()
@@ -138,12 +197,12 @@ def taught(work: StageContext[Any], data: TrainingData) -> tuple[TrainingData, d
     scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
     if not scored:
         raise TrainingError(
-            f"{work.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
+            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
             "with `positives: true`"
         )
     if scored < known:
-        work.progress.note(
-            f"{work.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
+        context.progress.note(
+            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
         )
     return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
 
@@ -160,7 +219,7 @@ def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
 
 
 def validation(
-    work: StageContext[Any], collection: StoredCollection, encoder: "Encoder"
+    context: StageContext[EncoderTrainingSpec], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
 
@@ -170,20 +229,19 @@ def validation(
     from hardneg.models.token_budget import usual_budget
     from hardneg.training.validation import pool_validation
 
-    if (data := validation_data(work, collection)) is None:
+    if (data := validation_data(context, collection)) is None:
         return None
-    data, settled = replace(data, segments=work.spec.segments), EncodeOptions(usual_budget(encoder.device))
-    return pool_validation(encoder, data, work.spec.validation.depth, settled)
+    data, settled = replace(data, segments=context.spec.segments), EncodeOptions(usual_budget(encoder.device))
+    return pool_validation(encoder, data, context.spec.validation.depth, settled)
 
 
-def validation_data(work: StageContext[Any], collection: StoredCollection) -> "ValidationData | None":
+def validation_data(context: StageContext[TrainingSpec], collection: StoredCollection) -> "ValidationData | None":
     """The dev queries, their labels and a run of them; None where the recipe names no run."""
-    from hardneg.layout import RUN
     from hardneg.training.validation import ValidationData
 
-    if "validation_run" not in work.inputs:
+    if "validation_run" not in context.inputs:
         return None
-    options = work.spec.validation
+    options = context.spec.validation
     queries = collection.queries(options.split)
     query_ids = queries.query_ids[: options.queries]
     return ValidationData(
@@ -191,7 +249,7 @@ def validation_data(work: StageContext[Any], collection: StoredCollection) -> "V
         query_ids,
         queries.texts[: options.queries],
         collection.qrels(options.split),
-        _tops(work.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
+        _tops(context.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
     )
 
 
@@ -202,24 +260,26 @@ def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
 
 
 def save(
-    work: StageContext[Any], encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult"
+    context: StageContext[EncoderTrainingSpec],
+    encoder: "Encoder",
+    facts: Mapping[str, object],
+    result: "TrainingResult",
 ) -> dict[str, Any]:
     """Saves the model with a card of these and the common facts; returns what the manifest says."""
-    from hardneg.layout import MODEL_FOLDER
     from hardneg.models.card import model_card
 
-    options, model = work.spec.options, work.inputs["model"]
+    options, model = context.spec.options, context.inputs["model"]
     said: dict[str, object] = {
         "Base model": model.name if model.model is None else model.model.name,
         **facts,
-        "Loss": work.plugins["loss"],
+        "Loss": context.plugins["loss"],
         "Training": f"{counted(result.steps, 'step')} of {options.batch_size * options.accumulate} queries, "
         f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}",
     }
-    if (cut := work.spec.segments) is not None:
+    if (cut := context.spec.segments) is not None:
         said["Documents"] = f"by the best of up to {cut.count} segments of {cut.length} tokens"
     if result.best is not None:
         said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
-    encoder.save(work.folder / MODEL_FOLDER, card=model_card(encoder, said))
-    work.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
+    encoder.save(context.folder / MODEL_FOLDER, card=model_card(encoder, said))
+    context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(options.metric)

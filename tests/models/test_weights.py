@@ -17,8 +17,6 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.identity import model_digest
 from hardneg.models.spec import ModelSpec
 from hardneg.models.weights import weight_files, weights_in
-from hardneg.reading.reader import Reader
-from hardneg.reading.spec import ReaderSpec
 from hardneg.rerankers.network import load_classifier
 
 TEXTS = ["an old river", "the blue engine of a harbor", "x"]
@@ -91,12 +89,11 @@ def ernie(folder: Path) -> Path:
     return folder
 
 
-def test_ernie_opens_as_encoder_reranker_and_reader(tmp_path: Path) -> None:
+def test_ernie_opens_as_encoder_and_reranker(tmp_path: Path) -> None:
     folder = ernie(tmp_path / "base-en")
     found = vectors(folder, pooling="cls")
     assert found.shape == (3, 32) and len(np.unique(found.round(4), axis=0)) == 3
     assert load_classifier(folder, 16, outputs=2).model.config.num_labels == 2
-    assert Reader.load(ReaderSpec(str(folder), length=16), 0)
 
 
 def test_a_config_that_names_no_kind_of_model_is_refused(tmp_path: Path) -> None:
@@ -136,9 +133,7 @@ class _Code:
         return os.mkdir, (str(self.place),)
 
 
-@pytest.mark.parametrize(
-    "opened", [vectors, lambda at: load_classifier(at, 16), lambda at: Reader.load(_reader(at), 0)]
-)
+@pytest.mark.parametrize("opened", [vectors, lambda at: load_classifier(at, 16)])
 def test_code_in_them_is_refused_and_does_not_run(tmp_path: Path, folder: Path, opened: Any) -> None:
     weights = as_bin(folder)
     torch.save({**weights, "code": _Code(tmp_path / "ran")}, folder / "pytorch_model.bin")
@@ -148,10 +143,6 @@ def test_code_in_them_is_refused_and_does_not_run(tmp_path: Path, folder: Path, 
     with pytest.raises(ModelError, match=r"pytorch_model.bin: "):
         opened(folder)
     assert not (tmp_path / "ran").exists()
-
-
-def _reader(folder: Path) -> ReaderSpec:
-    return ReaderSpec(str(folder), length=16)
 
 
 def test_code_in_another_module_is_refused_and_does_not_run(tmp_path: Path, folder: Path) -> None:

@@ -145,29 +145,25 @@ def test_a_plan_asks_the_loader_for_its_queries(tmp_path, tree):
     assert rows(*pydocs, "sizes.queries.test=7")["start-test"] == 7
 
 
-def test_a_plan_knows_the_networks_of_rerankers_and_readers(tmp_path, tree):
+def test_a_plan_knows_the_networks_of_rerankers(tmp_path, tree):
     reranker = {"name": "cross-encoder", "source": "somebody/bert-large", "length": 32}
     tree["stages"] |= {
         "judge": {"stage": "train-reranker", "reranker": reranker, "negatives": "static"},
         "judged": {"stage": "rerank", "reranker": "judge", "run": "start-test"},
         "plain": {"stage": "rerank", "plugin": {**reranker, "source": tree["model"]["name"]}, "run": "start-test"},
-        "reader": {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"},
-        "read": {"stage": "read", "reader": "reader", "run": "start-test"},
     }
     plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
     found = plan_sizes(plan, Store(tmp_path / "store"), Machine())
     shapes = {name: model_shape(spec) for name, spec in networks(plan)}
-    large, base = Shape(1024, 24, 1_340_000_000), Shape()
-    named = ("judge", "judged", "plain", "reader", "read")
+    large = Shape(1024, 24, 1_340_000_000)
+    named = ("judge", "judged", "plain")
     assert {name: step_sizes(found, plan, plan.steps[name], shapes).network for name in named} == {
         "judge": large,
         "judged": large,
         "plain": found.shape,
-        "reader": base,
-        "read": base,
     }
     rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
-    assert rows["judge"].disk == 4 * large.weights and rows["read"].memory == 700_000_000 + 2 * base.weights
+    assert rows["judge"].disk == 4 * large.weights
     ratio = (rows["judged"].seconds - 5) / (rows["plain"].seconds - 5)
     assert ratio == pytest.approx(large.operations_a_token / found.shape.operations_a_token)
 

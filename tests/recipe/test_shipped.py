@@ -21,7 +21,11 @@ from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment, shipped_recipes
 from hardneg.training.optimizers import schedule_factor, warmup_length
 
-OUTSIDE = {("cort-electra-passage", "paper"): "hardneg_electra"}
+OUTSIDE = {
+    ("cort-electra-passage", "paper"): "hardneg_electra",
+    ("rocketqa-nq", "demo"): "hardneg_reader",
+    ("rocketqa-nq", "paper"): "hardneg_reader",
+}
 PRESETS = [(name, preset) for name, path in shipped_recipes().items() for preset in read_whole_tree(path)["presets"]]
 
 
@@ -42,7 +46,7 @@ def keys() -> Keys:
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_it_has_no_mistakes_and_ends_in_a_report(name: str, preset: str, keys: dict[tuple[str, str], dict[str, str]]):
     if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
-        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
+        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install it from plugins/")
     assert "report" in keys[name, preset]
 
 
@@ -157,7 +161,7 @@ def _trainings(name: str, preset: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PAPERS)
 def test_trainings_of_the_paper_preset_are_measured_on_the_way(name: str):
     if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
-        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install ./plugins/hardneg-electra")
+        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install it from plugins/")
     for stage, spec in _trainings(name, "paper").items():
         watched = getattr(spec, "watch", None) is not None
         assert watched or (spec.validation_run and spec.options.evaluate_every), stage
@@ -167,7 +171,7 @@ def test_trainings_of_the_paper_preset_are_measured_on_the_way(name: str):
 @pytest.mark.parametrize("name", PAPERS)
 def test_trainings_of_the_paper_preset_fit_a_gpu_of_40_gigabytes(name: str, tmp_path: Path):
     if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
-        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install ./plugins/hardneg-electra")
+        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install it from plugins/")
     plan = make_plan(load_recipe(find_recipe(name), "paper"), [])
     for row in estimate(plan, Store(tmp_path), None, Machine("NVIDIA A100", SHEETS["A100"])):
         assert row.gpu_memory < 40e9, row.step.name

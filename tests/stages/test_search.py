@@ -170,7 +170,6 @@ MEASURES = {
         "runs": {"a": "plain", "b": "plain"},
         "tuning": {"runs": {"a": "TARGET", "b": "plain"}, "metric": "mrr@10"},
     },
-    "run": {"stage": "read", "reader": "reader", "run": "TARGET"},
     "validation_run": {
         "stage": "train",
         "loss": "infonce",

@@ -1,32 +1,28 @@
 """What `read` stages measured, as one section of a report: a row for each run and number of passages."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.layout import METRICS
-from hardneg.stages.context import ArtifactInput
-from hardneg.stages.read import SYSTEM
+from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.evaluation.significance import compare_all
+from hardneg.reporting.content import bounds, estimates, number, p_value, signed
+from hardneg.reporting.table import Section, Table
+from hardneg_reader.read import SYSTEM
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.significance import Comparison
-    from hardneg.reporting.table import Section
 
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
 
-def reading_sections(sources: Mapping[str, ArtifactInput]) -> "list[Section]":
-    """One section where anything was read: exact match and F1, and tests against the first label's exact match.
+def reading_section(measured: Mapping[str, Path]) -> Section:
+    """Exact match and F1 by label of a file of metrics, and tests against the first label's exact match.
 
     Source: Qu et al., RocketQA (NAACL 2021), Table 5.
     """
-    from hardneg.evaluation.metrics_json import read_metrics
-    from hardneg.evaluation.significance import compare_all
-    from hardneg.reporting.table import Section, Table
-
-    if not sources:
-        return []
-    systems = {label: read_metrics(source.folder / METRICS).results[SYSTEM] for label, source in sources.items()}
+    systems = {label: read_metrics(path).results[SYSTEM] for label, path in measured.items()}
     first = next(iter(systems))
     matches = {
         label: {name: values for name, values in scores.items() if name in systems[first] and _count(name)}
@@ -38,7 +34,7 @@ def reading_sections(sources: Mapping[str, ArtifactInput]) -> "list[Section]":
         "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over words. "
         f"Differences in exact match and p values, after Holm's correction, against {first} with as many passages."
     )
-    return [Section("Reading", [Table(_COLUMNS, rows)], explained)]
+    return Section("Reading", [Table(_COLUMNS, rows)], explained)
 
 
 def _count(metric: str) -> str:
@@ -48,8 +44,6 @@ def _count(metric: str) -> str:
 
 
 def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Comparison]") -> list[Sequence[str]]:
-    from hardneg.reporting.content import bounds, estimates, number, p_value, signed
-
     found, rows = estimates(scores), list[Sequence[str]]()
     for metric in scores:
         if count := _count(metric):

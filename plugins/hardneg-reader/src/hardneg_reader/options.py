@@ -1,8 +1,9 @@
-"""What a recipe says of a reader."""
+"""What a recipe says of a reader, and of its training."""
 
 from dataclasses import dataclass
 
 from hardneg.models.spec import ModelSpec
+from hardneg.training.options import TrainOptions
 
 _SHORTEST = 8
 
@@ -37,4 +38,29 @@ class ReaderSpec:
             found.append(f"length is {self.length}: at least {_SHORTEST} tokens are needed")
         if self.answer_length < 1:
             found.append(f"answer_length is {self.answer_length}: at least 1 token is needed")
+        return found
+
+
+@dataclass(frozen=True)
+class ReaderOptions(TrainOptions):
+    """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
+
+    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+    """
+
+    batch_size: int = 16
+    negatives_per_query: int = 23
+    learning_rate: float = 1e-5
+    metric: str = "exact_match"
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        found = super().problems() + [
+            f"{name} has no effect on a reader, which is shown each question's own passages: leave it out"
+            for name in self.given_of_batches()
+        ]
+        if self.iterate_negatives:
+            found.append(
+                "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"
+            )
         return found

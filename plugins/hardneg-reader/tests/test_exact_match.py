@@ -1,8 +1,7 @@
 """Exact match and F1, by hand."""
 
 import pytest
-
-from hardneg.evaluation.exact_match import exact_match, f1, normalised
+from hardneg_reader.exact_match import exact_match, f1, normalised
 
 
 @pytest.mark.parametrize(

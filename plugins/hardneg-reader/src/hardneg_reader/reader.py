@@ -1,12 +1,13 @@
-"""A reader: loaded from an encoder's files, saved as a folder that transformers opens too."""
+"""A reader: its network, loaded from an encoder's files, saved as a folder that transformers opens too."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, read_json
@@ -15,13 +16,44 @@ from hardneg.models.save import forget_last_call, written_whole
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
 from hardneg.models.weights import load_options
-from hardneg.reading.network import ReaderNetwork
-from hardneg.reading.spec import ReaderSpec
-from hardneg.reading.tokens import PassageTokens, tokenise_passages
 from hardneg.seeding import derive_seed
 from hardneg.types import Document
+from hardneg_reader.options import ReaderSpec
+from hardneg_reader.spans import log_probabilities
+from hardneg_reader.tokens import ANSWERABLE, PassageTokens, tokenise_passages
 
 _SPEC, _SELECTION = "reader.json", "selection.safetensors"
+
+
+class ReaderNetwork(nn.Module):
+    """Marks where an answer starts and ends in a passage, and says how much the passage is the one to read.
+
+    body: a Hugging Face model for question answering. selection: a linear layer on the last state of the first token.
+
+    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+    """
+
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.body = body
+        self.selection = nn.Linear(int(body.config.hidden_size), 1)
+        nn.init.normal_(self.selection.weight, std=0.02)
+        nn.init.zeros_(self.selection.bias)
+
+    def forward(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """From the columns of `PassageTokens`, int64 [n, L] each, padded on the right.
+
+        Returns the log-probabilities of the start and of the end of an answer over the tokens that may be in one, both
+        float32 [n, L], and the scores of the passages, float32 [n].
+        """
+        inputs = {name: value for name, value in features.items() if name != ANSWERABLE}
+        answerable = features[ANSWERABLE].bool()
+        out = self.body(**inputs, output_hidden_states=True)
+        first = out.hidden_states[-1][:, 0].float()
+        with torch.autocast(first.device.type, enabled=False):
+            selected = self.selection(first).squeeze(1)
+        starts, ends = (log_probabilities(logits, answerable) for logits in (out.start_logits, out.end_logits))
+        return starts, ends, selected
 
 
 class Reader:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardneg_reader.tokens import ANSWERABLE, PassageTokens, tokenise_passages
 
 from hardneg.data.answer_matching import answer_spans
-from hardneg.reading.tokens import ANSWERABLE, PassageTokens, tokenise_passages
 from hardneg.types import Document
 
 TEXTS = ["Röntgen, of Germany, got 150,782 SEK; Röntgen!", "the old river ran", "", "東京 is old"]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardneg_reader.exact_match import exact_match, f1
 from recipe.questions import questions
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.data.runs import stream_run
 from hardneg.errors import RecipeError
-from hardneg.evaluation.exact_match import exact_match, f1
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -23,6 +23,7 @@ from hardneg.recipe.publish import publish
 
 OPTIONS = {"batch_size": 4, "negatives_per_query": 3, "max_steps": 8, "learning_rate": 2e-3, "precision": "fp32"}
 
+KILLED = Path(__file__).parents[3] / "tests" / "stages" / "killed.py"
 FILES = {
     "reader": ["model/model.safetensors", "model/selection.safetensors"],
     "read-train": ["answers.jsonl", "metrics.json"],
@@ -137,14 +138,7 @@ def test_a_killed_recipe_ends_alike(recipe: Path, made: dict[str, Artifact]) -> 
     """Killed at the fifth step of eight, behind a checkpoint, and in the third reading, behind 32 of 36 questions."""
     store = recipe.parent / "killed"
     for title, count in (("training", 5), ("reading", 3)):
-        program = [
-            sys.executable,
-            str(Path(__file__).with_name("killed.py")),
-            str(recipe),
-            str(store),
-            title,
-            str(count),
-        ]
+        program = [sys.executable, str(KILLED), str(recipe), str(store), title, str(count)]
         run = subprocess.run(program, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
         assert run.returncode == -signal.SIGKILL, run.stderr
         assert list(store.glob("*.partial/checkpoints/step-*")) or title == "reading"

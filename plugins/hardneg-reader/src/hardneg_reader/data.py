@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from hardneg.data.answer_matching import PassageAnswers, answer_spans
 from hardneg.data.corpus import Corpus
-from hardneg.reading.answering import Question
-from hardneg.reading.reader import Reader
 from hardneg.training.examples import TrainingData
+from hardneg_reader.answering import Question
+from hardneg_reader.reader import Reader
 
 _QUESTIONS = 256
 

@@ -7,6 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hardneg_reader.answering import Question
+from hardneg_reader.data import Answered, ReadingData, reading_data
+from hardneg_reader.options import ReaderOptions, ReaderSpec
+from hardneg_reader.reader import Reader
+from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_validation
 from processes import launch
 from test_distributed import Watched
 
@@ -14,14 +19,7 @@ from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.distributed import world
 from hardneg.errors import TrainingError
 from hardneg.progress import Silent
-from hardneg.reading.answering import Question
-from hardneg.reading.reader import Reader
-from hardneg.reading.spec import ReaderSpec
 from hardneg.training import loop
-from hardneg.training.reading.approach import Reading, ReadingLoss
-from hardneg.training.reading.data import Answered, ReadingData, reading_data
-from hardneg.training.reading.options import ReaderOptions
-from hardneg.training.reading.validation import reading_validation
 from hardneg.types import Document
 
 TEXTS = {
@@ -80,7 +78,7 @@ def test_passages_are_sorted_by_their_answers(data: ReadingData) -> None:
 
 
 def test_the_loss_of_a_batch_is_that_of_its_passages(reader: Reader, data: ReadingData) -> None:
-    way = Reading(reader, data, ReaderOptions(**OPTIONS))
+    way = ReaderTraining(reader, data, ReaderOptions(**OPTIONS))
     assert len(way) == 3
     assert way.skipped == {"passages whose answers are behind what is read": 1, "queries without positives": 2}
     [batch] = way.batches(range(1), 3)
@@ -102,7 +100,7 @@ def test_without_any_answer_there_is_nothing_to_learn(reader: Reader, data: Read
     asked = [Question("q3", "what is it", corpus.rows(["noise", "none"]))]
     nothing = reading_data(reader, corpus, asked, Answered(ANSWERS, {}))
     with pytest.raises(TrainingError, match="no query can be trained on: 1 queries without positives"):
-        Reading(reader, nothing, ReaderOptions(**OPTIONS))
+        ReaderTraining(reader, nothing, ReaderOptions(**OPTIONS))
 
 
 def test_without_any_answer_there_is_nothing_to_measure(reader: Reader, data: ReadingData) -> None:
@@ -119,7 +117,7 @@ def one_step(model: str, corpus: str, out: str, number: str) -> None:
 
     reader, seen = toy_reader(Path(model)), list[dict[str, Any]]()
     loop.make_optimizer = lambda module, options: Watched(module, seen)
-    way = Reading(reader, toy_data(reader, Corpus.open(Path(corpus))), ReaderOptions(**OPTIONS))
+    way = ReaderTraining(reader, toy_data(reader, Corpus.open(Path(corpus))), ReaderOptions(**OPTIONS))
     loop.learn(way, ReadingLoss(), ReaderOptions(**OPTIONS), Path(out) / f"run-{number}", progress=Silent())
     save_file(seen[0], str(Path(out) / f"{number}-{world().rank}.safetensors"))
 

@@ -1,6 +1,6 @@
-"""The approach of stage `train-reader`: each question with a passage that has an answer and several that have none."""
+"""The training of readers: a passage that has an answer and several that have none; judged on dev questions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,15 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.data.answer_matching import answer_spans
+from hardneg.data.corpus import Corpus
 from hardneg.digest import digest
 from hardneg.distributed import gather
-from hardneg.reading.reader import Reader
-from hardneg.reading.spans import span_log_likelihood
+from hardneg.errors import TrainingError
 from hardneg.training.batches import ahead, own_share
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.history import Record
 from hardneg.training.options import TrainOptions
-from hardneg.training.reading.data import ReadingData
+from hardneg_reader.answering import Question, ReadOptions, read
+from hardneg_reader.data import ReadingData
+from hardneg_reader.exact_match import exact_match, f1
+from hardneg_reader.reader import Reader
+from hardneg_reader.spans import span_log_likelihood
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class ReadingLoss:
         return -(selected + batch.spans).mean()
 
 
-class Reading:
+class ReaderTraining:
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
 
     refresh_interval: int | None = None
@@ -130,3 +134,25 @@ def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
         padded[row, : len(own)] = torch.tensor(own)
         there[row, : len(own)] = True
     return padded, there
+
+
+def reading_validation(
+    reader: Reader, corpus: Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
+) -> Callable[[], dict[str, float]]:
+    """Measures exact match and F1 over the questions that have answers; each reads all of its passages.
+
+    Raises:
+        TrainingError: no question has an answer.
+    """
+    asked = [question for question in questions if answers.get(question.query_id)]
+    if not asked:
+        raise TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
+    deepest = max(len(question.rows) for question in asked) or 1
+
+    def measure() -> dict[str, float]:
+        found = read(reader, corpus, asked, ReadOptions((deepest,)))
+        pairs = [(answer[deepest].text, answers[question.query_id]) for question, answer in found]
+        measures = {"exact_match": exact_match, "f1": f1}
+        return {name: float(np.mean([score(*pair) for pair in pairs])) for name, score in measures.items()}
+
+    return measure

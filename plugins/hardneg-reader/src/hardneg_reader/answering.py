@@ -3,23 +3,26 @@
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.errors import ModelError
+from hardneg.data.runs import lists_in_order
+from hardneg.errors import DataError, ModelError
 from hardneg.models.batching import token_batches
 from hardneg.models.inference import one_ahead
 from hardneg.models.precision import takes_bf16
 from hardneg.models.token_budget import usual_budget
 from hardneg.models.towers import evaluating
-from hardneg.reading.reader import Reader
-from hardneg.reading.spans import best_spans
-from hardneg.reading.tokens import PassageTokens
 from hardneg.types import Document
+from hardneg_reader.reader import Reader
+from hardneg_reader.spans import best_spans
+from hardneg_reader.tokens import PassageTokens
 
 WINDOW = 32
 """Questions that are read together."""
@@ -32,6 +35,21 @@ class Question:
     query_id: str
     text: str
     rows: NDArray[np.int64]
+
+
+def questions(collection: StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
+    """Every question of the split in its order, with its first passages of a run's file; maybe without any.
+
+    Raises:
+        DataError: a passage is not in the corpus.
+    """
+    queries = collection.queries(split)
+    for (query_id, text), ranked in zip(queries, lists_in_order(run, queries.query_ids), strict=True):
+        rows = collection.corpus.rows(ranked.doc_ids[:depth])
+        if (rows < 0).any():
+            missing = ranked.doc_ids[int(rows.argmin())]
+            raise DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
+        yield Question(query_id, text, rows)
 
 
 @dataclass(frozen=True, slots=True)

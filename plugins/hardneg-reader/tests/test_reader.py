@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hardneg_reader.answering import WINDOW, Answer, Question, ReadOptions, read
+from hardneg_reader.options import ReaderSpec
+from hardneg_reader.reader import Reader
+from hardneg_reader.spans import best_spans
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.errors import ModelError
 from hardneg.progress import Silent
-from hardneg.reading.answering import WINDOW, Answer, Question, ReadOptions, read
-from hardneg.reading.reader import Reader
-from hardneg.reading.spans import best_spans
-from hardneg.reading.spec import ReaderSpec
 from hardneg.types import Document
 
 TEXTS = ["the old river ran by", "a blue engine", "it was a quiet violin of no use to us", "", "so it went on and on"]

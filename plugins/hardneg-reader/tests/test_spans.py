@@ -4,9 +4,8 @@ from math import exp, log
 
 import pytest
 import torch
-
-from hardneg.reading.spans import best_spans, log_probabilities, span_log_likelihood
-from hardneg.training.reading.approach import ReadingLoss, ReadingScores, padded_spans
+from hardneg_reader.spans import best_spans, log_probabilities, span_log_likelihood
+from hardneg_reader.training import ReadingLoss, ReadingScores, padded_spans
 
 STARTS = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.2, 0.2]], dtype=torch.float64).log()
 ENDS = torch.tensor([[0.1, 0.3, 0.6], [0.5, 0.3, 0.2]], dtype=torch.float64).log()

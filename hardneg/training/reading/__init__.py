@@ -1,1 +1,0 @@
-"""Training of readers on retrieved passages."""

@@ -1,0 +1,134 @@
+"""Verb `train-reader`: a reader trained on the ranked passages of questions, judged on dev questions meanwhile."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
+
+from hardneg.artifacts import KEPT, SCRATCH
+from hardneg.data.collection import StoredCollection
+from hardneg.data.qrels import positives
+from hardneg.digest import digest
+from hardneg.distributed import world
+from hardneg.fields import Name, Reference, Trait, has_answers, parse_model, without_problems
+from hardneg.layout import MODEL_FOLDER, RUN
+from hardneg.models.identity import model_content
+from hardneg.models.spec import ModelSpec
+from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.stages.training_common import Validation, ValidationRun
+from hardneg.training.history import HISTORY
+from hardneg_reader.options import ReaderOptions, ReaderSpec
+
+if TYPE_CHECKING:
+    from hardneg_reader.answering import Question
+    from hardneg_reader.reader import Reader
+
+for _dataclass in (ReaderSpec, ReaderOptions):
+    with_config(ConfigDict(extra="forbid"))(_dataclass)
+
+
+class TrainReader(StageSpec):
+    """Trains a reader on the first `depth` passages of a run over the questions of one split.
+
+    validation: on which dev questions, and how many passages of `validation_run` for each (`depth`).
+    """
+
+    version = 1
+    kind = "reader"
+    needs_dataset = True
+    resumes = True
+    every_process = True
+    stage: Literal["train-reader"]
+    reader: Annotated[ReaderSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
+    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
+    split: Name = "train"
+    depth: int = Field(default=100, gt=0)
+    options: Annotated[ReaderOptions, AfterValidator(without_problems)] = Field(default_factory=ReaderOptions)
+    validation_run: ValidationRun = None
+    validation: Validation = Validation()
+
+    def identity(self) -> dict[str, Any]:
+        """The reader's start counts by its content, apart from this."""
+        reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
+        return {**super().identity(), "reader": reader, "options": self.options.identity()}
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        """The weights that training starts from."""
+        return {"start": lambda: digest(model_content(self.reader.start))}
+
+    def network(self, recipe: RecipeView) -> ModelSpec:
+        """The reader's own."""
+        return self.reader.start
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A run of other questions to judge by."""
+        yield from self.validation.problems(self.validation_run, recipe)
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers to learn from, and to measure by."""
+        splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
+        for field, split in splits.items():
+            if not has_answers(collection, split):
+                yield f"{field}: {split} has no answers: take another split or dataset"
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """Passes over questions with half-full passages."""
+        options, shape = self.options, sizes.network
+        steps = options.last_step(sizes.queries(self.split))
+        tokens = options.batch_size * (1 + options.negatives_per_query) * self.reader.length * 0.5
+        passes = 3 + options.gradient_checkpointing
+        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape)
+        kept = int(tokens * shape.kept_a_token(self.reader.length, options.gradient_checkpointing))
+        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds + 5, 4 * shape.weights, kept)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The reader, and the models that were kept on the way."""
+        return {f"readers/{recipe.name}": MODEL_FOLDER, f"checkpoints/{recipe.name}": KEPT}
+
+    def make(self, context: "StageContext[TrainReader]") -> Facts:
+        """Trains, saves the reader, and leaves the learning curve beside it."""
+        from hardneg.training.loop import learn
+        from hardneg_reader.data import Answered, reading_data
+        from hardneg_reader.reader import Reader
+        from hardneg_reader.training import ReaderTraining, ReadingLoss
+
+        collection = StoredCollection.open(context.inputs["dataset"].folder)
+        reader = Reader.load(self.reader, self.options.seed, context.device)
+        answered = Answered(collection.answers(self.split), positives(collection.all_qrels()))
+        data = reading_data(reader, collection.corpus, self._asked(context, collection), answered)
+        result = learn(
+            ReaderTraining(reader, data, self.options),
+            ReadingLoss(),
+            self.options,
+            context.folder,
+            progress=context.progress,
+            validate=self._validation(context, collection, reader),
+        )
+        if not world().first:
+            return {}
+        reader.save(context.folder / MODEL_FOLDER)
+        context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
+        return result.facts(self.options.metric)
+
+    def _asked(self, context: "StageContext[TrainReader]", collection: StoredCollection) -> "Iterator[Question]":
+        from hardneg_reader.answering import questions
+
+        total, run = len(collection.queries(self.split)), context.inputs["run"].folder / RUN
+        with context.progress.task("passages with an answer", total, "questions") as task:
+            for question in questions(collection, self.split, run, self.depth):
+                yield question
+                task.advance()
+
+    def _validation(
+        self, context: "StageContext[TrainReader]", collection: StoredCollection, reader: "Reader"
+    ) -> Callable[[], Mapping[str, float]] | None:
+        from hardneg_reader.answering import questions
+        from hardneg_reader.training import reading_validation
+
+        if "validation_run" not in context.inputs:
+            return None
+        options, run = self.validation, context.inputs["validation_run"].folder / RUN
+        some = list(islice(questions(collection, options.split, run, options.depth), options.queries))
+        return reading_validation(reader, collection.corpus, some, collection.answers(options.split))

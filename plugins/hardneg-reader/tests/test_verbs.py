@@ -1,0 +1,80 @@
+"""The verbs before they run: what they ask of a recipe, what a plan says of them, what the installation lacks."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.artifacts import Store
+from hardneg.errors import RecipeError
+from hardneg.models.shape import BASE
+from hardneg.recipe.estimate import estimate
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.publish import names
+from hardneg.recipe.yaml_load import find_recipe
+from hardneg.registry import KINDS
+
+READER = {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"}
+
+
+def tree_with(tmp_path: Path, model: Path, **stages: Any) -> dict[str, Any]:
+    tree = small_tree(small_collection(tmp_path / "data"), model)
+    return {**tree, "stages": {**tree["stages"], "reader": READER, **stages}}
+
+
+def test_a_plan_knows_the_network_of_a_reader(tmp_path: Path, tiny_model: Path) -> None:
+    tree = tree_with(tmp_path, tiny_model, read={"stage": "read", "reader": "reader", "run": "start-test"})
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
+    rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
+    assert rows["reader"].disk == 4 * BASE.weights and rows["reader"].unit == "steps"
+    assert rows["read"].memory == 700_000_000 + 2 * BASE.weights
+    laid_out = {"readers/reader/", "checkpoints/reader/", "answers/read.jsonl", "answers/read-metrics.json"}
+    assert laid_out <= set(names(plan))
+
+
+SEARCH = {"stage": "search", "index": "start-index", "split": "test", "depth": 5}
+
+
+def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, tiny_model: Path) -> None:
+    added, again = {**SEARCH, "positives": True}, {**SEARCH, "candidates": "added"}
+    asked = {"read": {"stage": "read", "reader": "reader", "run": "again"}}
+    tree = tree_with(tmp_path, tiny_model, added=added, again=again, **asked)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    told = "'again' comes from 'added', which lists positives that were not found; name one without `positives`"
+    assert f"stages.read.run: {told}" in str(caught.value)
+
+
+def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path) -> None:
+    tree = tree_with(tmp_path, tiny_model, judged={**READER, "validation_run": "start-test"})
+    with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is of split test"):
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+
+
+@pytest.mark.parametrize("preset", ["demo", "paper"])
+def test_without_the_package_the_recipe_says_what_to_install(monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+    installed = [point for kind in KINDS for point in importlib.metadata.entry_points(group=f"hardneg.{kind}")]
+    others = importlib.metadata.EntryPoints(point for point in installed if point.dist.name != "hardneg-reader")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda: others)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(find_recipe("rocketqa-nq"), preset)
+    [line] = [line for line in caught.value.problems if "hardneg-reader" in line]
+    assert line.endswith(
+        "is in package hardneg-reader, which is not installed: pip install hardneg-reader, "
+        "or from the sources: pip install -e plugins/hardneg-reader"
+    )
+
+
+def test_planning_loads_no_network_library() -> None:
+    program = (
+        "import sys, json, hardneg_reader.train_reader, hardneg_reader.read;"
+        "print(json.dumps([each for each in ('torch', 'transformers', 'faiss', 'pyserini') if each in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

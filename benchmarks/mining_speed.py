@@ -55,7 +55,7 @@ def hardneg(folder: Path, depth: int) -> Job:
     """Exact search in the file, selection of the top, negatives on disk."""
     from hardneg.data.negatives import write_negatives
     from hardneg.indexes.flat import Flat
-    from hardneg.miners.topk import TopK
+    from hardneg.miners.ranks import TopK
     from hardneg.types import Candidates, RankedList
 
     queries, searcher = np.load(folder / "queries.npy"), Flat().open(folder / "index")

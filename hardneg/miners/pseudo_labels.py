@@ -8,9 +8,9 @@ import numpy as np
 
 from hardneg.data.corpus import Corpus, candidates
 from hardneg.data.runs import QueryLists as QueryLists
-from hardneg.miners.denoised import Denoised
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.rules import scores_of
+from hardneg.miners.thresholds import Denoised
 from hardneg.types import Candidates, Negatives, RankedList
 
 NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"

@@ -5,7 +5,7 @@ from cli.analyze_command import call, printed
 from hardneg.data.negatives import write_negatives
 from hardneg.data.rejected import recorded
 from hardneg.data.runs import write_run
-from hardneg.miners.denoised import Denoised
+from hardneg.miners.thresholds import Denoised
 from hardneg.types import Candidates, RankedList
 
 DENSE = ["p", "h", "a", "b"]

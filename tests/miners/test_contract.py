@@ -2,8 +2,7 @@
 
 from hardneg.miners.mixed import Mixed
 from hardneg.miners.random import Random
-from hardneg.miners.topk import TopK
-from hardneg.miners.window import Window
+from hardneg.miners.ranks import TopK, Window
 from hardneg.testing import MinerTests
 
 

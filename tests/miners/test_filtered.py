@@ -7,9 +7,8 @@ import pytest
 
 from hardneg.data.runs import read_run, write_run
 from hardneg.errors import PluginError
-from hardneg.miners.denoised import Denoised, MaxScore
-from hardneg.miners.positive_aware import PosMargin, PosPercent
 from hardneg.miners.rules import RULES, lowest, scores_of
+from hardneg.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
 from hardneg.registry import configure, plugin_options
 from hardneg.testing import MinerTests
 from hardneg.types import Candidates, Negatives, PluginSetting, RankedList

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.errors import PluginError
-from hardneg.miners.denoised import Denoised
 from hardneg.miners.mixed import Mixed
-from hardneg.miners.positive_aware import PosMargin
 from hardneg.miners.random import Random
-from hardneg.miners.topk import TopK
-from hardneg.miners.window import Window
+from hardneg.miners.ranks import TopK, Window
+from hardneg.miners.thresholds import Denoised, PosMargin
 from hardneg.protocols import NegativeMiner
 from hardneg.types import Candidates, Negatives, RankedList
 

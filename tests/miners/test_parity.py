@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.miners.denoised import Denoised, MaxScore
 from hardneg.miners.filtered import Filtered
-from hardneg.miners.positive_aware import PosMargin, PosPercent
+from hardneg.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
 from hardneg.types import Candidates, RankedList
 
 QUERIES, DOCUMENTS, NEAREST, MOST_POSITIVES = 20, 60, 30, 3

@@ -11,7 +11,7 @@ from hardneg.data.runs import write_run
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.errors import ArtifactError, RecipeError
-from hardneg.miners.denoised import Denoised
+from hardneg.miners.thresholds import Denoised
 from hardneg.progress import Silent
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

@@ -9,9 +9,8 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.rejected import drop_batches, drops_at
 from hardneg.data.runs import write_run
 from hardneg.datasets.beir import Beir
-from hardneg.miners.denoised import Denoised
-from hardneg.miners.positive_aware import PosMargin
-from hardneg.miners.topk import TopK
+from hardneg.miners.ranks import TopK
+from hardneg.miners.thresholds import Denoised, PosMargin
 from hardneg.progress import Silent
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine

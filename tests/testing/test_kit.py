@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from hardneg.indexes.flat import Flat
-from hardneg.miners.topk import TopK
+from hardneg.miners.ranks import TopK
 from hardneg.testing import DatasetTests, IndexTests, LossTests, MinerTests, RerankerTests
 from hardneg.types import Document, Drops, Hits, Judgement, Negatives, Query
 

@@ -21,8 +21,8 @@ from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import pooled
-from hardneg.miners.sampled import Sampled
-from hardneg.miners.topk import TopK
+from hardneg.miners.random import Sampled
+from hardneg.miners.ranks import TopK
 from hardneg.models.encoder import Encoder
 from hardneg.models.inference import EncodeOptions
 from hardneg.models.segmenting import SegmentedCorpus

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hardneg.errors import PluginError
-from hardneg.miners.sampled import Sampled
+from hardneg.miners.random import Sampled
 from hardneg.testing import MinerTests
 from hardneg.types import Candidates, Negatives, RankedList
 

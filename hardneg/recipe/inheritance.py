@@ -1,6 +1,6 @@
 """Recipes that say only what they change: trees laid over each other, by `extends` and by presets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -119,14 +119,23 @@ def read_whole_tree(path: Path) -> dict[str, Any]:
     Raises:
         RecipeError: a file is no recipe, or extends one that is not there, or itself, or one twice.
     """
-    layers = dict.fromkeys(_layers(path, ()))
-    return _sum(layers)
+    return laid(read_layers(path))
 
 
-def _sum(layers: Mapping[_Layer, None]) -> dict[str, Any]:
+def read_layers(path: Path) -> list[Mapping[str, Any]]:
+    """The trees of a recipe file and of all that it extends, in the order in which they are laid over each other.
+
+    Raises:
+        RecipeError: a file is no recipe, or extends one that is not there, or itself, or one twice.
+    """
+    return [layer.tree for layer in _layers(path, ())]
+
+
+def laid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Trees laid over each other, with their presets; what a null removes is marked."""
     whole: dict[str, Any] = {}
-    for layer in layers:
-        whole = _laid_over(whole, layer.tree)
+    for tree in layers:
+        whole = _laid_over(whole, tree)
     return whole
 
 
@@ -145,7 +154,7 @@ def _layers(path: Path, trail: tuple[Path, ...]) -> list[_Layer]:
 
 def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
     """The layers without one of their presets, and behind them what it changes."""
-    whole = _sum(dict.fromkeys(layers))
+    whole = laid(layer.tree for layer in dict.fromkeys(layers))
     _, _, problems = apply_preset(whole, preset)
     if problems:
         raise RecipeError(str(path), [f"{_KEY}: {problem}" for problem in problems])

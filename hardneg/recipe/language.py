@@ -10,8 +10,9 @@ from pydantic_core import ErrorDetails
 
 from hardneg.errors import PluginError
 from hardneg.recipe.grids import FOR, Grids
-from hardneg.recipe.inheritance import apply_preset, is_removed, lay_under, read_whole_tree, without_removed
+from hardneg.recipe.inheritance import apply_preset, is_removed, laid, lay_under, read_layers, without_removed
 from hardneg.recipe.renamed import with_new_names
+from hardneg.recipe.row_order import RowOrder
 from hardneg.recipe.systems import SYSTEM, Systems
 from hardneg.recipe.yaml_load import apply_settings
 from hardneg.registry import load_plugin, plugin_names, suggestion
@@ -58,21 +59,22 @@ def expand(path: Path, preset: str | None, settings: Sequence[str], checked: boo
     Raises:
         RecipeError: the file, or one that it extends, is no recipe.
     """
-    tree, chosen, problems = apply_preset(read_whole_tree(path), preset)
+    layers = read_layers(path)
+    tree, chosen, problems = apply_preset(laid(layers), preset)
     first = [setting for setting in settings if _reaches_into_short_forms(setting)]
     tree, more = apply_settings(tree, first)
     found = Expanded(tree, chosen, [*problems, *more])
-    found.tree = without_removed(_plain(tree, found, checked))
+    found.tree = without_removed(_plain(tree, found, RowOrder(layers, chosen), checked))
     later = [setting for setting in settings if setting not in first]
     found.tree, more = apply_settings(found.tree, later)
     found.problems += more
     return found
 
 
-def _plain(tree: Mapping[str, Any], found: Expanded, checked: bool) -> dict[str, Any]:
+def _plain(tree: Mapping[str, Any], found: Expanded, order: RowOrder, checked: bool) -> dict[str, Any]:
     plain = Grids(found.origins, found.problems).unroll(tree)
     found.defaults = dict(_defaults(plain.pop(DEFAULTS, None), found, checked))
-    systems = Systems(found.defaults.pop(SYSTEM, {}), found.origins, found.problems)
+    systems = Systems(found.defaults.pop(SYSTEM, {}), order, found.origins, found.problems)
     if isinstance(stages := plain.get(_STAGES), Mapping):
         stages = {name: stage for name, stage in systems.expand(stages).items() if not is_removed(stage)}
         plain[_STAGES] = {name: _with_defaults(name, stage, found, checked) for name, stage in stages.items()}
@@ -119,10 +121,12 @@ def _renamed(verb: str, options: Any, path: str, found: Expanded, checked: bool)
 
 def unknown_options(found: Expanded) -> Iterator[tuple[str, ErrorDetails, type[BaseModel]]]:
     """Options that no stage has, of the verbs that the recipe has no stage of: path, mistake, class of options."""
-    for verb in {*found.defaults} - {own["stage"] for own in found.own.values()}:
-        spec = load_plugin(_STAGES, verb)
+    for verb in found.defaults.keys() - {own["stage"] for own in found.own.values()}:
         try:
+            spec: type[BaseModel] = load_plugin(_STAGES, verb)
             spec.model_validate({"stage": verb, **found.defaults[verb]})
+        except PluginError:
+            continue  # told where the defaults were read
         except ValidationError as error:
             wrong = [item for item in error.errors() if item["type"] in _UNKNOWN]
             yield from ((f"{DEFAULTS}.{verb}", item, spec) for item in wrong)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.complaints import complaint
 from hardneg.recipe.inheritance import is_removed, lay_under
+from hardneg.recipe.row_order import Rank, RowOrder
 from hardneg.registry import suggestion
 
 SYSTEM = "system"
@@ -45,6 +46,8 @@ class _System(BaseModel):
 class _Row:
     """A stage's label in a field of the stage that makes the table; `asked`: the recipe says which stage that is."""
 
+    owner: str
+    end: str
     table: str
     field: str
     label: str
@@ -57,10 +60,12 @@ class _Row:
 class Systems:
     """The systems of a recipe: `defaults.system`, and what is told of them.
 
-    origins: gets the path as it is written of each stage that a system stands for. problems: gets one line each.
+    order: that of the rows. origins: gets the path as it is written of each stage that a system stands for. problems:
+    gets one line each.
     """
 
     defaults: Any
+    order: RowOrder
     origins: dict[tuple[str, ...], str]
     problems: list[str]
 
@@ -87,7 +92,9 @@ class Systems:
             return None
         own = given if isinstance(given, Mapping) else {"name": given}
         defaults = self.defaults if isinstance(self.defaults, Mapping) else {}
-        whole = lay_under({"searches": {"test": {}}}, lay_under(defaults, own))
+        whole = lay_under(defaults, own)
+        if "test" not in (searches := whole.get("searches", {})) and "test" not in (own.get("searches") or {}):
+            whole["searches"] = {"test": {}, **searches} if isinstance(searches, Mapping) else searches
         try:
             return _System.model_validate(whole)
         except ValidationError as error:
@@ -103,23 +110,38 @@ class Systems:
         return lay_under(value, written) if isinstance(written, Mapping) else written
 
     def _add(self, rows: list[_Row], stages: dict[str, Any]) -> None:
-        """Puts the rows behind those that are written, whose labels go before."""
-        added: dict[tuple[str, str, str], str] = {}
+        """Puts the rows among those that are written, all in the order in which the recipe first has them."""
+        added: dict[tuple[str, str], dict[str, _Row]] = {}
         for row in rows:
             table = stages.get(row.table)
-            if row.stage not in stages or is_removed(stages[row.stage]):
+            if is_removed(stages.get(row.stage)):
                 continue
             if not isinstance(table, Mapping):
                 if row.asked:
                     hint = suggestion(row.table, stages)
                     self.problems.append(f"{row.where}: no stage {row.table!r}{hint}, for {row.label!r} to stand in")
                 continue
-            if other := added.get((row.table, row.field, row.label)):
-                self.problems.append(f"{row.where}: {row.label!r} in {row.table!r} is a row of {other} already")
-            added[row.table, row.field, row.label] = row.where
-            written = table.get(row.field)
-            labels = lay_under({row.label: row.stage}, written if isinstance(written, Mapping) else {})
-            stages[row.table] = {**table, row.field: labels}
+            others = added.setdefault((row.table, row.field), {})
+            if other := others.get(row.label):
+                self.problems.append(f"{row.where}: {row.label!r} in {row.table!r} is a row of {other.where} already")
+            others[row.label] = row
+        for (name, field), own in added.items():
+            stages[name] = {**stages[name], field: self._labels(name, field, stages[name].get(field), own)}
+
+    def _labels(self, name: str, field: str, given: Any, own: Mapping[str, _Row]) -> dict[str, Any]:
+        """Those that are written of a table and those of systems, in order."""
+        written = given if isinstance(given, Mapping) else {}
+        labels = lay_under({label: row.stage for label, row in own.items()}, written)
+
+        def rank(label: str) -> Rank:
+            if label in written:
+                return self.order.of_row(self._written(name, field, label))
+            return self.order.of_search(self._written(own[label].owner), own[label].end)
+
+        return {label: labels[label] for label in sorted(labels, key=rank)}
+
+    def _written(self, *path: str) -> str:
+        return self.origins.get((_STAGES, *path), ".".join((_STAGES, *path)))
 
 
 def _behind(name: str, index: Any, system: _System) -> dict[str, dict[str, Any]]:
@@ -140,9 +162,11 @@ def _rows(name: str, system: _System, where: str) -> Iterator[_Row]:
         table = system.evaluation if search.evaluation is None else search.evaluation
         asked = search.evaluation is not None or "evaluation" in system.model_fields_set
         if table and search.row:
-            yield _Row(table, "runs", search.row.replace("{name}", system.name), f"{name}-{end}", where, asked)
+            yield _Row(
+                name, end, table, "runs", search.row.replace("{name}", system.name), f"{name}-{end}", where, asked
+            )
     if system.report:
-        yield _Row(system.report, "training", system.name, name, where, "report" in system.model_fields_set)
+        yield _Row(name, "", system.report, "training", system.name, name, where, "report" in system.model_fields_set)
 
 
 def _problem(item: Mapping[str, Any], own: Mapping[str, Any], where: str) -> str:

@@ -164,7 +164,26 @@ report: {stage: report, evaluation: scores, training: {STAR: star}}
 bm25: {stage: search, index: bm25-index}
 """
     )
-    assert list(found["scores"]["runs"]) == ["BM25", "STAR"]
+    assert list(found["scores"]["runs"]) == ["STAR", "BM25"]
+
+
+def test_rows_stand_in_the_order_in_which_a_recipe_and_its_parents_have_them(tmp_path: Path):
+    (tmp_path / "base.yaml").write_text(
+        """
+stages:
+  scores: {stage: evaluate, runs: {BM25: bm25}}
+  a: {stage: train, loss: nll, system: A}
+presets:
+  paper:
+    defaults: {system: {searches: {dev: {split: dev, evaluation: dev-scores}}}}
+    stages: {dev-scores: {stage: evaluate, runs: {BM25: bm25-dev}}, scores: {runs: {late: x}}}
+"""
+    )
+    text = "extends: base.yaml\nstages: {scores: {runs: {fused: f}}, b: {stage: train, loss: nll, system: B}}"
+    assert list(stages(tmp_path, text)["scores"]["runs"]) == ["BM25", "A", "fused", "B"]
+    paper = stages(tmp_path, text, "paper")
+    assert list(paper["scores"]["runs"]) == ["BM25", "A", "fused", "B", "late"]
+    assert list(paper["dev-scores"]["runs"]) == ["BM25", "A", "B"]
 
 
 def test_a_system_may_say_its_searches_and_where_its_rows_are(tmp_path: Path):

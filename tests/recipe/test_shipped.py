@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hardneg.artifacts import Store
 from hardneg.digest import digest
@@ -109,6 +110,20 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
 
 def test_each_recipe_and_preset_is_looked_at():
     assert {f"{name}:{preset}" for name, preset in PRESETS} == {*COMES_TO}
+
+
+SHORT = [name for name in shipped_recipes() if name.startswith("adore-") and name.endswith("-passage")]
+SHORT += [name for name in shipped_recipes() if name.startswith("ance-") and name.endswith("-neg-passage")]
+
+
+def test_recipes_are_short_and_have_no_anchors():
+    for name, path in shipped_recipes().items():
+        text = path.read_text(encoding="utf-8")
+        assert not [token for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken | yaml.AliasToken)], name
+        assert max(map(len, text.splitlines())) <= 120, name
+    lengths = {name: len(find_recipe(name).read_text(encoding="utf-8").splitlines()) for name in shipped_recipes()}
+    assert len(SHORT) == 12 and lengths["adore-pq"] <= 90
+    assert all(lengths[name] <= 12 for name in SHORT if name != "adore-ablation-passage")
 
 
 ROCKETQA = ["rocketqa-passage", "rocketqa-table3", "rocketqa-nq"]

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -75,7 +75,7 @@ def verbs() -> Iterator[str]:
 
 def _fields(cls: Any) -> Iterator[str]:
     """What a mapping may say: the class's own words, then a table of its fields."""
-    from hardneg.registry import plugin_options
+    from hardneg.plugin_help import plugin_options, plugin_text
 
     head = ("option", "type", "default", "meaning")
     if not hasattr(cls, "model_fields"):
@@ -83,19 +83,15 @@ def _fields(cls: Any) -> Iterator[str]:
             (f"`{row['name']}`", f"`{row['type']}`", _said(row["default"]), row["meaning"])
             for row in plugin_options(cls)
         ]
-        yield f"{_summary(cls)}\n"
+        yield f"{plugin_text(cls)}\n"
         yield from _table(head, rows)
         return
-    text, meanings = _meanings(cls, cls.model_fields)
+    meanings = {row["name"]: row["meaning"] for row in plugin_options(cls)}
     fields = {name: field for name, field in cls.model_fields.items() if name != "stage"}
-    yield f"{text}\n"
+    yield f"{plugin_text(cls)}\n"
     yield from _table(
         head, [(f"`{name}`", _asked(field), _value(field), meanings.get(name, "")) for name, field in fields.items()]
     )
-
-
-def _summary(cls: type) -> str:
-    return re.split(r"\n(?:Args|Attributes|Options):", inspect.cleandoc(cls.__doc__ or ""))[0].strip()
 
 
 def _groups(annotation: Any) -> Iterator[type]:
@@ -114,17 +110,6 @@ def _specs() -> dict[str, Any]:
     return {point.name: point.load() for point in entry_points(group=VERBS)}
 
 
-def _meanings(cls: type, names: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """The docstring before the first `NAME: text` of a field, and each such text by its field, bases' first."""
-    found: dict[str, str] = {}
-    pattern = re.compile(rf"(?:^|(?<=[.\s]))({'|'.join(map(re.escape, names))}): ")
-    for base in reversed(cls.__mro__):
-        text = " ".join((base.__dict__.get("__doc__") or "").split())
-        head, *rest = pattern.split(text)
-        found |= {name: meaning.strip() for name, meaning in zip(rest[::2], rest[1::2], strict=True)}
-    return head.strip(), found
-
-
 def _asked(field: Any) -> str:
     """A field's type; of a reference what the stage that it names makes, of a plugin its kind."""
     for mark in field.metadata:
@@ -138,6 +123,8 @@ def _asked(field: Any) -> str:
 
 def _type(annotation: Any) -> str:
     """A type in words: `Mapping[str, int] | None` is `mapping of whole number`."""
+    from hardneg.plugin_help import plugin_options
+
     origin, inner = get_origin(annotation), [item for item in get_args(annotation) if item is not type(None)]
     if origin is Annotated:
         return _type(inner[0])
@@ -150,7 +137,7 @@ def _type(annotation: Any) -> str:
     if origin is not None:
         return f"mapping of {_type(inner[-1])}"
     if any(_groups(annotation)):
-        names = getattr(annotation, "model_fields", None) or [field.name for field in dataclasses.fields(annotation)]
+        names = [row["name"] for row in plugin_options(annotation)]
         return f"{{{', '.join(names)}}}" if len(names) < 6 else "[options](#options-within-options)"
     return _WORDS.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
@@ -166,14 +153,15 @@ def _value(field: Any) -> str:
 
 def plugins() -> Iterator[str]:
     """Every plugin that hardneg brings, with its options."""
-    from hardneg.registry import KINDS, list_plugins, load_plugin, plugin_options
+    from hardneg.plugin_help import plugin_options, plugin_text
+    from hardneg.registry import KINDS, list_plugins, load_plugin
 
     yield "# Plugins\n\nWhat hardneg brings; `hardneg plugins list` shows what else is installed.\n"
     for kind in KINDS:
         yield f"## {kind.capitalize()}\n"
         for item in (item for item in list_plugins(kind) if item.package == "hardneg"):
             plugin = load_plugin(kind, item.name)
-            yield f"### `{item.name}`\n\n{_summary(plugin)}\n"
+            yield f"### `{item.name}`\n\n{plugin_text(plugin)}\n"
             if hasattr(plugin, "__dataclass_fields__"):
                 options = plugin_options(plugin)
                 rows = [(f"`{o['name']}`", f"`{o['type']}`", _said(o["default"]), o["meaning"]) for o in options]

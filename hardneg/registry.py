@@ -1,21 +1,18 @@
 """Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
 
-import ast
 import contextlib
 import dataclasses
 import difflib
 import functools
-import importlib.machinery
 import importlib.metadata
-import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from hardneg.complaints import complaint
 from hardneg.errors import HardnegError, PluginError
+from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
 
 KINDS = ("datasets", "miners", "losses", "indexes", "rerankers", "stages", "analyses")
@@ -221,7 +218,7 @@ def _version(plugin: type[Any]) -> Any:
 
 def _describe(kind: str, point: importlib.metadata.EntryPoint) -> Plugin:
     package, version = _package(point)
-    return Plugin(kind, point.name, point.value, package, version, _static_problem(point.value))
+    return Plugin(kind, point.name, point.value, package, version, static_problem(point.value))
 
 
 def _mark_claimed_twice(plugin: Plugin, packages: list[str]) -> Plugin:
@@ -232,80 +229,3 @@ def _mark_claimed_twice(plugin: Plugin, packages: list[str]) -> Plugin:
 
 def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:
     return f"the {kind} name {name!r} is claimed by {' and '.join(sorted(packages))}; uninstall one of them"
-
-
-def _static_problem(target: str) -> str:
-    """Why `module:Class` cannot work, found by reading the source alone; empty where nothing speaks against it."""
-    module, _, attribute = target.partition(":")
-    if not attribute:
-        return f"its target {target!r} is not of the form module:Class"
-    try:
-        source = _find_source(module)
-        if source is None:
-            return f"there is no module {module}"
-        tree = ast.parse(source.read_text(encoding="utf-8"))
-    except SyntaxError as error:
-        return f"{module} line {error.lineno}: {error.msg}"
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        return f"{module} cannot be read: {error}"
-    return "" if attribute in _names_bound(tree) else f"{module} has no {attribute}"
-
-
-def plugin_summary(plugin: Plugin) -> str:
-    """The first sentence of a plugin's docstring, read from its source; nothing is imported."""
-    module, _, attribute = plugin.target.partition(":")
-    source = None if plugin.problem else _find_source(module)
-    if source is None:
-        return ""
-    classes = (node for node in ast.walk(ast.parse(source.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
-    documented = (ast.get_docstring(node) or "" for node in classes if node.name == attribute)
-    return " ".join(next(documented, "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
-
-
-def _find_source(module: str) -> Path | None:
-    search: list[str] | None = None
-    spec: importlib.machinery.ModuleSpec | None = None
-    parts = module.split(".")
-    for depth in range(len(parts)):
-        name = ".".join(parts[: depth + 1])
-        spec = importlib.util.find_spec(name) if depth == 0 else importlib.machinery.PathFinder.find_spec(name, search)
-        if spec is None:
-            return None
-        search = list(spec.submodule_search_locations or [])
-    return Path(spec.origin) if spec and spec.origin else None
-
-
-def _names_bound(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
-
-
-def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
-    """One mapping an option: `name`, `type`, `default` (empty: required), `meaning` from its class's docstring."""
-    meanings: dict[str, str] = {}
-    for base in reversed(plugin.__mro__):
-        meanings |= _argument_meanings(base.__doc__ or "")
-    rows: list[Mapping[str, str]] = []
-    for field in dataclasses.fields(plugin):
-        default = "" if field.default is dataclasses.MISSING else repr(field.default)
-        if field.default_factory is not dataclasses.MISSING:
-            default = repr(field.default_factory())
-        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
-        if not kind or "[" in str(field.type) or "|" in str(field.type):
-            kind = str(field.type).replace("typing.", "")
-        rows.append({"name": field.name, "type": kind, "default": default, "meaning": meanings.get(field.name, "")})
-    return rows
-
-
-def _argument_meanings(docstring: str) -> dict[str, str]:
-    """The entries of a Google-style `Args:` or `Attributes:` section, by name."""
-    from docstring_parser import google
-
-    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in google.parse(docstring).params}

@@ -1,3 +1,4 @@
+import importlib.metadata
 import subprocess
 import sys
 from importlib.metadata import EntryPoints
@@ -5,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hardneg import registry
 from hardneg.errors import PluginError
-from hardneg.registry import configure, list_plugins, load_plugin, plugin_identity, plugin_options
+from hardneg.plugin_help import plugin_options, plugin_text
+from hardneg.registry import configure, list_plugins, load_plugin, plugin_identity
 from hardneg.types import PluginSetting
 
 MINER = '''
@@ -58,6 +61,21 @@ def test_another_package_adds_a_miner(site):
     assert plugin_options(type(made)) == [
         {"name": "depth", "type": "int", "default": "7", "meaning": "how deep to look into the list."}
     ]
+
+
+def test_options_of_a_verb_have_types_as_they_are_written_and_meanings_from_its_sentences():
+    rows = {row["name"]: row for row in plugin_options(load_plugin("stages", "search"))}
+    assert "stage" not in rows and rows["index"]["default"] == ""
+    assert (rows["model"]["type"], rows["model"]["default"]) == ("str | None", "None")
+    assert rows["model"]["meaning"] == "encodes the queries; by default the model that encoded the index."
+    assert plugin_text(load_plugin("stages", "search")).endswith("as Pyserini does it.")
+
+
+def test_entry_points_are_read_once(monkeypatch):
+    registry._all_entry_points.cache_clear()
+    read, calls = importlib.metadata.entry_points, []
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda: calls.append(1) or read())
+    assert list_plugins() and load_plugin("miners", "topk") and len(calls) == 1
 
 
 def test_a_name_claimed_twice_names_both(site):

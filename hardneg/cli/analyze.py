@@ -72,9 +72,10 @@ class _Analyses(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the analyses."""
-        from hardneg.registry import list_plugins, plugin_summary
+        from hardneg.plugin_help import plugin_summary
+        from hardneg.registry import list_plugins
 
-        self.summaries = {plugin.name: f"{plugin_summary(plugin)}." for plugin in list_plugins("analyses")}
+        self.summaries = {plugin.name: f"{plugin_summary(plugin.target)}." for plugin in list_plugins("analyses")}
         super().format_help(ctx, formatter)
 
 

@@ -32,10 +32,11 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg data list
     """
-    from hardneg.registry import list_plugins, plugin_summary
+    from hardneg.plugin_help import plugin_summary
+    from hardneg.registry import list_plugins
 
     rows = [
-        {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin), "package": plugin.package}
+        {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}
         for plugin in list_plugins("datasets")
     ]
     if as_json:

@@ -1,6 +1,5 @@
 """`hardneg plugins`: what is installed, and what each plugin can be told."""
 
-import inspect
 from pathlib import Path
 
 import typer
@@ -78,17 +77,16 @@ def show(
 
     Example: hardneg plugins show loss star
     """
-    from hardneg.registry import list_plugins, load_plugin, plugin_options
+    from hardneg.plugin_help import plugin_options, plugin_text
+    from hardneg.registry import list_plugins, load_plugin
 
     kind = kind_of(kind)
     plugin = load_plugin(kind, name)
     origin = next(item for item in list_plugins(kind) if item.name == name)
     say(f"{name}  ({kind}, version {plugin.version})")
-    text = inspect.cleandoc(plugin.__doc__ or "")
-    head, _, _ = text.partition("\nArgs:")
-    head, _, _ = head.partition("\nAttributes:")
-    say(f"\n{head.strip()}\n\nOptions:" if plugin_options(plugin) else f"\n{head.strip()}\n\nIt has no options.")
-    for option in plugin_options(plugin):
+    options = plugin_options(plugin)
+    say(f"\n{plugin_text(plugin)}\n\n{'Options:' if options else 'It has no options.'}")
+    for option in options:
         default = f" = {option['default']}" if option["default"] else " (required)"
         say(f"  {option['name']}: {option['type']}{default}")
         if option["meaning"]:

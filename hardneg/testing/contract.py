@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.digest import canonical
-from hardneg.registry import plugin_identity, plugin_options
+from hardneg.plugin_help import plugin_options
+from hardneg.registry import plugin_identity
 
 
 def rule(holds: bool, text: str, detail: object = "") -> None:

@@ -9,7 +9,8 @@ from hardneg.data.runs import read_run, write_run
 from hardneg.errors import PluginError
 from hardneg.miners.rules import RULES, lowest, scores_of
 from hardneg.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
-from hardneg.registry import configure, plugin_options
+from hardneg.plugin_help import plugin_options
+from hardneg.registry import configure
 from hardneg.testing import MinerTests
 from hardneg.types import Candidates, Negatives, PluginSetting, RankedList
 

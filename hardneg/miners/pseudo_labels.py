@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardneg.data.corpus import Corpus, candidates
-from hardneg.data.runs import QueryLists as QueryLists
+from hardneg.data.runs import QueryLists
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.rules import scores_of
 from hardneg.miners.thresholds import Denoised

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
-from hardneg.data.runs import lists_in_order, read_run, write_run
+from hardneg.data.runs import lists_side_by_side, read_run, write_run
 from hardneg.errors import UsageError
 from hardneg.fields import LATER, MEASURED, MetricName, Name, Reference, marked_references
 from hardneg.fusion.methods import AnyMethod, Fusion
@@ -140,13 +140,12 @@ def _entries(
 
 
 def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
-
-    sources, labels = context.inputs_of("runs"), context.spec.labels
-    streams = [lists_in_order(sources[label].folder / RUN, query_ids) for label in labels]
-    for _, *lists in zip(query_ids, *streams, strict=True):
-        for label, ranked in zip(labels, lists, strict=True):
+    sources = context.inputs_of("runs")
+    runs = {label: sources[label].folder / RUN for label in context.spec.labels}
+    for _, hits in lists_side_by_side(runs, query_ids):
+        for label, ranked in hits.items():
             facts[f"queries that {label} lacks"] += not ranked.doc_ids
-        yield lists
+        yield list(hits.values())
 
 
 def _tuned(context: StageContext[Fuse], collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:

@@ -13,12 +13,12 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.runs import lists_in_order
+from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import NEGATIVES, RUN
 from hardneg.miners.filtered import SCORES
-from hardneg.miners.pseudo_labels import PseudoLabels, QueryLists
+from hardneg.miners.pseudo_labels import PseudoLabels
 from hardneg.seeding import derive_seed
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
@@ -108,15 +108,14 @@ def _listed(context: StageContext[Label], collection: StoredCollection, facts: C
 
     known = positives(collection.all_qrels())
     query_ids = queries_of(context, collection, "run", context.spec.split).query_ids
-    runs = {"run": context.inputs["run"], SCORES: context.inputs["scores"]}
-    streams = [lists_in_order(source.folder / RUN, query_ids) for source in runs.values()]
+    runs = {label: context.inputs[field].folder / RUN for label, field in (("run", "run"), (SCORES, "scores"))}
     with context.progress.task("labelling", len(query_ids), "queries") as task:
-        for query_id, *lists in zip(query_ids, *streams, strict=True):
+        for query_id, hits in lists_side_by_side(runs, query_ids):
             task.advance()
             if query_id in known:
                 facts["queries that have a positive"] += 1
             else:
-                yield query_id, dict(zip(runs, lists, strict=True))
+                yield query_id, hits
 
 
 def _shrink(path: Path, size: int, seed: int) -> int:

@@ -11,7 +11,6 @@ from hardneg.data.runs import stream_run, write_run
 from hardneg.datasets.beir import Beir
 from hardneg.errors import DataError
 from hardneg.progress import Silent
-from hardneg.stages import fuse
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.fuse import Fuse
 from tests.run_lists import falling
@@ -52,7 +51,7 @@ def work_of(stored, folder, spec, **inputs):
 def fused(stored, folder, runs=("dense", "sparse"), **values):
     spec = Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
     tuned = {"tuning__runs__x": "wrong", "tuning__runs__y": "right"} if "tuning" in values else {}
-    facts = fuse.run(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
+    facts = spec.run(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
     return facts, {query_id: ranked.doc_ids for query_id, ranked in stream_run(folder / "run.trec.gz")}
 
 

@@ -51,7 +51,7 @@ def work_of(stored, folder, spec, **inputs):
 def fused(stored, folder, runs=("dense", "sparse"), **values):
     spec = Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
     tuned = {"tuning__runs__x": "wrong", "tuning__runs__y": "right"} if "tuning" in values else {}
-    facts = spec.run(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
+    facts = spec.make(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
     return facts, {query_id: ranked.doc_ids for query_id, ranked in stream_run(folder / "run.trec.gz")}
 
 

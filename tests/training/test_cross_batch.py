@@ -32,7 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fewer": {"batch_size": 2, "chunk": 1},
     "accumulated": {"batch_size": 7, "chunk": 2, "accumulate": 2},
     "segments": {"batch_size": 5, "chunk": 2},
-    "unmasked": {"batch_size": 11, "chunk": 2, "mask": "none"},
+    "unmasked": {"batch_size": 11, "chunk": 2, "false_negative_mask": False},
     "own": {"batch_size": 6},
     "own-in-chunks": {"batch_size": 6, "chunk": 1},
 }

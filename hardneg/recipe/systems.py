@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.complaints import complaint
-from hardneg.recipe.inheritance import is_removed, lay_under
+from hardneg.recipe.inheritance import is_removed, lay_under, without_removed
 from hardneg.recipe.row_order import Rank, RowOrder
 from hardneg.registry import suggestion
 
@@ -92,9 +92,7 @@ class Systems:
             return None
         own = given if isinstance(given, Mapping) else {"name": given}
         defaults = self.defaults if isinstance(self.defaults, Mapping) else {}
-        whole = lay_under(defaults, own)
-        if "test" not in (searches := whole.get("searches", {})) and "test" not in (own.get("searches") or {}):
-            whole["searches"] = {"test": {}, **searches} if isinstance(searches, Mapping) else searches
+        whole = without_removed(lay_under({"searches": {"test": {}}}, lay_under(defaults, own)))
         try:
             return _System.model_validate(whole)
         except ValidationError as error:
@@ -141,7 +139,8 @@ class Systems:
         return {label: labels[label] for label in sorted(labels, key=rank)}
 
     def _written(self, *path: str) -> str:
-        return self.origins.get((_STAGES, *path), ".".join((_STAGES, *path)))
+        place = (_STAGES, *map(str, path))
+        return self.origins.get(place, ".".join(place))
 
 
 def _behind(name: str, index: Any, system: _System) -> dict[str, dict[str, Any]]:

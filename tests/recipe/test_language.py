@@ -1,15 +1,21 @@
 """The short forms of recipes, each beside what is written by hand."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from hardneg.cli.main import app
 from hardneg.errors import RecipeError
 from hardneg.recipe.language import Expanded, expand
 from hardneg.recipe.load import load_recipe
+from hardneg.recipe.yaml_load import find_recipe
 
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
+SHORT_FORMS = ("defaults", "system", "for")
 HEAD = "dataset: pydocs\nmodel: packaged:all-MiniLM-L6-v2\n"
 
 
@@ -35,6 +41,19 @@ def problems(folder: Path, text: str, preset: str | None = None, settings: tuple
 
 def written(text: str) -> dict[str, Any]:
     return yaml.safe_load(text)
+
+
+EXAMPLES = re.findall(r"```yaml\n([^`]*)```\n\ncomes to\n\n```yaml\n([^`]*)```", RECIPES.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_the_examples_of_the_page_come_to_what_it_says(tmp_path: Path, number: int):
+    short, plain = EXAMPLES[number]
+    assert stages(tmp_path, short) == written(plain)["stages"]
+
+
+def test_the_page_has_an_example_of_each_short_form():
+    assert len(EXAMPLES) == 4 and all(any(f"{key}:" in short for short, _ in EXAMPLES) for key in SHORT_FORMS)
 
 
 def test_defaults_are_laid_under_each_stage_of_the_verb(tmp_path: Path):
@@ -396,3 +415,16 @@ def test_a_grid_is_bounded(tmp_path: Path):
     assert many[0].endswith("over 50000 values come out of `for` in all")
     long = problems(tmp_path, f"for: {{a: [{'x' * 400}]}}\nstages: {{'{{a}}{{a}}{{a}}': {ENCODE}}}")
     assert long[0].endswith("comes to a text of over 1000 characters")
+
+
+def test_what_show_prints_is_the_same_recipe(tmp_path: Path):
+    for preset in ("demo", "paper"):
+        shown = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--expanded", "--preset", preset])
+        assert "for:" not in shown.output and "defaults:" not in shown.output
+        path = tmp_path / f"{preset}.yaml"
+        path.write_text(shown.output, encoding="utf-8")
+        assert load_recipe(path).stages == load_recipe(find_recipe("adore-pq"), preset).stages
+    refused = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--preset", "paper"])
+    assert refused.exit_code == 2
+    wrong = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--expanded", "--set", "defaults.serch.depth=3"])
+    assert wrong.exit_code == 2

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import RecipeError
+from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.language import Expanded, expand
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.yaml_load import find_recipe
@@ -425,6 +425,6 @@ def test_what_show_prints_is_the_same_recipe(tmp_path: Path):
         path.write_text(shown.output, encoding="utf-8")
         assert load_recipe(path).stages == load_recipe(find_recipe("adore-pq"), preset).stages
     refused = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--preset", "paper"])
-    assert refused.exit_code == 2
+    assert isinstance(refused.exception, UsageError) and "add --expanded" in str(refused.exception)
     wrong = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--expanded", "--set", "defaults.serch.depth=3"])
-    assert wrong.exit_code == 2
+    assert isinstance(wrong.exception, RecipeError) and "did you mean 'search'" in str(wrong.exception)

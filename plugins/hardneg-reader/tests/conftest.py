@@ -11,6 +11,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "training")]
 
 for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
     os.environ[_name] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the processes that tests start: sums are alike to the bit
 
 
 @pytest.fixture(scope="session")

@@ -143,7 +143,6 @@ def _blocks(
     context: StageContext[Rerank], collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
 ) -> Iterator[_Block]:
     """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
-
     known = positives(collection.all_qrels()) if context.spec.positives else {}
     lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
     for start in range(0, len(queries), step):

@@ -1,20 +1,36 @@
 """Verb `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import model_validator
 
-from hardneg.counting import counted
+from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
-from hardneg.distributed import world
+from hardneg.data.runs import lists_in_order
+from hardneg.distributed import barrier, world
+from hardneg.errors import TrainingError
 from hardneg.fields import Name, Reference
+from hardneg.layout import RUN
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.spec import Row, Sizes
-from hardneg.stages.training_common import EncoderTrainingSpec, encoder_training, examples_of, save, taught, validation
+from hardneg.stages.training_common import (
+    EncoderTrainingSpec,
+    data_facts,
+    encoder_training,
+    examples_of,
+    loss_of,
+    save,
+    validation,
+)
 from hardneg.training.examples import TrainingData
 from hardneg.training.mixture import mixed
+from hardneg.training.teacher import Teacher, write_teacher
+
+_QUERIES = 4096
 
 
 class Train(EncoderTrainingSpec):
@@ -64,7 +80,7 @@ class Train(EncoderTrainingSpec):
         result = train(
             encoder,
             data,
-            context.plugins["loss"],
+            loss_of(context),
             self.options,
             context.folder,
             progress=context.progress,
@@ -83,6 +99,45 @@ def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[T
     return replace(data, segments=context.spec.segments), told
 
 
+def taught(context: StageContext[Train], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+    """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
+
+    Raises:
+        DataError: the run is of other queries.
+        TrainingError: it scores no positive of any of them.
+    """
+    source = context.inputs.get("teacher")
+    if source is None:
+        return data, {}
+    folder = context.folder / SCRATCH / "teacher"
+    if world().first:
+        write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
+    barrier()
+    teacher = Teacher.open(folder, len(data.corpus))
+    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
+    if not scored:
+        raise TrainingError(
+            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
+            "with `positives: true`"
+        )
+    if scored < known:
+        context.progress.note(
+            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
+        )
+    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
+
+
+def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
+    """By block of queries: how many have a positive with a score, and how many have a positive."""
+    queries = iter(enumerate(data.query_ids))
+    yield 0, 0
+    while block := list(islice(queries, _QUERIES)):
+        pairs = [(place, doc_id) for place, query_id in block for doc_id in data.positives.get(query_id, ())]
+        place = np.array([place for place, _ in pairs], np.int64)
+        scores = teacher.scores(place, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
+        yield len(np.unique(place[~np.isnan(scores)])), len(np.unique(place))
+
+
 def _listed_alone(data: TrainingData) -> TrainingData:
     """Without the queries that the negatives lack: whoever made those has counted what was left out."""
     listed = set() if data.negatives is None else {*data.negatives.query_ids}
@@ -99,9 +154,7 @@ def _card_facts(context: StageContext[Train], collection: StoredCollection) -> d
         queries = negatives.facts["queries"]
         maker = negatives.plugins.get("miner", negatives.name)
         chosen = f"{context.spec.options.negatives_per_query} a query from {maker}"
-    told: dict[str, object] = {
-        "Dataset": f"{counted(len(collection.corpus), 'passage')}, {counted(queries, 'training query')}"
-    }
+    told = data_facts(collection.corpus, queries)
     if "teacher" in context.inputs:
         told["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     if more is not None:

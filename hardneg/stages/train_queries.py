@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.artifacts import SCRATCH
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.distributed import world
@@ -20,7 +19,15 @@ from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
-from hardneg.stages.training_common import EncoderTrainingSpec, kept_models, save, training_data, validation
+from hardneg.stages.training_common import (
+    EncoderTrainingSpec,
+    data_facts,
+    kept_models,
+    loss_of,
+    save,
+    training_data,
+    validation,
+)
 from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
@@ -156,7 +163,7 @@ class TrainQueries(EncoderTrainingSpec):
         way = _approach(context, collection, data, encoder)
         result = learn(
             way,
-            context.plugins["loss"],
+            loss_of(context),
             self.options,
             context.folder,
             progress=context.progress,
@@ -256,7 +263,6 @@ def _watched(
 
 
 def _negatives(source: ArtifactInput) -> NegativesFile:
-
     return read_negatives(source.folder / NEGATIVES)
 
 
@@ -264,7 +270,7 @@ def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict
     """What the model card says of the data."""
     spec = context.spec
     return {
-        "Dataset": f"{counted(len(data.corpus), 'passage')}, {counted(len(data.query_ids), 'training query')}",
+        **data_facts(data.corpus, len(data.query_ids)),
         "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
         "Negatives": f"{spec.schedule}, {spec.depth} a query",
     }

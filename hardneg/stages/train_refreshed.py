@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
 
 from hardneg.artifacts import SCRATCH
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
@@ -18,7 +17,9 @@ from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of
 from hardneg.stages.training_common import (
     EncoderTrainingSpec,
+    data_facts,
     encoder_training,
+    loss_of,
     pseudo_positives,
     save,
     training_data,
@@ -103,7 +104,7 @@ class TrainRefreshed(EncoderTrainingSpec):
             _check(context, way)
             result = learn(
                 way,
-                context.plugins["loss"],
+                loss_of(context),
                 spec.options,
                 context.folder,
                 progress=context.progress,
@@ -178,6 +179,6 @@ def _card_facts(
     refresh = context.spec.refresh
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
     return {
-        "Dataset": f"{counted(len(collection.corpus), 'passage')}, {counted(len(data.query_ids), 'training query')}",
+        **data_facts(collection.corpus, len(data.query_ids)),
         "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed: {often}",
     }

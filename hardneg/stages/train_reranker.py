@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 
-from hardneg.artifacts import KEPT, SCRATCH
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
@@ -17,8 +15,15 @@ from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
-from hardneg.stages.training_common import TrainingSpec, examples_of, validation_data
-from hardneg.training.history import HISTORY
+from hardneg.stages.training_common import (
+    TrainingSpec,
+    data_facts,
+    examples_of,
+    finished,
+    loss_of,
+    training_facts,
+    validation_data,
+)
 from hardneg.training.options import RerankerOptions
 from hardneg.types import PluginSetting
 
@@ -91,12 +96,13 @@ class TrainReranker(TrainingSpec):
         from hardneg.training.methods.reranker import RerankerTraining
 
         collection, spec = open_collection(context.inputs["dataset"]), self
-        network = PairNetwork(context.plugins["reranker"].load(_start(context)).to(context.device or best_device()))
+        reranker, loss = context.plugin("reranker", TrainableReranker), loss_of(context)
+        network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
         _check_outputs(context, network)
         data = examples_of(collection, context.inputs["negatives"])
         result = learn(
-            RerankerTraining(network, data, context.plugins["loss"], spec.options),
-            context.plugins["loss"],
+            RerankerTraining(network, data, loss, spec.options),
+            loss,
             spec.options,
             context.folder,
             progress=context.progress,
@@ -105,13 +111,11 @@ class TrainReranker(TrainingSpec):
         if not world().first:
             return {}
         network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
-        context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
-        return result.facts(spec.options.metric)
+        return finished(context, result)
 
 
 def _start(context: StageContext[TrainReranker]) -> Path | None:
     """The folder of the weights to go on from; None for the plugin's own."""
-
     if (start := context.inputs.get("start")) is None:
         return None
     found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
@@ -123,7 +127,7 @@ def _start(context: StageContext[TrainReranker]) -> Path | None:
 
 
 def _check_outputs(context: StageContext[TrainReranker], network: "PairNetwork") -> None:
-    wanted, found = getattr(context.plugins["loss"], "outputs", None), network.module.num_labels
+    wanted, found = getattr(loss_of(context), "outputs", None), network.module.num_labels
     if wanted not in (None, found):
         raise UsageError(
             f"{context.name}: loss {context.spec.loss.name} needs a head of {wanted} outputs, the reranker has "
@@ -148,19 +152,13 @@ def _said(
     context: StageContext[TrainReranker], collection: StoredCollection, result: "TrainingResult"
 ) -> dict[str, object]:
     """What the model card says."""
-    options, negatives = context.spec.options, context.inputs["negatives"]
-    pairs = options.batch_size * options.accumulate * (1 + options.negatives_per_query)
-    said: dict[str, object] = {
-        "Base model": context.spec.start or context.spec.reranker.options.get("source", context.spec.reranker.name),
-        "Dataset": f"{counted(len(collection.corpus), 'passage')}, "
-        f"{counted(negatives.facts['queries'], 'training query')}",
-        "Negatives": f"{options.negatives_per_query} a query from {negatives.plugins.get('miner', negatives.name)}",
-        "Loss": context.plugins["loss"],
-        "Training": f"{counted(result.steps, 'step')} of {pairs} pairs, {options.optimizer}, "
-        f"peak learning rate {options.learning_rate:g}, seed {options.seed}",
+    spec, options, negatives = context.spec, context.spec.options, context.inputs["negatives"]
+    pairs = f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
+    maker = negatives.plugins.get("miner", negatives.name)
+    more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
+    return {
+        "Base model": spec.start or spec.reranker.options.get("source", spec.reranker.name),
+        **data_facts(collection.corpus, negatives.facts["queries"]),
+        "Negatives": f"{options.negatives_per_query} a query from {maker}",
+        **training_facts(context, result, pairs, "of a run's top", more),
     }
-    if options.adversarial:
-        said["Adversarial"] = f"embeddings moved by {options.adversarial:g}"
-    if result.best is not None:
-        said[f"Dev {options.metric}, of a run's top"] = f"{result.best:.4f} at step {result.best_step}"
-    return said

@@ -6,18 +6,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 
+from hardneg import protocols
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
-from hardneg.distributed import barrier, world
-from hardneg.errors import TrainingError
 from hardneg.fields import LATER, MEASURED, START, Loss, Name, OwnCut, Reference, Trait, without_problems
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.registry import load_plugin, needs_of, plugin_names
@@ -26,7 +25,6 @@ from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.options import TrainOptions
-from hardneg.training.teacher import Teacher, write_teacher
 from hardneg.types import RankedList
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 with_config(ConfigDict(extra="forbid"))(TrainOptions)
 
-_QUERIES = 4096
 _SCORE_BYTES = 24
 ValidationRun = Annotated[Name | None, MEASURED]
 """Names the run whose top, with the positives, is the pool to judge by."""
@@ -162,7 +159,6 @@ def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
     """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
-
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
     if pseudo := pseudo_positives(negatives):
@@ -172,50 +168,9 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: Art
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
     """The file of mined negatives, where it tells the positives of queries for which none is known."""
-
     if negatives is None or Trait.PSEUDO_POSITIVES not in negatives.traits:
         return None
     return negatives.folder / NEGATIVES
-
-
-def taught(context: StageContext[TrainingSpec], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
-    """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
-
-    Raises:
-        DataError: the run is of other queries.
-        TrainingError: it scores no positive of any of them.
-    """
-
-    source = context.inputs.get("teacher")
-    if source is None:
-        return data, {}
-    folder = context.folder / SCRATCH / "teacher"
-    if world().first:
-        write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
-    barrier()
-    teacher = Teacher.open(folder, len(data.corpus))
-    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
-    if not scored:
-        raise TrainingError(
-            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
-            "with `positives: true`"
-        )
-    if scored < known:
-        context.progress.note(
-            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
-        )
-    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
-
-
-def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
-    """By block of queries: how many have a positive with a score, and how many have a positive."""
-    queries = iter(enumerate(data.query_ids))
-    yield 0, 0
-    while block := list(islice(queries, _QUERIES)):
-        pairs = [(place, doc_id) for place, query_id in block for doc_id in data.positives.get(query_id, ())]
-        place = np.array([place for place, _ in pairs], np.int64)
-        scores = teacher.scores(place, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
-        yield len(np.unique(place[~np.isnan(scores)])), len(np.unique(place))
 
 
 def validation(
@@ -268,18 +223,37 @@ def save(
     """Saves the model with a card of these and the common facts; returns what the manifest says."""
     from hardneg.models.card import model_card
 
-    options, model = context.spec.options, context.inputs["model"]
-    said: dict[str, object] = {
-        "Base model": model.name if model.model is None else model.model.name,
-        **facts,
-        "Loss": context.plugins["loss"],
-        "Training": f"{counted(result.steps, 'step')} of {options.batch_size * options.accumulate} queries, "
-        f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}",
-    }
-    if (cut := context.spec.segments) is not None:
-        said["Documents"] = f"by the best of up to {cut.count} segments of {cut.length} tokens"
-    if result.best is not None:
-        said[f"Dev {options.metric}, over a pool"] = f"{result.best:.4f} at step {result.best_step}"
+    options, model, cut = context.spec.options, context.inputs["model"], context.spec.segments
+    base = model.name if model.model is None else model.model.name
+    more = {"Documents": f"by the best of up to {cut.count} segments of {cut.length} tokens"} if cut else {}
+    batch = f"{options.batch_size * options.accumulate} queries"
+    said = {"Base model": base, **facts, **training_facts(context, result, batch, "over a pool", more)}
     encoder.save(context.folder / MODEL_FOLDER, card=model_card(encoder, said))
+    return finished(context, result)
+
+
+def loss_of(context: StageContext[TrainingSpec]) -> protocols.Loss:
+    """The loss that the stage trains by."""
+    return context.plugin("loss", protocols.Loss)
+
+
+def data_facts(corpus: Corpus, queries: int) -> dict[str, object]:
+    """What a model card says of what was trained on."""
+    return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}"}
+
+
+def training_facts(
+    context: StageContext[TrainingSpec], result: "TrainingResult", batch: str, judged: str, more: Mapping[str, object]
+) -> dict[str, object]:
+    """What a model card says of the training, with what a batch was and over what the dev metric was taken."""
+    options = context.spec.options
+    rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
+    said = {"Loss": loss_of(context), "Training": f"{counted(result.steps, 'step')} of {batch}, {rate}"}
+    best = f"{result.best:.4f} at step {result.best_step}" if result.best is not None else ""
+    return {**said, **more, **({f"Dev {options.metric}, {judged}": best} if best else {})}
+
+
+def finished(context: StageContext[TrainingSpec], result: "TrainingResult") -> dict[str, Any]:
+    """Leaves the model, those that were kept on the way, and the learning curve; returns what the manifest says."""
     context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
-    return result.facts(options.metric)
+    return result.facts(context.spec.options.metric)

@@ -13,7 +13,7 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.training_common import taught
+from hardneg.stages.train import taught
 from hardneg.training.history import History
 from hardneg.types import RankedList
 

@@ -93,6 +93,8 @@ class Systems:
         own = given if isinstance(given, Mapping) else {"name": given}
         defaults = self.defaults if isinstance(self.defaults, Mapping) else {}
         whole = without_removed(lay_under({"searches": {"test": {}}}, lay_under(defaults, own)))
+        if isinstance(searches := whole.get("searches"), Mapping):
+            whole["searches"] = {name: searches[name] for name in sorted(searches, key=lambda name: name != "test")}
         try:
             return _System.model_validate(whole)
         except ValidationError as error:

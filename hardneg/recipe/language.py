@@ -15,7 +15,7 @@ from hardneg.recipe.renamed import with_new_names
 from hardneg.recipe.row_order import RowOrder
 from hardneg.recipe.systems import SYSTEM, Systems
 from hardneg.recipe.yaml_load import apply_settings
-from hardneg.registry import load_plugin, plugin_names, suggestion
+from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
 
 DEFAULTS = "defaults"
 _STAGES = "stages"
@@ -91,6 +91,8 @@ def _defaults(given: Any, found: Expanded, checked: bool) -> Iterator[tuple[str,
     known = [*(plugin_names(_STAGES) if checked else given), SYSTEM]
     for verb, options in given.items():
         path = f"{DEFAULTS}.{verb}"
+        if checked and not_installed(_STAGES, str(verb)):
+            continue  # the stages of this verb say what to install
         if verb not in known:
             hint = suggestion(str(verb), known)
             found.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")

@@ -1,7 +1,8 @@
 """Recipes that a command makes in memory: run like those of files, with results cached and named in the same store."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 
-Tree = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Place:
@@ -30,57 +29,112 @@ class Place:
     processes: int | None = None
 
 
-def tree(dataset: str, model: str | None, stages: Mapping[str, Any], seed: int = 42) -> Tree:
-    """The tree of a recipe; without a model its stages must not need one."""
-    return {"dataset": dataset, "model": {"name": model or "none"}, "seed": seed, "stages": dict(stages)}
+@dataclass(frozen=True)
+class AdhocRecipe:
+    """The recipe of a command; without stages it reads the dataset, without a model its stages must not need one.
+
+    settings: `--set` of the command, laid over the recipe.
+    """
+
+    command: str
+    dataset: str
+    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": "random"}})
+    model: str | None = None
+    settings: Sequence[str] = ()
+    seed: int = 42
+
+    def check(self) -> "Recipe":
+        """Checked but not planned: no data is read; mistakes are told under the command's name."""
+        from hardneg.recipe.load import check_recipe
+        from hardneg.recipe.yaml_load import apply_settings
+
+        model = {"name": self.model or "none"}
+        tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
+        changed, problems = apply_settings(tree, self.settings)
+        checked = check_recipe(changed, Path(f"hardneg {self.command}"), found=problems)
+        for note in checked.notes:
+            tell_once(note)
+        return checked
+
+    def plan(self) -> "Plan":
+        """Its steps."""
+        from hardneg.recipe.plan import make_plan
+
+        return make_plan(self.check())
 
 
-def options(given: Sequence[str]) -> dict[str, Any]:
-    """`--option KEY=VALUE`, each value read as YAML."""
-    import yaml
+@dataclass(frozen=True)
+class PlannedWork:
+    """What a command has begun to make."""
 
-    found = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--option {text}: must be of the form KEY=VALUE")
-        try:
-            found[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            found[key] = value
-    return found
+    plan: "Plan"
+    store: "Store"
+    outputs: Outputs
+    device: str | None
 
+    def make(self, until: str | None = None) -> "Outcome":
+        """The artifacts of all steps, or of those up to one."""
+        return run_plan(self.plan, self.store, self.device, until)
 
-def plan_tree(command: str, recipe: Tree, settings: Sequence[str] = ()) -> "Plan":
-    """The steps of a tree with `--set` applied; its mistakes are told under the command's name."""
-    from hardneg.recipe.plan import make_plan
+    def dataset(self) -> "Artifact":
+        """The stored collection."""
+        from hardneg.fields import DATASET
 
-    return make_plan(check_tree(command, recipe, settings))
+        return self.make(DATASET).artifacts[DATASET]
 
 
-def check_tree(command: str, recipe: Tree, settings: Sequence[str] = ()) -> "Recipe":
-    """A tree with `--set` applied, checked but not planned: no data is read."""
-    from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.yaml_load import apply_settings
-
-    changed, problems = apply_settings(recipe, settings)
-    checked = check_recipe(changed, Path(command), found=problems)
-    for note in checked.notes:
-        tell_once(note)
-    return checked
+def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
+    """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
+    if depth is None:
+        return {MINED: mining}
+    searched = {"stage": "search", "index": ENCODED, "split": mining["split"], "depth": depth}
+    return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
 
 
-def dataset_tree(dataset: str) -> Tree:
-    """The tree of a command that needs no more than a dataset."""
-    return tree(dataset, None, {MINED: {"stage": "mine", "miner": "random"}})
+@contextmanager
+def begun(
+    recipe: AdhocRecipe, place: Place, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
+) -> Iterator[PlannedWork]:
+    """The work of a command whose outputs are free; `reads` are the files that it is given beside the recipe's."""
+    plan, store = recipe.plan(), open_store(place.store)
+    outputs = plan_outputs(recipe.command, plan, store, targets, overwrite, reads)
+    with outputs.begun():
+        yield PlannedWork(plan, store, outputs, place.device)
+
+
+def publish(
+    recipe: AdhocRecipe, stage: str, output: Path, place: Place, inside: str = "", overwrite: bool = False
+) -> None:
+    """Makes the artifact of a stage and lays it, or what is `inside` it, at the output.
+
+    It runs in the processes that were asked for; the first one speaks. The store keeps all steps as long as the
+    output is there.
+    """
+    from dataclasses import replace
+
+    from hardneg.artifacts import MANIFEST
+    from hardneg.atomic_write import link_file, link_folder
+    from hardneg.cli.launch import launched, together
+    from hardneg.distributed import world
+
+    if launched(place.processes, place.device):
+        return
+    with together(place.device) as device:
+        target = Target(output, folder=stage != SEARCHED)
+        with begun(recipe, replace(place, device=device), [target], overwrite) as work:
+            source = work.make().artifacts[stage].path / inside
+            if world().first:
+                with work.outputs.laid_out():
+                    link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
+                say(str(output))
 
 
 def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "Store") -> "Artifact":
     """The stored collection of a dataset, read now unless it is in the store."""
-    from hardneg.fields import DATASET as NAME
+    from hardneg.fields import DATASET
 
-    plan = plan_tree(command, dataset_tree(dataset), settings)
-    return run_plan(plan, store, None, until=NAME).artifacts[NAME]
+    plan = AdhocRecipe(command, dataset, settings=settings).plan()
+    return run_plan(plan, store, None, DATASET).artifacts[DATASET]
 
 
 def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
@@ -97,32 +151,35 @@ def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None
     return execute(plan, store, Options(until, device=device), watcher)
 
 
-@dataclass(frozen=True)
-class Publication:
-    """What a command publishes: the artifact of `stage`, or what is `inside` it, at `output`."""
+def make_from(
+    work: PlannedWork, stage: str, dataset: "Artifact", runs: Mapping[str, Path], folder: Path
+) -> dict[str, Any]:
+    """Makes the artifact of a stage in a folder, on runs that no stage made, such as files of a user.
 
-    command: str
-    stage: str
-    output: Path
-    inside: str = ""
-    overwrite: bool = False
+    Returns its facts, and what of the runs is not in the collection; `runs` are files by the path of their input.
 
-    def make(self, recipe: Tree, settings: Sequence[str], place: Place) -> None:
-        """Runs the recipe and hands its result out, in the processes that were asked for; the first one speaks."""
-        from hardneg.cli.launch import launched, together
-        from hardneg.distributed import world
+    Raises:
+        DataError: a run has a mistake, or none of its queries is in the split.
+    """
+    from hardneg.cli.console import Bars, stderr_console
+    from hardneg.data.collection import StoredCollection
+    from hardneg.data.external_run import rewrite_run
+    from hardneg.fields import DATASET
+    from hardneg.layout import RUN
+    from hardneg.registry import plugin_errors
+    from hardneg.stages.context import ArtifactInput, StageContext
 
-        if launched(place.processes, place.device):
-            return
-        with together(place.device) as device:
-            plan, opened = plan_tree(f"hardneg {self.command}", recipe, settings), open_store(place.store)
-            target = Target(self.output, folder=self.stage != SEARCHED)
-            outputs = plan_outputs(self.command, plan, opened, [target], self.overwrite)
-            with outputs.begun():
-                made = run_plan(plan, opened, device).artifacts[self.stage].path
-                if world().first:
-                    hand_out(made / self.inside, self.output, outputs)
-                    say(str(self.output))
+    stored, step, facts = StoredCollection.open(dataset.path), work.plan.steps[stage], dict[str, Any]()
+    inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
+    for name, path in runs.items():
+        inputs[name] = ArtifactInput("run", "", folder / name)
+        inputs[name].folder.mkdir()
+        found = rewrite_run(path, stored, vars(step.spec)["split"], inputs[name].folder / RUN)
+        label = name.partition(".")[2]
+        facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
+    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()), work.device)
+    with plugin_errors(step.plugins.values()):
+        return {**step.spec.make(context), **facts}
 
 
 def plan_outputs(
@@ -131,6 +188,22 @@ def plan_outputs(
     """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
     inputs = [*inputs_of(plan.recipe), *reads]
     return Outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
+
+
+def plugin_options(given: Sequence[str]) -> dict[str, Any]:
+    """`--option KEY=VALUE`, each value read as YAML."""
+    import yaml
+
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option {text}: must be of the form KEY=VALUE")
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            found[key] = value
+    return found
 
 
 def check_run(output: Path) -> None:
@@ -144,12 +217,3 @@ def tell_left_out(counts: Mapping[str, int]) -> None:
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
-
-
-def hand_out(source: Path, output: Path, outputs: Outputs) -> None:
-    """Puts an artifact's file or folder at `output`; the store keeps all steps as long as that is there."""
-    from hardneg.artifacts import MANIFEST
-    from hardneg.atomic_write import link_file, link_folder
-
-    with outputs.laid_out():
-        link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)

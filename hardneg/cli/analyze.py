@@ -152,8 +152,7 @@ def _drawing(plot: Path) -> AbstractContextManager[None]:
 
 
 def _print(analysis: "Analysis", found: Any) -> None:
-    from hardneg.cli.console import stdout_console
-    from hardneg.cli.render import print_table
+    from hardneg.cli.console import print_table, stdout_console
 
     console = stdout_console()
     for table in analysis.tables(found):

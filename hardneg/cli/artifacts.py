@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.options import STORE, open_store
-from hardneg.cli.printing import JSON, say, say_json
+from hardneg.cli.options import JSON, STORE, open_store
+from hardneg.cli.printing import say, say_answer
 from hardneg.cli.recipe import PRESET, SET
 from hardneg.errors import ArtifactError
 
@@ -29,14 +29,13 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
     from hardneg.cli.console import size
 
     rows = [_row(item) for item in open_store(store).artifacts()]
-    if as_json:
-        say_json(rows, indent=1)
-        return
-    for row in rows:
-        if "damaged" in row:
-            say(f"damaged: {row['damaged']}")
-        else:
-            say(f"{row['key']}  {row['kind']:<10}  {row['name']:<16}  {size(row['bytes'])}")
+    lines = (
+        f"damaged: {row['damaged']}"
+        if "damaged" in row
+        else f"{row['key']}  {row['kind']:<10}  {row['name']:<16}  {size(row['bytes'])}"
+        for row in rows
+    )
+    say_answer(rows, lines, as_json)
 
 
 def _row(item: "Artifact | ArtifactError") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where the command line prints, and how it shows progress: bars on a terminal, one line a step elsewhere."""
+"""Where the command line prints: tables, and progress by bars on a terminal, one line a step elsewhere."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
-    from rich.table import Table  # noqa: TID251
+    from rich.table import Table as RichTable  # noqa: TID251
+
+    from hardneg.evaluation.metrics_json import Measured
+    from hardneg.reporting.table import Table
 
 
 def stderr_console() -> "Console":
@@ -41,7 +44,7 @@ def _console(**options: Any) -> "Console":
     return Visible(highlight=False, markup=False, **options)
 
 
-def table() -> "Table":
+def table() -> "RichTable":
     """A table without a frame, whose cells are escaped as all that is printed."""
     from rich.table import Table  # noqa: TID251
 
@@ -64,6 +67,69 @@ def _shown(item: Any) -> Any:
     if isinstance(item, Text) and visible(item.plain) != item.plain:
         return Text(visible(item.plain), style=item.style)
     return item
+
+
+def measured_tables(console: "Console", measured: "Measured") -> None:
+    """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
+    from hardneg.reporting.content import BRACKETS, ReportContent, systems_section, tests_by_metric
+
+    section = systems_section(ReportContent.of("", measured))
+    [systems] = section.tables
+    notes = _width(systems) <= console.width
+    print_table(console, systems, notes)
+    for line in (section.lead, *section.lines):
+        if notes or line != BRACKETS:
+            _print_line(console, line)
+    for tests in tests_by_metric(measured.comparisons):
+        console.print()
+        print_table(console, tests)
+    if measured.comparisons:
+        _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
+
+
+def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:
+    """Prints a table without a frame: words are folded where the terminal is too narrow for them.
+
+    notes: what stands beside figures is printed too. narrow: the column that is cut instead, so that rows are lines.
+    """
+    from rich.text import Text
+
+    from hardneg.reporting.table import cell
+
+    shown = table()
+    for place, name in enumerate(cell(column).text for column in rows.columns):
+        if place < rows.words:
+            whole = bool(narrow) and name != narrow
+            shown.add_column(name, no_wrap=whole, overflow="ellipsis" if narrow else "fold")
+        else:
+            shown.add_column(name, justify="right", no_wrap=True, overflow="ellipsis")
+    marked = [max((len(cell(row[place]).marks) for row in rows.rows), default=0) for place in range(len(rows.columns))]
+    for row in rows.rows:
+        texts = []
+        for content, signs in zip(map(cell, row), marked, strict=True):
+            text = Text(visible(content.text), style="bold" if content.strong else "")
+            text.append(content.marks.ljust(signs), style="not bold")
+            text.append(f" {content.note}" if notes and content.note else "", style="dim not bold")
+            texts.append(text)
+        shown.add_row(*texts)
+    console.print(shown)
+
+
+def _width(rows: "Table") -> int:
+    """The columns of a terminal that a table takes with what stands beside its figures."""
+    from rich.cells import cell_len
+
+    from hardneg.reporting.table import Cell, cell
+
+    def width(content: Cell) -> int:
+        return cell_len(content.text + content.marks) + (1 + len(content.note) if content.note else 0)
+
+    lines = [[width(cell(content)) for content in line] for line in (rows.columns, *rows.rows)]
+    return sum(max(column) + 2 for column in zip(*lines, strict=True))
+
+
+def _print_line(console: "Console", text: str) -> None:
+    console.print(text, style="dim", soft_wrap=not console.is_terminal)
 
 
 class _Bar:

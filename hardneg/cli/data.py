@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import adhoc_recipe, completion
-from hardneg.cli.options import STORE, WRITTEN, open_store, renaming
-from hardneg.cli.printing import JSON, say, say_json
+from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import AdhocRecipe, make_dataset
+from hardneg.cli.findings import Findings
+from hardneg.cli.options import JSON, STORE, open_store, output, renaming
+from hardneg.cli.outputs import free_bytes
+from hardneg.cli.printing import aligned, say, say_answer
 from hardneg.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,12 +42,8 @@ def list_(as_json: bool = JSON) -> None:
         {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}
         for plugin in list_plugins("datasets")
     ]
-    if as_json:
-        say_json(rows, indent=1)
-        return
-    width = max((len(row["name"]) for row in rows), default=0)
-    for row in rows:
-        say(f"{row['name']:<{width}}  {row['reads']}{_origin(row['package'])}")
+    lines = aligned((row["name"], row["reads"] + _origin(row["package"])) for row in rows)
+    say_answer(rows, lines, as_json)
 
 
 @app.command(cls=renaming({"--rows": "--limit"}))
@@ -64,15 +63,11 @@ def show(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.corpus import document_lengths
 
-    made = adhoc_recipe.make_dataset("hardneg data show", dataset, settings, open_store(store))
+    made = make_dataset("data show", dataset, settings, open_store(store))
     collection = StoredCollection.open(made.path)
     facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
-    if as_json:
-        say_json(shown, indent=1)
-    else:
-        for text in _described(shown):
-            say(text)
+    say_answer(shown, _described(shown), as_json)
 
 
 @app.command()
@@ -89,22 +84,17 @@ def check(
     Example: hardneg data check beir:scifact
     """
     from hardneg.cli.console import Bars, stderr_console
-    from hardneg.cli.findings import Findings
     from hardneg.data.check import check as problems_of
     from hardneg.data.problems import Contents
     from hardneg.data.source_files import parts_of
     from hardneg.fields import DATASET as STAGE
 
-    recipe = adhoc_recipe.check_tree("hardneg data check", adhoc_recipe.dataset_tree(dataset), settings)
+    recipe = AdhocRecipe("data check", dataset, settings=settings).check()
     loader = recipe.plugins[STAGE, "loader"]
     folder = Path(str(getattr(loader, "source", ""))).expanduser()
     findings = Findings(Contents(), folder if getattr(loader, "source", "") and folder.is_dir() else None)
     findings.take(problems_of(parts_of(loader.load()), Bars(stderr_console()), findings.contents), limit)
-    if as_json:
-        say_json(findings.as_json(), indent=1)
-    else:
-        for text in findings.lines():
-            say(text)
+    say_answer(findings.as_json(), findings.lines(), as_json)
     if findings.errors:
         raise typer.Exit(DataError.exit_code)
 
@@ -115,9 +105,7 @@ def fetch(
         help="msmarco-passage, msmarco-document or nq.",
         autocompletion=completion.words("msmarco-passage", "msmarco-document", "nq"),
     ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="The folder; default data/NAME.", rich_help_panel=WRITTEN
-    ),
+    output: Path | None = output("The folder; default data/NAME.", None),
 ) -> None:
     """Bring a dataset's published files into a folder, going on where it stopped, and check size and digest of each.
 
@@ -138,14 +126,11 @@ def _fetch_all(found: "Published", folder: Path, bars: "Bars") -> None:
     Raises:
         DataError: the disk has no room, or a file cannot be had; what was finished is kept.
     """
-    import shutil
-
     from hardneg.cli.console import size
     from hardneg.datasets.fetching import fetch as fetch_file
 
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in found.files)
-    place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    if not folder.exists() and wanted > (free := shutil.disk_usage(place).free):
+    if not folder.exists() and wanted > (free := free_bytes(folder)):
         told = f"{size(wanted)} are needed, {size(free)} are free"
         raise DataError(f"{folder}: {told}; choose another place with --output")
     bars.note(f"into {folder}; the terms of use: {found.terms}")

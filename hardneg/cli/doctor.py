@@ -14,8 +14,9 @@ from typing import Literal
 import typer
 
 from hardneg.cli.contracts import contract_lines, read
-from hardneg.cli.options import STORE, open_store
-from hardneg.cli.printing import JSON, say, say_json
+from hardneg.cli.options import JSON, STORE, open_store
+from hardneg.cli.outputs import free_bytes
+from hardneg.cli.printing import aligned, say_answer
 from hardneg.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
@@ -50,13 +51,12 @@ def doctor(
     if forget_trials:
         forget()
     findings = list(examine(open_store(store).root, hub))
-    if as_json:
-        say_json([asdict(finding) for finding in findings], indent=1)
-    else:
-        width = max(len(finding.subject) for finding in findings)
-        for item in findings:
-            say(f"{item.state:<7}  {item.subject:<{width}}  {item.found}")
-            say(f"{'':<9}{'':<{width}}  {item.meaning}")
+    width = max(len(finding.subject) for finding in findings)
+    lines = (
+        f"{item.state:<7}  {item.subject:<{width}}  {item.found}\n{'':<{9 + width}}  {item.meaning}"
+        for item in findings
+    )
+    say_answer([asdict(finding) for finding in findings], lines, as_json)
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
 
@@ -64,12 +64,7 @@ def doctor(
 def _tell_model(name: str, as_json: bool) -> None:
     """How a model wants to be used, by its own files."""
     folder, contract = read(name)
-    if as_json:
-        return say_json(asdict(contract), indent=1)
-    lines = [("files", str(folder)), *contract_lines(contract)]
-    width = max(len(word) for word, _ in lines)
-    for word, value in lines:
-        say(f"{word:<{width}}  {value}")
+    say_answer(asdict(contract), aligned([("files", str(folder)), *contract_lines(contract)]), as_json)
 
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
@@ -149,9 +144,8 @@ def _gpu() -> Finding:
 
 
 def _disk(store: Path) -> Finding:
-    place = next(folder for folder in (store, *store.parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    if not os.access(place, os.W_OK):
+    free = free_bytes(store)
+    if not os.access(next(place for place in (store, *store.parents) if place.exists()), os.W_OK):
         return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
     meaning = "the demo takes 0.2 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
     return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)

@@ -1,29 +1,23 @@
-"""`hardneg evaluate`: scores TREC run files with the figures of trec_eval, and tests their differences."""
+"""`hardneg evaluate` and `report`: TREC runs scored with the figures of trec_eval, and their differences tested."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.answer_metrics import Judge, covered, judgements
-from hardneg.cli.options import SET, STORE
+from hardneg.cli.judging import Judge, tested
+from hardneg.cli.options import JSON, OVERWRITE, SET, STORE, output
+from hardneg.cli.outputs import Target, store_outputs
 from hardneg.cli.printing import say, say_json
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.qrels import Qrels
-    from hardneg.data.runs import Run
-    from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
 
 _METRICS = ("ndcg@10", "mrr@10", "recall@100")
-_COMPILE_NOTE_SECONDS = 3.0
-
 
 QrelsFile = Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip.")]
 RunFiles = Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")]
@@ -54,6 +48,9 @@ DatasetName = Annotated[
 ]
 Split = Annotated[str, typer.Option("--split", help="The dataset's split.")]
 AnswerMatch = Annotated[Literal["string", "regex"], typer.Option(help="Answers are words, or regular expressions.")]
+_REPORT = output("The folder to write; report.* and queries.tsv in it are replaced.")
+_BASELINE = typer.Option([], help="Compare with this run only (its file's name); else each with each.")
+_FIRST_BASELINE = typer.Option([], "--baseline", help="Compare with this run (its file's name); else the first.")
 
 
 def evaluate(
@@ -62,12 +59,9 @@ def evaluate(
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
     relevance_level: Level = 1,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option("--baseline", help="Compare with this run only (its file's name); else each with each."),
-    ] = None,
-    per_query: Annotated[bool, typer.Option("--per-query", help="Print each query's scores too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    baseline: list[str] = _BASELINE,
+    per_query: bool = typer.Option(False, "--per-query", help="Print each query's scores too."),
+    as_json: bool = JSON,
     dataset: DatasetName = None,
     split: Split = "test",
     answer_match: AnswerMatch = "string",
@@ -83,15 +77,74 @@ def evaluate(
     """
     names = metric_names(metrics or [], more_metrics or [])
     labels = run_labels(run)
-    baselines = baseline_labels(baseline or [], labels)
+    baselines = baseline_labels(baseline, labels)
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
-    measured = judged(names, labels, judge, judge.collection("hardneg evaluate"))
+    measured = judge.measured(names, labels, judge.collection("evaluate"))
     if as_json:
         say_json(_json(tested(measured, baselines) if baselines else measured, per_query))
         return
     if per_query:
         _print_queries(measured)
     _print_tables(tested(measured, baselines))
+
+
+def report(
+    run: RunFiles,
+    output: Path = _REPORT,
+    qrels: JudgementsFile = None,
+    metrics: MetricNames = None,
+    more_metrics: MoreNames = None,
+    relevance_level: Level = 1,
+    baseline: list[str] = _FIRST_BASELINE,
+    title: str = typer.Option("Results", help="The page's title."),
+    dataset: DatasetName = None,
+    split: Split = "test",
+    answer_match: AnswerMatch = "string",
+    settings: list[str] = SET,
+    store: Path | None = STORE,
+    overwrite: bool = OVERWRITE,
+) -> None:
+    """Score run files, test their differences, and write report.html, report.md and queries.tsv.
+
+    With --dataset the page has the texts of the queries and of the passages that were found.
+
+    Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
+    """
+    names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
+    baselines = baseline_labels(baseline, labels) or list(labels.values())[:1]
+    judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
+    _write_report(output, title, (names, labels, baselines), judge, overwrite)
+
+
+def _write_report(
+    output: Path, title: str, asked: tuple[list[str], dict[Path, str], list[str]], judge: Judge, overwrite: bool
+) -> None:
+    """Measures the runs by the metrics, compares them with the baselines, and writes the page."""
+    from dataclasses import replace
+
+    from hardneg.reporting.content import ReportContent
+    from hardneg.reporting.page import NAMES, write_report
+    from hardneg.reporting.queries import Passages
+
+    names, labels, baselines = asked
+    source, notes = (judge.dataset or "").partition(":")[2], list[str]()
+    reads = [*labels, *([judge.qrels] if judge.qrels else []), *([Path(source).expanduser()] if source else [])]
+    outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
+    outputs.check()
+    collection = judge.collection("report")
+    measured = tested(judge.measured(names, labels, collection, notes.append), baselines)
+    page = ReportContent.of(title, measured, notes=notes)
+    judged_by = judge.qrels.name if judge.qrels else f"split {judge.split} of {judge.dataset}"
+    made = {
+        "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
+        "relevant from grade": judge.level,
+        "baselines": ", ".join(baselines),
+    }
+    grades = judge.grades(collection)
+    passages = Passages({label: path for path, label in labels.items()}, grades, collection, judge.split)
+    with outputs.laid_out():
+        for path in write_report(output, replace(page, settings=made), measured, passages):
+            say(str(path))
 
 
 def metric_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -138,82 +191,6 @@ def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
     return path.as_posix()
 
 
-def _to_stderr(note: str) -> None:
-    say(note, err=True)
-
-
-def judged(
-    names: list[str],
-    labels: dict[Path, str],
-    judge: Judge,
-    collection: "StoredCollection | None",
-    note: Callable[[str], None] = _to_stderr,
-) -> "Measured":
-    """Each run's scores by judgements, be they in a file or the dataset's, and by answers; not yet compared."""
-    from hardneg.evaluation.answer_coverage import answer_cutoffs
-    from hardneg.evaluation.metrics_json import Measured
-
-    cutoffs = answer_cutoffs(names)
-    by_answers = covered(collection, judge, labels, cutoffs, note)
-    results = {label: by_answers.get(label, {}) for label in labels.values()}
-    if by_judgements := [name for name in names if name not in cutoffs]:
-        measured = measure(judgements(judge, collection), labels, by_judgements, judge.level, note)
-        results = {label: {**measured.results[label], **results[label]} for label in results}
-    return Measured({label: {name: scores[name] for name in names} for label, scores in results.items()})
-
-
-def measure(
-    qrels_path: Path, labels: dict[Path, str], names: list[str], level: int, note: Callable[[str], None] = _to_stderr
-) -> "Measured":
-    """Each run's scores by metric and query, not yet compared; `note` is told what is left out."""
-    from hardneg.data.qrels import read_qrels
-    from hardneg.data.runs import read_run
-    from hardneg.evaluation.metrics import evaluate as evaluate_run
-    from hardneg.evaluation.metrics import warm_up
-    from hardneg.evaluation.metrics_json import Measured
-
-    qrels = read_qrels(qrels_path)
-    results: dict[str, Scores] = {}
-    for path, label in labels.items():
-        run = read_run(path)
-        for line in _coverage_notes(label, run, qrels):
-            note(line)
-        if not results:
-            with _compile_note():
-                warm_up(names)
-        results[label] = evaluate_run(run, qrels, names, level)
-    return Measured(results, [])
-
-
-def _coverage_notes(label: str, run: "Run", qrels: "Qrels") -> Iterator[str]:
-    from hardneg.evaluation.metrics import coverage
-
-    counts = coverage(run, qrels)
-    if not counts.shared:
-        yield f"{label}: no query of the run is judged; are these the right judgements?"
-    elif counts.unranked:
-        missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
-        yield f"{label}: {counted(counts.unranked, *missing)}"
-    if counts.shared and counts.unjudged:
-        unjudged = "query has no judgement and is left out", "queries have no judgement and are left out"
-        yield f"{label}: {counted(counts.unjudged, *unjudged)}"
-
-
-@contextmanager
-def _compile_note() -> Iterator[None]:
-    """Says on stderr why nothing seems to happen, if it takes long."""
-    from threading import Timer
-
-    note = "still starting ranx, which is compiled at its first use on a machine and quick after that"
-    timer = Timer(_COMPILE_NOTE_SECONDS, say, [note], {"err": True})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     """The means by run and metric; with the scores, or with paired tests, a mapping as in a metrics file."""
     from hardneg.evaluation.metrics_json import to_json
@@ -222,15 +199,6 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
     found = {key: content[key] for key in ("metrics", *more)} if more else content["metrics"]
     return found
-
-
-def tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":
-    """With the paired tests of the runs against the baselines, or of each with each."""
-    from dataclasses import replace
-
-    from hardneg.evaluation.significance import compare_all
-
-    return replace(measured, comparisons=compare_all(measured.results, baselines))
 
 
 def _print_queries(measured: "Measured") -> None:
@@ -242,7 +210,6 @@ def _print_queries(measured: "Measured") -> None:
 
 
 def _print_tables(measured: "Measured") -> None:
-    from hardneg.cli.console import stdout_console
-    from hardneg.cli.render import measured_tables
+    from hardneg.cli.console import measured_tables, stdout_console
 
     measured_tables(stdout_console(), measured)

@@ -1,6 +1,5 @@
 """`hardneg export`: negatives in the form that a training program reads, and models in Pyserini's."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import adhoc_recipe, completion
-from hardneg.cli.options import SET, STORE, WRITTEN, open_store
-from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
+from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork, begun, tell_left_out
+from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
+from hardneg.cli.outputs import Target, store_outputs
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"
-FORMS = completion.words(*_FORMS.rstrip(".").split(", "))
-FORM = typer.Option("n-tuple", help=_FORMS, autocompletion=FORMS, rich_help_panel=WRITTEN)
-SPLIT = typer.Option("train", help="The queries' split.")
+_DONE = completion.words(*_FORMS.rstrip(".").split(", "))
+
+
+def _form(forms: str) -> Any:
+    return typer.Option("n-tuple", help=forms, autocompletion=_DONE, rich_help_panel=WRITTEN)
+
+
+FORM = _form(_FORMS)
 CORPUS = typer.Option(
     None, "--corpus-output", help="For tevatron-v2: write the corpus here too.", rich_help_panel=WRITTEN
 )
@@ -58,31 +63,27 @@ class NegativesTarget:
 
 @dataclass(frozen=True)
 class MinedNegatives:
-    """Mined negatives: the folder of the file, what the stage counted, and the scores of the positives if wanted."""
+    """Mined negatives: the folder of the file, the collection and the split, the scores of the positives if wanted."""
 
     folder: Path
-    facts: Mapping[str, Any]
     collection: "StoredCollection"
-    scores: "PositiveScores | None"
+    split: str
+    scores: "PositiveScores | None" = None
 
 
 def export(
     dataset: str | None = typer.Option(
-        None, "--dataset", help="What the negatives are of.", autocompletion=completion.plugins("datasets")
+        None, help="What the negatives are of.", autocompletion=completion.plugins("datasets")
     ),
-    negatives: Path | None = typer.Option(None, "--negatives", help="The file to read."),
-    source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes.", autocompletion=FORMS),
-    model: Path | None = typer.Option(None, "--model", help="A model's folder instead; goes with --form ance."),
-    split: str = SPLIT,
-    form: str = typer.Option(
-        "n-tuple", help=f"{_FORMS} Of a model: {_ANCE}.", autocompletion=FORMS, rich_help_panel=WRITTEN
-    ),
+    negatives: Path | None = typer.Option(None, help="The file to read."),
+    source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes.", autocompletion=_DONE),
+    model: Path | None = typer.Option(None, help="A model's folder instead; goes with --form ance."),
+    split: str = TRAIN_SPLIT,
+    form: str = _form(f"{_FORMS} Of a model: {_ANCE}."),
     count: int | None = typer.Option(
-        None, "--count", min=1, help="How many to write for each query; default all.", rich_help_panel=WRITTEN
+        None, min=1, help="How many to write for each query; default all.", rich_help_panel=WRITTEN
     ),
-    output: Path = typer.Option(
-        ..., "--output", "-o", help="The file to write; its ending goes with the form.", rich_help_panel=WRITTEN
-    ),
+    output: Path = OUTPUT_FILE,
     corpus: Path | None = CORPUS,
     overwrite: bool = OVERWRITE,
     settings: list[str] = SET,
@@ -96,33 +97,38 @@ def export(
 
     Example: hardneg export --model trained --form ance --output encoder
     """
+    from hardneg.data.export.catalogue import check_form
+
     if model is not None and form == _ANCE and dataset is None and negatives is None:
         _export_model(model, output, overwrite)
         return
     if model is not None or dataset is None or negatives is None:
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.export.catalogue import check_form, read_form
-    from hardneg.data.export.rows import TextLookup
-    from hardneg.data.negatives import write_negatives
-    from hardneg.fields import DATASET
-    from hardneg.layout import NEGATIVES
-
     target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
     target.check()
     check_form(source_form, negatives)
-    opened, read = open_store(store), adhoc_recipe.dataset_tree(dataset)
-    plan = adhoc_recipe.plan_tree("hardneg export", read, settings)
-    outputs = adhoc_recipe.plan_outputs("export", plan, opened, target.files, overwrite, [negatives])
-    with outputs.begun(), TemporaryDirectory() as folder:
-        made = adhoc_recipe.run_plan(plan, opened, None, until=DATASET)
-        collection = StoredCollection.open(made.artifacts[DATASET].path)
+    recipe = AdhocRecipe("export", dataset, settings=settings)
+    with begun(recipe, Place(store), target.files, overwrite, [negatives]) as work:
+        _export_negatives(work, (source_form, negatives), split, target)
+
+
+def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, target: NegativesTarget) -> None:
+    """Writes the negatives of a source, its form and its file, as the target says."""
+    from hardneg.data.collection import StoredCollection
+    from hardneg.data.export.catalogue import read_form
+    from hardneg.data.export.rows import TextLookup
+    from hardneg.data.negatives import write_negatives
+    from hardneg.layout import NEGATIVES
+
+    form, path = source
+    with TemporaryDirectory() as folder:
+        collection = StoredCollection.open(work.dataset().path)
         lookup = TextLookup(collection.queries(split), collection.corpus)
-        queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
-        say(f"{negatives}: {counted(queries, 'query')}")
-        adhoc_recipe.tell_left_out(lookup.counts)
-        with outputs.laid_out():
-            write(MinedNegatives(Path(folder), {}, collection, None), split, target)
+        queries = write_negatives(Path(folder) / NEGATIVES, read_form(form, path, lookup))
+        say(f"{path}: {counted(queries, 'query')}")
+        tell_left_out(lookup.counts)
+        with work.outputs.laid_out():
+            write(MinedNegatives(Path(folder), collection, split), target)
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
@@ -139,7 +145,7 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
         say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
 
 
-def write(made: MinedNegatives, split: str, target: NegativesTarget) -> None:
+def write(made: MinedNegatives, target: NegativesTarget) -> None:
     from hardneg.data.export.catalogue import Source, write_form
     from hardneg.data.export.passages import write_tevatron_corpus
     from hardneg.data.export.rows import WriteOptions
@@ -148,9 +154,9 @@ def write(made: MinedNegatives, split: str, target: NegativesTarget) -> None:
 
     known = made.scores
     options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)
-    source = Source(made.collection.queries(split), made.collection.corpus)
+    source = Source(made.collection.queries(made.split), made.collection.corpus)
     counts = write_form(target.form, target.output, read_negatives(made.folder / NEGATIVES), source, options)
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")
-    adhoc_recipe.tell_left_out(counts)
+    tell_left_out(counts)
     if target.corpus is not None:
         say(f"{target.corpus}: {counted(write_tevatron_corpus(target.corpus, made.collection.corpus), 'document')}")

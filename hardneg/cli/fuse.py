@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import typer
 
-from hardneg.cli import adhoc_recipe, completion
+from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import check_run, tell_left_out
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
-from hardneg.cli.options import TUNING, WRITTEN
-from hardneg.cli.outputs import OVERWRITE, Target, store_outputs
+from hardneg.cli.options import OUTPUT_RUN, OVERWRITE, TUNING
+from hardneg.cli.outputs import Target, store_outputs
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
@@ -21,38 +22,39 @@ if TYPE_CHECKING:
     from hardneg.fusion.methods import Fusion
     from hardneg.fusion.tuning import Development, Grid, Tried
 
-_NAMED = "LABEL=VALUE"
-_TUNE_HELP = "A run of other queries, to choose the numbers by; one for each --run, in their order."
-_GRID_HELP = "Values to try: of a run's weight, of `constant` or of `parameter`; else all weights in tenths."
+_WEIGHT = typer.Option([], metavar="LABEL=VALUE", help="A run's weight, by its file's name; else 1.")
+_MISSING = typer.Option("lowest", help="Of weighted-sum: what a document scores in a run that lacks it.")
+_NORM = typer.Option(None, help="Of ranx's methods: min-max (the default), none, zmuv, ...")
+_TUNE_RUN = typer.Option(
+    [],
+    help="A run of other queries, to choose the numbers by; one for each --run, in their order.",
+    rich_help_panel=TUNING,
+)
+_QRELS = typer.Option(None, help="The judgements of the queries to tune on.", rich_help_panel=TUNING)
+_METRIC = typer.Option("ndcg@10", help="What to tune by.", autocompletion=completion.metrics, rich_help_panel=TUNING)
+_GRID = typer.Option(
+    [],
+    metavar="NAME=VALUE,VALUE",
+    help="Values to try: of a run's weight, of `constant` or of `parameter`; else all weights in tenths.",
+    rich_help_panel=TUNING,
+)
 
 
 def fuse(
     run: RunFiles,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN)
-    ],
-    method: Annotated[str, typer.Option(help="zip, weighted-sum, reciprocal-rank, or one of ranx's.")] = "weighted-sum",
-    weight: Annotated[
-        list[str] | None, typer.Option(metavar=_NAMED, help="A run's weight, by its file's name; else 1.")
-    ] = None,
-    missing_scores: Annotated[
-        Literal["lowest", "zero"], typer.Option(help="Of weighted-sum: what a document scores in a run that lacks it.")
-    ] = "lowest",
-    constant: Annotated[int, typer.Option(min=0, help="Of reciprocal-rank.")] = 60,
-    norm: Annotated[str | None, typer.Option(help="Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    parameter: Annotated[float | None, typer.Option(help="Of gmnz, logn_isr, rbc, rrf.")] = None,
-    depth: Annotated[int, typer.Option(min=1, help="How many documents for each query.")] = 100,
-    tune_run: Annotated[list[Path] | None, typer.Option("--tune-run", help=_TUNE_HELP, rich_help_panel=TUNING)] = None,
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", help="The judgements of the queries to tune on.", rich_help_panel=TUNING)
-    ] = None,
-    metric: Annotated[
-        str, typer.Option(help="What to tune by.", autocompletion=completion.metrics, rich_help_panel=TUNING)
-    ] = "ndcg@10",
+    output: Path = OUTPUT_RUN,
+    method: str = typer.Option("weighted-sum", help="zip, weighted-sum, reciprocal-rank, or one of ranx's."),
+    weight: list[str] = _WEIGHT,
+    missing_scores: Literal["lowest", "zero"] = _MISSING,
+    constant: int = typer.Option(60, min=0, help="Of reciprocal-rank."),
+    norm: str | None = _NORM,
+    parameter: float | None = typer.Option(None, help="Of gmnz, logn_isr, rbc, rrf."),
+    depth: int = typer.Option(100, min=1, help="How many documents for each query."),
+    tune_run: list[Path] = _TUNE_RUN,
+    qrels: Path | None = _QRELS,
+    metric: str = _METRIC,
     relevance_level: Level = 1,
-    grid: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE,VALUE", help=_GRID_HELP, rich_help_panel=TUNING)
-    ] = None,
+    grid: list[str] = _GRID,
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Make one run of several: by sums of scores or ranks, by turns, the first run first (zip), or as ranx does it.
@@ -64,14 +66,12 @@ def fuse(
     from hardneg.fusion.tuning import Development
 
     labels = _labels(run)
-    adhoc_recipe.check_run(output)
-    reads = [*run, *(tune_run or []), *([qrels] if qrels else [])]
-    outputs = store_outputs("fuse", [Target(output)], reads, overwrite)
+    check_run(output)
+    outputs = store_outputs("fuse", [Target(output)], [*run, *tune_run, *([qrels] if qrels else [])], overwrite)
     outputs.check()
-    weights = _weights(weight or [], labels)
     named: Any = norm
-    asked = Fusion(method, weights, missing_scores, constant, named, parameter, depth)
-    values = _grid(grid or [])
+    asked = Fusion(method, _weights(weight, labels), missing_scores, constant, named, parameter, depth)
+    values = _grid(grid)
     _check(asked, tuned="parameter" in values)
     runs = [read_run(path) for path in run]
     query_ids = list(dict.fromkeys(query_id for each in runs for query_id in each))
@@ -95,7 +95,7 @@ def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: 
     count = write_run(output, entries, tag="fused")
     say(f"{output}: {counted(len(query_ids), 'query')}, {counted(count, 'document')}")
     lacking = {label: len(query_ids) - len(run) for label, run in runs.items()}
-    adhoc_recipe.tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
+    tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 
 
 def _labels(runs: Sequence[Path]) -> list[str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli import adhoc_recipe, completion
-from hardneg.cli.options import SET, STORE, WRITTEN
-from hardneg.cli.outputs import OVERWRITE, Outputs, Target, store_outputs
+from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import ENCODED, AdhocRecipe, Place, plugin_options, publish
+from hardneg.cli.options import OUTPUT_FOLDER, OVERWRITE, SET, STORE, key_values
+from hardneg.cli.outputs import Outputs, Target, store_outputs
 from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
@@ -29,10 +30,7 @@ app = typer.Typer(
 @app.command()
 def build(
     dataset: str | None = typer.Option(
-        None,
-        "--dataset",
-        help="For an index over texts: as in the other commands.",
-        autocompletion=completion.plugins("datasets"),
+        None, help="For an index over texts: as in the other commands.", autocompletion=completion.plugins("datasets")
     ),
     vectors: Path | None = typer.Option(None, "--vectors", help="For one over vectors: a flat index folder."),
     backend: str = typer.Option(
@@ -40,8 +38,8 @@ def build(
         help="The kind of index; `hardneg plugins list indexes` shows them.",
         autocompletion=completion.plugins("indexes"),
     ),
-    option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the index, such as k1=1.2."),
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
+    option: list[str] = key_values("An option of the index, such as k1=1.2."),
+    output: Path = OUTPUT_FOLDER,
     overwrite: bool = OVERWRITE,
     settings: list[str] = SET,
     store: Path | None = STORE,
@@ -55,7 +53,7 @@ def build(
     from hardneg.registry import load_plugin
     from hardneg.types import PluginSetting
 
-    setting = PluginSetting(backend, adhoc_recipe.options(option))
+    setting = PluginSetting(backend, plugin_options(option))
     takes = load_plugin("indexes", backend).input
     if (dataset is None) == (vectors is None) or (takes == "vectors") != (vectors is not None):
         wanted = "--vectors FOLDER, a flat index" if takes == "vectors" else "--dataset NAME"
@@ -64,8 +62,8 @@ def build(
         _compress(vectors, setting, store_outputs(_BUILD, [Target(output, folder=True)], [vectors], overwrite))
         return
     stage = {"stage": "index", "backend": {"name": backend, **setting.options}}
-    made = adhoc_recipe.Publication(_BUILD, adhoc_recipe.ENCODED, output, overwrite=overwrite)
-    made.make(adhoc_recipe.tree(str(dataset), None, {adhoc_recipe.ENCODED: stage}), settings, adhoc_recipe.Place(store))
+    recipe = AdhocRecipe(_BUILD, str(dataset), {ENCODED: stage}, settings=settings)
+    publish(recipe, ENCODED, output, Place(store), overwrite=overwrite)
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
@@ -82,7 +80,7 @@ def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
 
 @app.command("import")
 def import_(
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
+    output: Path = OUTPUT_FOLDER,
     overwrite: bool = OVERWRITE,
     vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),

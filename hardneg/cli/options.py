@@ -25,14 +25,26 @@ WRITTEN = "What is written"
 TUNING = "Tuning"
 MACHINE = "Where it runs"
 
+JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
 DATASET = typer.Option(
     ...,
     "--dataset",
     help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
     autocompletion=completion.plugins("datasets"),
 )
-MODEL = typer.Option(..., "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2.")
+_MODEL = "A folder, a hub id, or packaged:all-MiniLM-L6-v2."
+MODEL = typer.Option(..., "--model", help=_MODEL)
+MODEL_OR_OTHER = typer.Option(None, "--model", help=_MODEL)
+MINER = typer.Option(
+    "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")
+)
+MINED_DEPTH = typer.Option(210, min=1, help="How many documents to search for each query.")
+TEST_SPLIT = typer.Option("test", help="The queries' split.")
+TRAIN_SPLIT = typer.Option("train", help="The queries' split.")
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
+OVERWRITE = typer.Option(
+    False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.", rich_help_panel=WRITTEN
+)
 PROCESSES = typer.Option(
     None,
     "--num-processes",
@@ -47,6 +59,24 @@ STORE = typer.Option(
     show_default=False,
     rich_help_panel=MACHINE,
 )
+
+
+def output(written: str, default: Any = ...) -> Any:
+    """`--output`, of a command that writes this."""
+    return typer.Option(default, "--output", "-o", help=written, rich_help_panel=WRITTEN)
+
+
+OUTPUT_FOLDER = output("The folder to write.")
+OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
+OUTPUT_FILE = output("The file to write; its ending goes with the form.")
+
+
+def key_values(meaning: str) -> Any:
+    """An option that is given once for each KEY=VALUE."""
+    return typer.Option([], metavar="KEY=VALUE", help=meaning)
+
+
+MINER_OPTION = key_values("An option of the miner, such as depth=50.")
 METRIC = {"--metrics": "--metric"}
 """Of a command that takes one metric."""
 
@@ -136,12 +166,8 @@ def _used(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
 def _renamed(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """The arguments with new names; what follows `--` is no option."""
     end = args.index("--") if "--" in args else len(args)
-    return [_name(arg, names) for arg in args[:end]] + list(args[end:])
-
-
-def _name(arg: str, names: Mapping[str, str]) -> str:
-    name, equals, value = arg.partition("=")
-    return f"{names.get(name, name)}{equals}{value}"
+    parts = [arg.partition("=") for arg in args[:end]]
+    return ["".join((names.get(name, name), *value)) for name, *value in parts] + list(args[end:])
 
 
 def tell_once(line: str) -> None:

@@ -1,15 +1,13 @@
 """What commands write: checked before any work, noted afterwards, so that nothing of the user's is replaced."""
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from hardneg.cli.options import WRITTEN
 from hardneg.cli.printing import say
 from hardneg.errors import ArtifactError, UsageError
 
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from hardneg.artifacts import Store
     from hardneg.recipe.load import Recipe
 
-OVERWRITE = typer.Option(
-    False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.", rich_help_panel=WRITTEN
-)
 WHOLE = ("",)
 
 
@@ -149,6 +144,11 @@ class Outputs:
         found = [target.path / name for name in files_of(target.path, there)]
         earlier = known is not None and not known.command and target.folder
         return [] if earlier and {path.name for path in found} == {"index", "docid"} else found
+
+
+def free_bytes(path: Path) -> int:
+    """What is free where a path is, or will be."""
+    return shutil.disk_usage(next(place for place in (path, *path.absolute().parents) if place.exists())).free
 
 
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:

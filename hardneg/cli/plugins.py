@@ -1,18 +1,28 @@
-"""`hardneg plugins`: what is installed, and what each plugin can be told."""
+"""`hardneg plugins`: what is installed, what each plugin can be told, and packages to begin one with."""
 
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
 
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.options import WRITTEN, renaming
-from hardneg.cli.printing import JSON, say, say_json
+from hardneg.cli.options import JSON, output, renaming
+from hardneg.cli.printing import say, say_answer
 from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.registry import Plugin
 
 app = typer.Typer(
     help="What is installed: datasets, miners, losses, indexes, rerankers, stages, analyses.", no_args_is_help=True
 )
 
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 KIND = typer.Argument(
     help="dataset, miner, loss, index, reranker, stage or analysis; the plural means the same.",
@@ -58,15 +68,17 @@ def list_(
     from hardneg.registry import list_plugins
 
     found = list_plugins(kind_of(kind) if kind else None)
-    if as_json:
-        say_json([asdict(plugin) for plugin in found], indent=1)
-        return
+    say_answer([asdict(plugin) for plugin in found], _listed(found), as_json)
+
+
+def _listed(found: "Sequence[Plugin]") -> Iterator[str]:
+    """A line for each kind, and one for each of its plugins."""
     width = max((len(plugin.name) for plugin in found), default=0)
-    for group in dict.fromkeys(plugin.kind for plugin in found):
-        say(group)
-        for plugin in (plugin for plugin in found if plugin.kind == group):
-            note = f"   broken: {plugin.problem}" if plugin.problem else ""
-            say(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
+    for number, plugin in enumerate(found):
+        if not number or plugin.kind != found[number - 1].kind:
+            yield plugin.kind
+        note = f"   broken: {plugin.problem}" if plugin.problem else ""
+        yield f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}"
 
 
 @app.command()
@@ -98,19 +110,70 @@ def show(
 def new(
     kind: str = KIND,
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="The folder to write; default hardneg-NAME.", rich_help_panel=WRITTEN
-    ),
+    output: Path | None = output("The folder to write; default hardneg-NAME.", None),
 ) -> None:
     """Write a package with a plugin that works and with its tests, to change into your own.
 
     Example: hardneg plugins new loss my-loss --output my-loss
     """
     from hardneg.cli.outputs import Target, store_outputs
-    from hardneg.cli.scaffold import write_package
 
     folder = output or Path(f"hardneg-{name}")
     store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
     for path in write_package(kind, name, folder):
         say(path)
     say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)
+
+
+def write_package(kind: str, name: str, folder: Path) -> list[Path]:
+    """Writes the package `hardneg-NAME` into `folder`, which must be new or empty; returns the files.
+
+    Raises:
+        ArtifactError: the folder cannot be written.
+        UsageError: the kind or the name is not one, or the folder holds something.
+    """
+    from hardneg.artifacts import disk_errors
+
+    kind = kind_of(kind)
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in {_usual(kind)!r}"
+        )
+    if keyword.iskeyword(name):
+        raise UsageError(
+            f"{name!r} cannot be a plugin's name: it is a word of Python's own, and the plugin's module is named after "
+            f"it; take another, such as {_usual(kind)!r}"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
+    written = [folder / path for path in _paths(name)]
+    with disk_errors(folder, "--output"):
+        for path, template in zip(written, _templates(kind), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(Template(template).substitute(_words(kind, name)), encoding="utf-8")
+    return written
+
+
+def _singular(kind: str) -> str:
+    return next(one for one, many in singulars().items() if many == kind)
+
+
+def _usual(kind: str) -> str:
+    return f"my-{_singular(kind)}"
+
+
+def _paths(name: str) -> list[str]:
+    module = name.replace("-", "_")
+    source = f"src/hardneg_{module}"
+    return ["pyproject.toml", "README.md", f"{source}/__init__.py", f"{source}/{module}.py", f"tests/test_{module}.py"]
+
+
+def _templates(kind: str) -> list[str]:
+    root = files("hardneg.cli") / "templates"
+    names = ["pyproject.toml", "README.md", "package.py", f"{kind}.py", f"{kind}_test.py"]
+    return [(root / f"{name}.template").read_text(encoding="utf-8") for name in names]
+
+
+def _words(kind: str, name: str) -> dict[str, str]:
+    cls = "".join(part.capitalize() for part in name.split("-"))
+    return {"kind": kind, "singular": _singular(kind), "name": name, "module": name.replace("-", "_"), "cls": cls}

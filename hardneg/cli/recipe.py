@@ -8,9 +8,9 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import plan_outputs
-from hardneg.cli.options import DEVICE, PROCESSES, STORE, WRITTEN, open_store, renaming, tell_once
-from hardneg.cli.outputs import OVERWRITE, Target
-from hardneg.cli.printing import JSON, say, say_json
+from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming, tell_once
+from hardneg.cli.outputs import Target
+from hardneg.cli.printing import aligned, say, say_answer
 from hardneg.counting import counted
 from hardneg.errors import RecipeError, UsageError
 
@@ -49,12 +49,8 @@ def list_(as_json: bool = JSON) -> None:
 
     recipes = shipped_recipes()
     told = {name: next(iter(head_comment(path)), "") for name, path in recipes.items()}
-    if as_json:
-        say_json([{"name": name, "about": told[name], "path": str(path)} for name, path in recipes.items()], indent=1)
-        return
-    width = max(map(len, recipes), default=0)
-    for name, about in told.items():
-        say(f"{name:<{width}}  {about}")
+    rows = [{"name": name, "about": told[name], "path": str(path)} for name, path in recipes.items()]
+    say_answer(rows, aligned(told.items()), as_json)
 
 
 @app.command()
@@ -146,9 +142,7 @@ def run(
     force: list[str] = typer.Option(
         [], help="Make this stage, and all that need it, again.", autocompletion=completion.stages
     ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="The run folder; default runs/NAME-PRESET.", rich_help_panel=WRITTEN
-    ),
+    output: Path | None = output("The run folder; default runs/NAME-PRESET.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -185,8 +179,7 @@ def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> Non
     """The first of several processes prints and publishes."""
     from hardneg.cli.console import Bars, stderr_console
     from hardneg.cli.launch import meet
-    from hardneg.cli.purposes import next_commands
-    from hardneg.cli.tables import result_table, step_watcher
+    from hardneg.cli.tables import next_commands, result_table, step_watcher
     from hardneg.distributed import world
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish

@@ -1,6 +1,5 @@
 """`hardneg recipe check`: whether a recipe can start here, and how much would come, before anything is fetched."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli.console import size
-from hardneg.cli.printing import say, say_json
+from hardneg.cli.outputs import free_bytes
+from hardneg.cli.printing import say_answer
 
 if TYPE_CHECKING:
     from hardneg.artifacts import Store
@@ -22,11 +22,7 @@ def check_needs(made: "Plan", store: "Store", as_json: bool) -> None:
 
     found = list(needs(made))
     told = _summary(made, store, found)
-    if as_json:
-        say_json({**told, "needs": [asdict(need) for need in found]}, indent=1)
-    else:
-        for line in _lines(found, told):
-            say(line)
+    say_answer({**told, "needs": [asdict(need) for need in found]}, _lines(found, told), as_json)
     for need in found:
         if need.missing:
             raise typer.Exit(need.exit_code)
@@ -35,14 +31,13 @@ def check_needs(made: "Plan", store: "Store", as_json: bool) -> None:
 def _summary(made: "Plan", store: "Store", found: Sequence["Need"]) -> dict[str, Any]:
     from hardneg.recipe.estimate import estimate
 
-    place = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     return {
         "recipe": made.recipe.name,
         "preset": made.recipe.preset,
         "ready": not any(need.missing for need in found),
         "ahead": sum(need.ahead for need in found),
         "disk": sum(row.disk for row in estimate(made, store) if not row.cached),
-        "free": shutil.disk_usage(place).free,
+        "free": free_bytes(store.root),
         "store": str(store.root),
     }
 

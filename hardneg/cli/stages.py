@@ -1,56 +1,71 @@
-"""`hardneg encode`, `search` and `train`: one stage and what it needs, published as plain files."""
+"""`hardneg encode`, `search`, `rerank` and `train`: one stage and what it needs, published as plain files."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
 
-from hardneg.cli import adhoc_recipe, completion
-from hardneg.cli.options import DATASET, DEVICE, MODEL, PROCESSES, SET, STORE, WRITTEN
-from hardneg.cli.outputs import OVERWRITE
+from hardneg.cli import completion, options
+from hardneg.cli.adhoc_recipe import (
+    ENCODED,
+    MINED,
+    SEARCHED,
+    TRAINED,
+    AdhocRecipe,
+    Place,
+    begun,
+    check_run,
+    make_from,
+    mining_stages,
+    plugin_options,
+    publish,
+    tell_left_out,
+)
+from hardneg.cli.outputs import Target
+from hardneg.cli.printing import say
+from hardneg.counting import counted
 from hardneg.errors import UsageError
 
-_LISTED, _LISTED_RUN = "candidates-index", "candidates"
-INDEXES = completion.plugins("indexes")
-DEPTH = typer.Option(100, min=1, help="How many documents for each query.")
+_LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
+_INDEXES = completion.plugins("indexes")
 
 
 def encode(
-    dataset: str = DATASET,
-    model: str = MODEL,
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
-    overwrite: bool = OVERWRITE,
-    settings: list[str] = SET,
-    store: Path | None = STORE,
-    device: str | None = DEVICE,
-    processes: int | None = PROCESSES,
+    dataset: str = options.DATASET,
+    model: str = options.MODEL,
+    output: Path = options.OUTPUT_FOLDER,
+    overwrite: bool = options.OVERWRITE,
+    settings: list[str] = options.SET,
+    store: Path | None = options.STORE,
+    device: str | None = options.DEVICE,
+    processes: int | None = options.PROCESSES,
 ) -> None:
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
-    tree = adhoc_recipe.tree(dataset, model, {adhoc_recipe.ENCODED: {"stage": "encode"}})
-    made = adhoc_recipe.Publication("encode", adhoc_recipe.ENCODED, output, overwrite=overwrite)
-    made.make(tree, settings, adhoc_recipe.Place(store, device, processes))
+    recipe = AdhocRecipe("encode", dataset, {ENCODED: {"stage": "encode"}}, model, settings)
+    publish(recipe, ENCODED, output, Place(store, device, processes), overwrite=overwrite)
 
 
 def search(
-    dataset: str = DATASET,
-    model: str | None = typer.Option(None, "--model", help="A folder, a hub id, or packaged:all-MiniLM-L6-v2."),
+    dataset: str = options.DATASET,
+    model: str | None = options.MODEL_OR_OTHER,
     backend: str | None = typer.Option(
-        None, "--backend", help="An index over texts instead of a model, such as bm25.", autocompletion=INDEXES
+        None, help="An index over texts instead of a model, such as bm25.", autocompletion=_INDEXES
     ),
-    split: str = typer.Option("test", help="The queries' split."),
-    depth: int = DEPTH,
+    split: str = options.TEST_SPLIT,
+    depth: int = typer.Option(100, min=1, help="How many documents for each query."),
     candidates: str | None = typer.Option(
-        None, help="An index over texts, such as bm25: rank only its best documents.", autocompletion=INDEXES
+        None, help="An index over texts, such as bm25: rank only its best documents.", autocompletion=_INDEXES
     ),
-    output: Path = typer.Option(..., "--output", "-o", help="The run to write, NAME.trec.gz.", rich_help_panel=WRITTEN),
-    overwrite: bool = OVERWRITE,
-    settings: list[str] = SET,
-    store: Path | None = STORE,
-    device: str | None = DEVICE,
-    processes: int | None = PROCESSES,
+    output: Path = options.OUTPUT_RUN,
+    overwrite: bool = options.OVERWRITE,
+    settings: list[str] = options.SET,
+    store: Path | None = options.STORE,
+    device: str | None = options.DEVICE,
+    processes: int | None = options.PROCESSES,
 ) -> None:
     """Search a corpus for the queries of one split and write a TREC run.
 
@@ -62,39 +77,37 @@ def search(
         raise UsageError("search: give --model NAME or --backend NAME, one of them")
     if candidates is not None and model is None:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")
-    adhoc_recipe.check_run(output)
+    check_run(output)
     searched = {"stage": "search", "split": split, "depth": depth}
     stages: dict[str, Any] = {
-        adhoc_recipe.ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": backend},
-        adhoc_recipe.SEARCHED: {**searched, "index": adhoc_recipe.ENCODED},
+        ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": backend},
+        SEARCHED: {**searched, "index": ENCODED},
     }
     if candidates is not None:
         stages[_LISTED] = {"stage": "index", "backend": candidates}
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
-        stages[adhoc_recipe.SEARCHED]["candidates"] = _LISTED_RUN
-    made = adhoc_recipe.Publication("search", adhoc_recipe.SEARCHED, output, RUN, overwrite)
-    made.make(adhoc_recipe.tree(dataset, model, stages), settings, adhoc_recipe.Place(store, device, processes))
+        stages[SEARCHED]["candidates"] = _LISTED_RUN
+    recipe = AdhocRecipe("search", dataset, stages, model, settings)
+    publish(recipe, SEARCHED, output, Place(store, device, processes), RUN, overwrite)
 
 
 def train(
-    dataset: str = DATASET,
-    model: str = MODEL,
-    miner: str = typer.Option(
-        "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")
-    ),
-    option: list[str] = typer.Option([], metavar="KEY=VALUE", help="An option of the miner, such as depth=50."),
+    dataset: str = options.DATASET,
+    model: str = options.MODEL,
+    miner: str = options.MINER,
+    option: list[str] = options.MINER_OPTION,
     loss: str = typer.Option(
         "star", help="A loss; `hardneg plugins list` shows them.", autocompletion=completion.plugins("losses")
     ),
-    train_option: list[str] = typer.Option([], metavar="KEY=VALUE", help="One of training, such as max_steps=200."),
-    split: str = typer.Option("train", help="The queries' split."),
-    depth: int = typer.Option(210, min=1, help="How many documents to search for each query."),
-    output: Path = typer.Option(..., "--output", "-o", help="The folder to write.", rich_help_panel=WRITTEN),
-    overwrite: bool = OVERWRITE,
-    settings: list[str] = SET,
-    store: Path | None = STORE,
-    device: str | None = DEVICE,
-    processes: int | None = PROCESSES,
+    train_option: list[str] = options.key_values("One of training, such as max_steps=200."),
+    split: str = options.TRAIN_SPLIT,
+    depth: int = options.MINED_DEPTH,
+    output: Path = options.OUTPUT_FOLDER,
+    overwrite: bool = options.OVERWRITE,
+    settings: list[str] = options.SET,
+    store: Path | None = options.STORE,
+    device: str | None = options.DEVICE,
+    processes: int | None = options.PROCESSES,
 ) -> None:
     """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
 
@@ -102,21 +115,54 @@ def train(
     """
     from hardneg.layout import MODEL_FOLDER
 
-    stages: dict[str, Any] = {
-        adhoc_recipe.ENCODED: {"stage": "encode"},
-        adhoc_recipe.SEARCHED: {"stage": "search", "index": adhoc_recipe.ENCODED, "split": split, "depth": depth},
-        adhoc_recipe.MINED: {
-            "stage": "mine",
-            "runs": {"dense": adhoc_recipe.SEARCHED},
-            "split": split,
-            "miner": {"name": miner, **adhoc_recipe.options(option)},
-        },
-        adhoc_recipe.TRAINED: {
-            "stage": "train",
-            "negatives": adhoc_recipe.MINED,
-            "loss": loss,
-            "options": adhoc_recipe.options(train_option),
-        },
+    mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
+    training = {"stage": "train", "negatives": MINED, "loss": loss, "options": plugin_options(train_option)}
+    recipe = AdhocRecipe("train", dataset, {**mining_stages(mining, depth), TRAINED: training}, model, settings)
+    publish(recipe, TRAINED, output, Place(store, device, processes), MODEL_FOLDER, overwrite)
+
+
+def rerank(
+    dataset: str = options.DATASET,
+    run: Path = typer.Option(..., "--run", help="The TREC run to take the documents from, plain or gzip."),
+    reranker: str = typer.Option(
+        ...,
+        help="A plugin: cross-encoder:FOLDER or cross-encoder:HUB-ID.",
+        autocompletion=completion.plugins("rerankers"),
+    ),
+    option: list[str] = options.key_values("An option of the plugin, such as length=256."),
+    split: str = options.TEST_SPLIT,
+    depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),
+    output: Path = options.OUTPUT_RUN,
+    overwrite: bool = options.OVERWRITE,
+    settings: list[str] = options.SET,
+    store: Path | None = options.STORE,
+    device: str | None = options.DEVICE,
+) -> None:
+    """Score the best documents of a run anew, query and document together, and write them as a TREC run.
+
+    Scores are kept by content in the user's cache: the same again, or more of it, is quick.
+
+    Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
+    """
+    from hardneg.atomic_write import link_file
+    from hardneg.layout import RUN
+
+    check_run(output)
+    name, colon, source = reranker.partition(":")
+    plugin = {"name": name, **({"source": source} if colon else {}), **plugin_options(option)}
+    # the search only stands for the run that is given
+    stages = {
+        ENCODED: {"stage": "index", "backend": "bm25"},
+        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
+        _RERANKED: {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": split, "depth": depth},
     }
-    made = adhoc_recipe.Publication("train", adhoc_recipe.TRAINED, output, MODEL_FOLDER, overwrite)
-    made.make(adhoc_recipe.tree(dataset, model, stages), settings, adhoc_recipe.Place(store, device, processes))
+    recipe = AdhocRecipe("rerank", dataset, stages, settings=settings)
+    with (
+        begun(recipe, Place(store, device), [Target(output)], overwrite, [run]) as work,
+        TemporaryDirectory() as folder,
+    ):
+        facts = make_from(work, _RERANKED, work.dataset(), {"run": run}, Path(folder))
+        with work.outputs.laid_out():
+            link_file(Path(folder) / RUN, output)
+    say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
+    tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})

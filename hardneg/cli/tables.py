@@ -1,15 +1,16 @@
-"""What `recipe plan` and `recipe run` print."""
+"""What `recipe plan` and `recipe run` print of the steps of a recipe, and what to do after a demo."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
-from hardneg.cli.console import Bars, duration, size, stdout_console
-from hardneg.cli.purposes import purpose
-from hardneg.cli.render import metrics_tables, print_table
+from hardneg.cli.console import Bars, duration, measured_tables, print_table, size, stdout_console
 from hardneg.counting import counted
 from hardneg.machine import Machine
 from hardneg.recipe.estimate import Estimate
@@ -19,6 +20,33 @@ from hardneg.reporting.table import Table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from hardneg.recipe.load import Recipe
+
+
+_PURPOSES = {
+    "dataset": "read the passages, queries and labels",
+    "encode": "turn every passage into a vector",
+    "index": "build an index to search in",
+    "mine": "take passages that rank high and are not labelled: the hard negatives",
+    "label": "make labels out of a reranker's scores",
+    "train": "teach the model to tell the labelled passages from the hard negatives",
+    "train-queries": "teach the query side alone, against the passages as they are in the index",
+    "train-refreshed": "teach the model, with hard negatives that are mined again on the way",
+    "train-reranker": "teach a network that reads a query and a passage together",
+    "train-reader": "teach a network to find the answer in a passage",
+    "rerank": "have a reranker score what was found",
+    "read": "find the answer in what was found",
+    "fuse": "make one ranking out of several",
+    "evaluate": "measure every system on the same queries, and test the differences",
+    "analyze": "look into what changed",
+    "report": "put tables and figures on a page",
+}
+_SEARCHES = {
+    "train": "rank the passages for the training queries, to mine from",
+    "dev": "rank the passages for the dev queries, to choose the best weights by",
+    "test": "rank the passages for the test queries, to measure",
+}
 
 
 def plan_table(rows: Sequence[Estimate], machine: Machine) -> None:
@@ -91,9 +119,41 @@ def _is_short(key: str, value: object) -> bool:
 
 def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     """The report's table on stdout, and where the results are."""
+    from hardneg.evaluation.metrics_json import from_json
+
     console = stdout_console()
     if any(artifact.kind == "metrics" for artifact in artifacts.values()):
-        metrics_tables(console, json.loads((folder / "metrics.json").read_text(encoding="utf-8")))
+        measured_tables(console, from_json(json.loads((folder / "metrics.json").read_text(encoding="utf-8"))))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
+
+
+def purpose(step: Step) -> str:
+    """What the step does and why; nothing for a verb that is not hardneg's own."""
+    if step.verb == "search":
+        return _SEARCHES.get(str(getattr(step.spec, "split", "")), "rank the passages for the queries")
+    return _PURPOSES.get(step.verb, "")
+
+
+def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:
+    """After a shipped recipe's demo the most useful next things: what each is, and its command."""
+    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.yaml_load import shipped_recipes
+
+    if recipe.preset != "demo" or shipped_recipes().get(recipe.name) != recipe.source:
+        return
+    run = f"{_program()} recipe run {recipe.name}"
+    preset = " --preset small" if "small" in read_whole_tree(recipe.source).get("presets", {}) else ""
+    yield "the report", f"python3 -m webbrowser {shlex.quote(str(folder / 'report.html'))}"
+    yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"
+    for name, spec in recipe.stages.items():
+        if steps := getattr(getattr(spec, "options", None), "max_steps", None):
+            yield "one thing changed", f"{run} --set stages.{name}.options.max_steps={2 * steps}"
+            return
+
+
+def _program() -> str:
+    """How hardneg was called, if not by its name alone."""
+    called = Path(sys.argv[0])
+    return "hardneg" if called.name != "hardneg" or shutil.which("hardneg") else shlex.quote(str(called))

@@ -162,7 +162,7 @@ def test_labels_tell_runs_apart() -> None:
 
 
 def test_importing_the_command_is_light() -> None:
-    program = "import sys, hardneg.cli.evaluate, hardneg.cli.render; print(*sys.modules)"
+    program = "import sys, hardneg.cli.evaluate, hardneg.cli.console; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "ranx", "numba", "scipy", "pyarrow", "matplotlib"}
     assert not heavy & set(found.stdout.split())

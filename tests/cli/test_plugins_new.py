@@ -9,8 +9,7 @@ import numpy  # noqa: F401  pytester unloads what a test loads first, and numpy 
 import pytest
 from typer.testing import CliRunner
 
-from hardneg.cli.plugins import app
-from hardneg.cli.scaffold import write_package
+from hardneg.cli.plugins import app, write_package
 from hardneg.errors import UsageError
 
 pytest_plugins = ["pytester"]

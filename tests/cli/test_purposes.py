@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hardneg.cli import purposes
+from hardneg.cli import tables
 from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -19,18 +19,18 @@ from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
 def test_every_step_of_the_shipped_recipes_has_a_purpose() -> None:
     for name in ("star-passage", "ance-passage", "adore-pq", "rocketqa-passage", "cort-bm25"):
         steps = make_plan(load_recipe(find_recipe(name)), []).steps.values()
-        assert [step.name for step in steps if not purposes.purpose(step)] == []
+        assert [step.name for step in steps if not tables.purpose(step)] == []
 
 
 def test_a_verb_of_others_is_left_to_itself() -> None:
     step: Any = SimpleNamespace(verb="of-a-plugin", spec=None)
-    assert purposes.purpose(step) == ""
+    assert tables.purpose(step) == ""
 
 
 def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     recipe = load_recipe(find_recipe("star-passage"))
     monkeypatch.setattr(sys, "argv", ["hardneg"])
-    commands = dict(purposes.next_commands(recipe, Path("runs/star passage")))
+    commands = dict(tables.next_commands(recipe, Path("runs/star passage")))
     assert len(commands) == 3
     assert commands["the report"] == "python3 -m webbrowser 'runs/star passage/report.html'"
     for what in ("one thing changed", "a collection of your own"):
@@ -41,15 +41,15 @@ def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_only_demos_of_shipped_recipes_end_with_them(tmp_path: Path) -> None:
-    assert not list(purposes.next_commands(load_recipe(find_recipe("star-passage"), "small"), tmp_path))
+    assert not list(tables.next_commands(load_recipe(find_recipe("star-passage"), "small"), tmp_path))
     own = tmp_path / "star-passage.yaml"
     own.write_text(shipped_recipes()["star-passage"].read_text())
-    assert not list(purposes.next_commands(load_recipe(own, "demo"), tmp_path))
+    assert not list(tables.next_commands(load_recipe(own, "demo"), tmp_path))
 
 
 def test_the_program_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [".venv/bin/hardneg"])
-    monkeypatch.setattr(purposes.shutil, "which", lambda name: None)
-    assert purposes._program() == ".venv/bin/hardneg"
-    monkeypatch.setattr(purposes.shutil, "which", lambda name: "/usr/bin/hardneg")
-    assert purposes._program() == "hardneg"
+    monkeypatch.setattr(tables.shutil, "which", lambda name: None)
+    assert tables._program() == ".venv/bin/hardneg"
+    monkeypatch.setattr(tables.shutil, "which", lambda name: "/usr/bin/hardneg")
+    assert tables._program() == "hardneg"

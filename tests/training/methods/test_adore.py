@@ -29,7 +29,7 @@ from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
 from hardneg.training.methods.adore import label
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SCHEDULES = ["dynamic", "static", "refreshed", "random"]
 
 

@@ -26,6 +26,8 @@ from hardneg.types import PluginSetting
 
 START = "start"
 DATASET = "dataset"
+SECTION = "section"
+"""What a reference asks for whose stages stand in a report: whatever they make, their verbs have sections for it."""
 FREE: dict[str, JsonValue] = {"in_identity": False}
 LATER: dict[str, JsonValue] = {"in_identity": "unless it has its default"}
 """For a field that artifacts were made without: it counts where it has another value than its default."""

@@ -24,31 +24,6 @@ if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
 
 
-_PURPOSES = {
-    "dataset": "read the passages, queries and labels",
-    "encode": "turn every passage into a vector",
-    "index": "build an index to search in",
-    "mine": "take passages that rank high and are not labelled: the hard negatives",
-    "label": "make labels out of a reranker's scores",
-    "train": "teach the model to tell the labelled passages from the hard negatives",
-    "train-queries": "teach the query side alone, against the passages as they are in the index",
-    "train-refreshed": "teach the model, with hard negatives that are mined again on the way",
-    "train-reranker": "teach a network that reads a query and a passage together",
-    "train-reader": "teach a network to find the answer in a passage",
-    "rerank": "have a reranker score what was found",
-    "read": "find the answer in what was found",
-    "fuse": "make one ranking out of several",
-    "evaluate": "measure every system on the same queries, and test the differences",
-    "analyze": "look into what changed",
-    "report": "put tables and figures on a page",
-}
-_SEARCHES = {
-    "train": "rank the passages for the training queries, to mine from",
-    "dev": "rank the passages for the dev queries, to choose the best weights by",
-    "test": "rank the passages for the test queries, to measure",
-}
-
-
 def plan_table(rows: Sequence[Estimate], machine: Machine) -> None:
     """One row a step, the sum of what is to run, and what the estimates of a GPU are made from."""
     names = ["step", "stage", "state", "items", "disk", "memory", *(["GPU memory"] if machine.gpu else []), "time"]
@@ -98,7 +73,7 @@ def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:
     count = 0
 
     def begins(step: Step) -> None:
-        told = f": {why}" if (why := purpose(step)) else ""
+        told = f": {why}" if (why := step.spec.why()) else ""
         console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{told}")
 
     def ends(step: Step, artifact: Artifact, seconds: float | None) -> None:
@@ -127,13 +102,6 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
-
-
-def purpose(step: Step) -> str:
-    """What the step does and why; nothing for a verb that is not hardneg's own."""
-    if step.verb == "search":
-        return _SEARCHES.get(str(getattr(step.spec, "split", "")), "rank the passages for the queries")
-    return _PURPOSES.get(step.verb, "")
 
 
 def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,8 @@ def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
     for name, spec in stages.items():
         for field, target, need in spec.references():
             where = f"stages.{name}.{field}"
-            made = ("model",) if target == START else tuple(stages[target].parts) if target in stages else ()
-            fitting = [other for other, item in stages.items() if {*item.parts} & {*need.kinds} and other != name]
+            made = ("model",) if target == START else stages[target].makes if target in stages else ()
+            fitting = [other for other, item in stages.items() if {*item.makes} & {*need.kinds} and other != name]
             if not made and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
                 problems.append(

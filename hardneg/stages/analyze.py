@@ -87,6 +87,7 @@ class Analyze(StageSpec):
 
     version = 2
     kind = "analysis"
+    purpose = "look into what changed"
     needs_dataset = True
     stage: Literal["analyze"]
     analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse), Field(min_length=1)]

@@ -21,6 +21,7 @@ class ReadDataset(StageSpec):
 
     version = 1
     kind = "collection"
+    purpose = "read the passages, queries and labels"
     stage: Literal["dataset"] = "dataset"
     loader: Annotated[Setting, PluginKind("datasets", places=("source",))]
     withheld: Kept | None = Field(default=None, json_schema_extra=LATER)

@@ -30,6 +30,7 @@ class Encode(StageSpec):
     """
 
     version = 2
+    purpose = "turn every passage into a vector"
     every_process = True
     kind = "index"
     needs_dataset = True

@@ -29,6 +29,7 @@ class Evaluate(StageSpec):
 
     version = 1
     kind = "metrics"
+    purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, Name], MEASURED]

@@ -50,6 +50,7 @@ class Fuse(RunSpec):
     """
 
     version = 1
+    purpose = "make one ranking out of several"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
     method: AnyMethod = "weighted-sum"

@@ -27,6 +27,7 @@ class BuildIndex(StageSpec):
 
     version = 1
     kind = "index"
+    purpose = "build an index to search in"
     needs_dataset = True
     stage: Literal["index"]
     backend: Backend

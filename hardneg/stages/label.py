@@ -36,6 +36,7 @@ class Label(StageSpec):
 
     version = 1
     kind = "negatives"
+    purpose = "make labels out of a reranker's scores"
     needs_dataset = True
     stage: Literal["label"]
     run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
-from hardneg.fields import Name, Reference
+from hardneg.fields import SECTION, Name, Reference
 from hardneg.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
@@ -26,12 +26,13 @@ class Report(StageSpec):
 
     version = 2
     kind = "report"
+    purpose = "put tables and figures on a page"
     needs_dataset = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
     training: Annotated[dict[str, Name], Reference(("model", "reranker"))] = Field(default_factory=dict)
-    analyses: Annotated[dict[str, Name], Reference(("analysis",))] = Field(default_factory=dict)
-    reading: Annotated[dict[str, Name], Reference(("answers",))] = Field(default_factory=dict)
+    analyses: Annotated[dict[str, Name], Reference((SECTION,))] = Field(default_factory=dict)
+    reading: Annotated[dict[str, Name], Reference((SECTION,))] = Field(default_factory=dict)
     title: str = ""
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:

@@ -45,6 +45,7 @@ class Rerank(RunSpec):
     """
 
     version = 1
+    purpose = "have a reranker score what was found"
     resumes = True
     every_process = True
     stage: Literal["rerank"]

@@ -37,6 +37,11 @@ _LISTS = 1024
 
 Entry = tuple[str, RankedList]
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+_PURPOSES = {
+    "train": "rank the passages for the training queries, to mine from",
+    "dev": "rank the passages for the dev queries, to choose the best weights by",
+    "test": "rank the passages for the test queries, to measure",
+}
 Wanted = Sequence[str] | NDArray[np.float32]
 
 
@@ -51,6 +56,7 @@ class Search(RunSpec):
     """
 
     version = 1
+    purpose = "rank the passages for the queries"
     every_process = True
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
@@ -78,6 +84,10 @@ class Search(RunSpec):
                 yield f"scores: {told}; leave it out"
             elif texts:
                 yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
+
+    def why(self) -> str:
+        """By the split what the run is for."""
+        return _PURPOSES.get(self.split, self.purpose)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The model that encoded the index."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from hardneg.data.segments import Segments
 from hardneg.errors import UsageError
-from hardneg.fields import PluginKind, Reference, counted_fields, marked_fields, marked_references
+from hardneg.fields import SECTION, PluginKind, Reference, counted_fields, marked_fields, marked_references
 from hardneg.layout import RUN
 from hardneg.machine import Machine
 from hardneg.models.shape import BASE, Shape
@@ -129,8 +129,9 @@ class StageSpec(BaseModel):
 
     version: raised when the same spec and inputs give another result. kind: what the stage makes. parts: the kinds of
     reference that it can be the target of, each with the folder in its artifact; by default its kind and the artifact's
-    own folder. resumes: it goes on from what a stopped run left in its folder; the others find it empty. every_process:
-    several processes run it together. inherits: fields that have the recipe's value where the stage does not say it.
+    own folder. purpose: what it does and why, in plain words that a run prints beside it. resumes: it goes on from what
+    a stopped run left in its folder; the others find it empty. every_process: several processes run it together.
+    inherits: fields that have the recipe's value where the stage does not say it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -138,6 +139,7 @@ class StageSpec(BaseModel):
     version: ClassVar[int]
     kind: ClassVar[str]
     needs_dataset: ClassVar[bool] = False
+    purpose: ClassVar[str] = ""
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
@@ -147,10 +149,20 @@ class StageSpec(BaseModel):
         """The stage's verb, as in the recipe."""
         return str(self.stage)  # type: ignore[attr-defined]
 
+    def why(self) -> str:
+        """What a run prints beside the stage: its verb's purpose; empty where that says none."""
+        return self.purpose
+
     @property
     def parts(self) -> Mapping[str, str]:
         """The kinds of reference that this stage can be the target of, and the folder of each in its artifact."""
         return {self.kind: "."}
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """What a reference to this stage may ask for: its parts, and a section where its verb has one for a report."""
+        shown = type(self).sections is not StageSpec.sections
+        return (*self.parts, *((SECTION,) if shown else ()))
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path in this spec, the stage it names, and what it needs."""

@@ -42,6 +42,7 @@ class Train(EncoderTrainingSpec):
     """
 
     version = 1
+    purpose = "teach the model to tell the labelled passages from the hard negatives"
     gives = ("teacher",)
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = None

@@ -67,6 +67,7 @@ class TrainQueries(EncoderTrainingSpec):
     """
 
     version = 2
+    purpose = "teach the query side alone, against the passages as they are in the index"
     gives = ("ranks",)
     inherits = ("seed",)
     stage: Literal["train-queries"]

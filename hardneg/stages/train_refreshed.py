@@ -49,6 +49,7 @@ class TrainRefreshed(EncoderTrainingSpec):
     """
 
     version = 1
+    purpose = "teach the model, with hard negatives that are mined again on the way"
     stage: Literal["train-refreshed"]
     split: Name = "train"
     negatives: Annotated[Name | None, Reference(("negatives",))] = None

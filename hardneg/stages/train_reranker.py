@@ -46,6 +46,7 @@ class TrainReranker(TrainingSpec):
 
     version = 1
     kind = "reranker"
+    purpose = "teach a network that reads a query and a passage together"
     stage: Literal["train-reranker"]
     reranker: Annotated[Setting, PluginKind("rerankers")]
     start: Annotated[Name | None, Reference(("reranker",))] = None

@@ -3,8 +3,6 @@
 import shlex
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,17 +12,20 @@ from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.stages.search import Search
+from hardneg.stages.spec import StageSpec
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose() -> None:
     for name in ("star-passage", "ance-passage", "adore-pq", "rocketqa-passage", "cort-bm25"):
         steps = make_plan(load_recipe(find_recipe(name)), []).steps.values()
-        assert [step.name for step in steps if not tables.purpose(step)] == []
+        assert [step.name for step in steps if not step.spec.why()] == []
 
 
-def test_a_verb_of_others_is_left_to_itself() -> None:
-    step: Any = SimpleNamespace(verb="of-a-plugin", spec=None)
-    assert tables.purpose(step) == ""
+def test_a_search_is_for_what_its_split_is_for_and_a_verb_that_says_nothing_for_nothing() -> None:
+    searches = [Search(stage="search", index="i", split=split).why() for split in ("train", "of-mine")]
+    assert searches == ["rank the passages for the training queries, to mine from", "rank the passages for the queries"]
+    assert StageSpec().why() == ""
 
 
 def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

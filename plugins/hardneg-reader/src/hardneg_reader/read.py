@@ -35,6 +35,7 @@ class Read(StageSpec):
 
     version = 1
     kind = "answers"
+    purpose = "find the answer in what was found"
     needs_dataset = True
     resumes = True
     stage: Literal["read"]

@@ -37,6 +37,7 @@ class TrainReader(StageSpec):
 
     version = 1
     kind = "reader"
+    purpose = "teach a network to find the answer in a passage"
     needs_dataset = True
     resumes = True
     every_process = True

@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.artifacts import MANIFEST, Artifact, Store
+from hardneg.atomic_write import link_file, link_folder
+from hardneg.cli.console import Bars, bars, say, stderr_console
+from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import open_store, tell_once
 from hardneg.cli.outputs import Outputs, Target, inputs_of
-from hardneg.cli.printing import say
+from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.layout import RUN
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Artifact, Store
     from hardneg.recipe.execute import Outcome
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
@@ -112,11 +116,6 @@ def publish(
     """
     from dataclasses import replace
 
-    from hardneg.artifacts import MANIFEST
-    from hardneg.atomic_write import link_file, link_folder
-    from hardneg.cli.launch import launched, together
-    from hardneg.distributed import world
-
     if launched(place.processes, place.device):
         return
     with together(place.device) as device:
@@ -139,10 +138,7 @@ def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "St
 
 def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
-    from hardneg.cli.console import Bars, stderr_console
-    from hardneg.cli.launch import meet
     from hardneg.cli.tables import step_watcher
-    from hardneg.distributed import world
     from hardneg.recipe.execute import Options, Watcher, execute
 
     meet(plan.keys, store.root)
@@ -161,11 +157,9 @@ def make_from(
     Raises:
         DataError: a run has a mistake, or none of its queries is in the split.
     """
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.collection import StoredCollection
     from hardneg.data.external_run import rewrite_run
     from hardneg.fields import DATASET
-    from hardneg.layout import RUN
     from hardneg.registry import plugin_errors
     from hardneg.stages.context import ArtifactInput, StageContext
 
@@ -177,7 +171,7 @@ def make_from(
         found = rewrite_run(path, stored, vars(step.spec)["split"], inputs[name].folder / RUN)
         label = name.partition(".")[2]
         facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
-    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, Bars(stderr_console()), work.device)
+    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, bars(), work.device)
     with plugin_errors(step.plugins.values()):
         return {**step.spec.make(context), **facts}
 

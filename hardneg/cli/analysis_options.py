@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
 from hardneg.cli import completion
+from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import Level, QrelsFile, run_labels, split_names
 from hardneg.cli.options import DEVICE, STORE, open_store
 from hardneg.complaints import complaint
@@ -96,7 +97,6 @@ def read_files(files: Files) -> Iterator[Path]:
 
 
 def _files(analysis: Analysis, given: Mapping[str, Any], stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Files:
-    from hardneg.cli.console import Bars, stderr_console
 
     named = {path: name for path, name, _ in analysis.references()}
     alone = [Path(name) for path, name in named.items() if "." not in path]

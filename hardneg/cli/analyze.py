@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from hardneg.cli.console import print_table, say_json, stdout_console
 from hardneg.cli.options import WRITTEN, renaming, tell_once
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.cli.printing import say_json
+from hardneg.layout import LOCK
 
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis
@@ -138,7 +139,6 @@ def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
 
 def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
     """Refuses, before any work, a figure that cannot be drawn, or that would replace what is no figure of hardneg's."""
-    from hardneg.layout import LOCK
     from hardneg.reporting.figure import check_forms
 
     check_forms([plot])
@@ -152,7 +152,6 @@ def _drawing(plot: Path) -> AbstractContextManager[None]:
 
 
 def _print(analysis: "Analysis", found: Any) -> None:
-    from hardneg.cli.console import print_table, stdout_console
 
     console = stdout_console()
     for table in analysis.tables(found):

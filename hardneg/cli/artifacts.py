@@ -2,20 +2,19 @@
 
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from hardneg.artifacts import Artifact, Store
 from hardneg.cli import completion
+from hardneg.cli.console import bars, duration, say, say_answer, size
 from hardneg.cli.options import JSON, STORE, open_store
-from hardneg.cli.printing import say, say_answer
 from hardneg.cli.recipe import PRESET, SET
 from hardneg.errors import ArtifactError
-
-if TYPE_CHECKING:
-    from hardneg.artifacts import Artifact, Store
-    from hardneg.integrity import Checked
-    from hardneg.roots import Unfinished
+from hardneg.integrity import Checked
+from hardneg.integrity import check as check_all
+from hardneg.roots import Unfinished, collect, garbage, owners, unfinished
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
 
@@ -26,7 +25,6 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
 
     Example: hardneg artifacts list --json
     """
-    from hardneg.cli.console import size
 
     rows = [_row(item) for item in open_store(store).artifacts()]
     lines = (
@@ -76,12 +74,10 @@ def check(
 
     Example: hardneg artifacts check --repair
     """
-    from hardneg.cli.console import Bars, size, stderr_console
     from hardneg.counting import counted
-    from hardneg.integrity import check as check_all
 
     opened = open_store(store)
-    found = list(check_all(opened, Bars(stderr_console())))
+    found = list(check_all(opened, bars()))
     damaged = [item for item in found if item.problem]
     for item in damaged:
         say(f"{item.stage}: {item.problem}")
@@ -103,7 +99,6 @@ def check(
 
 def _discard(store: "Store", item: "Checked") -> None:
     """Removes a damaged artifact, and says which results have it."""
-    from hardneg.roots import owners
 
     with store.lock(item.key):
         store.discard(item.key)
@@ -124,8 +119,6 @@ def gc(
 
     Example: hardneg artifacts gc
     """
-    from hardneg.cli.console import size
-    from hardneg.roots import collect, garbage, unfinished
 
     opened = open_store(store)
     for run in unfinished(opened):
@@ -138,7 +131,6 @@ def gc(
 
 
 def _unfinished_line(run: "Unfinished", forget: bool, delete: bool) -> str:
-    from hardneg.cli.console import duration
 
     begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
     if run.running:

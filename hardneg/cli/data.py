@@ -8,14 +8,13 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import AdhocRecipe, make_dataset
+from hardneg.cli.console import Bars, aligned, bars, say, say_answer, size
 from hardneg.cli.findings import Findings
 from hardneg.cli.options import JSON, STORE, open_store, output, renaming
 from hardneg.cli.outputs import free_bytes
-from hardneg.cli.printing import aligned, say, say_answer
 from hardneg.errors import DataError
 
 if TYPE_CHECKING:
-    from hardneg.cli.console import Bars
     from hardneg.datasets.fetching import Published
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
@@ -83,7 +82,6 @@ def check(
 
     Example: hardneg data check beir:scifact
     """
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.check import check as problems_of
     from hardneg.data.problems import Contents
     from hardneg.data.source_files import parts_of
@@ -93,7 +91,7 @@ def check(
     loader = recipe.plugins[STAGE, "loader"]
     folder = Path(str(getattr(loader, "source", ""))).expanduser()
     findings = Findings(Contents(), folder if getattr(loader, "source", "") and folder.is_dir() else None)
-    findings.take(problems_of(parts_of(loader.load()), Bars(stderr_console()), findings.contents), limit)
+    findings.take(problems_of(parts_of(loader.load()), bars(), findings.contents), limit)
     say_answer(findings.as_json(), findings.lines(), as_json)
     if findings.errors:
         raise typer.Exit(DataError.exit_code)
@@ -111,12 +109,11 @@ def fetch(
 
     Example: hardneg data fetch msmarco-passage
     """
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.datasets.fetching import find_published
 
     folder = output or Path("data") / name
     found = find_published(name)
-    _fetch_all(found, folder, Bars(stderr_console()))
+    _fetch_all(found, folder, bars())
     say(f"--dataset {found.loader}:{folder}")
 
 
@@ -126,7 +123,6 @@ def _fetch_all(found: "Published", folder: Path, bars: "Bars") -> None:
     Raises:
         DataError: the disk has no room, or a file cannot be had; what was finished is kept.
     """
-    from hardneg.cli.console import size
     from hardneg.datasets.fetching import fetch as fetch_file
 
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in found.files)

@@ -13,10 +13,11 @@ from typing import Literal
 
 import typer
 
+from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.contracts import contract_lines, read
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
-from hardneg.cli.printing import aligned, say_answer
+from hardneg.indexes.java import find_java
 from hardneg.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
@@ -167,7 +168,6 @@ def _faiss() -> Finding:
 
 def _java() -> Finding:
     from hardneg.errors import MissingDependency
-    from hardneg.indexes.java import find_java
 
     if not importlib.util.find_spec("pyserini"):
         return Finding("bm25", "missing", "Pyserini is not installed", 'no BM25: pip install "hardneg[lucene]"')

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hardneg.cli import completion
+from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.judging import Judge, tested
 from hardneg.cli.options import JSON, OVERWRITE, SET, STORE, output
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.cli.printing import say, say_json
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
@@ -210,6 +210,5 @@ def _print_queries(measured: "Measured") -> None:
 
 
 def _print_tables(measured: "Measured") -> None:
-    from hardneg.cli.console import measured_tables, stdout_console
 
     measured_tables(stdout_console(), measured)

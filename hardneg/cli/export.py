@@ -9,11 +9,12 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork, begun, tell_left_out
+from hardneg.cli.console import say
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
+from hardneg.layout import NEGATIVES
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
@@ -118,7 +119,6 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
     from hardneg.data.export.catalogue import read_form
     from hardneg.data.export.rows import TextLookup
     from hardneg.data.negatives import write_negatives
-    from hardneg.layout import NEGATIVES
 
     form, path = source
     with TemporaryDirectory() as folder:
@@ -150,7 +150,6 @@ def write(made: MinedNegatives, target: NegativesTarget) -> None:
     from hardneg.data.export.passages import write_tevatron_corpus
     from hardneg.data.export.rows import WriteOptions
     from hardneg.data.negatives import read_negatives
-    from hardneg.layout import NEGATIVES
 
     known = made.scores
     options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)

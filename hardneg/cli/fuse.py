@@ -9,10 +9,10 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import check_run, tell_left_out
+from hardneg.cli.console import bars, say
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.cli.options import OUTPUT_RUN, OVERWRITE, TUNING
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
@@ -161,13 +161,12 @@ def _judged(qrels: Path | None) -> "Qrels":
 
 def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Sequence[str]) -> "Fusion":
     """The best on the development queries; says which it is."""
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.evaluation.metrics import mean_of
     from hardneg.fusion.tuning import check_development, tune
 
     check_development(known, query_ids)
     mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-    found = tune(asked, known, values, mean, Bars(stderr_console()))
+    found = tune(asked, known, values, mean, bars())
     say(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
     return found[0].fusion
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.artifacts import disk_errors
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import ENCODED, AdhocRecipe, Place, plugin_options, publish
+from hardneg.cli.console import bars, say
 from hardneg.cli.options import OUTPUT_FOLDER, OVERWRITE, SET, STORE, key_values
 from hardneg.cli.outputs import Outputs, Target, store_outputs
-from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
@@ -67,12 +68,11 @@ def build(
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)
     with _aside(outputs) as folder, plugin_errors([plugin]):
-        count = plugin.build(source, folder, Bars(stderr_console()))
+        count = plugin.build(source, folder, bars())
     output = outputs.targets[0].path
     size = (output / "index").stat().st_size if (output / "index").exists() else 0
     say(f"{output}: {counted(count, 'vector')} in {counted(size, 'byte')}")
@@ -90,10 +90,9 @@ def import_(
 
     Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
     """
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.vectors_import import import_json_lines, import_npy
 
-    progress = Bars(stderr_console())
+    progress = bars()
     reads = [path for path in (vectors, ids, embeddings) if path is not None]
     with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
         if embeddings is not None and vectors is None and ids is None:
@@ -112,7 +111,6 @@ def _aside(outputs: Outputs) -> Iterator[Path]:
     Raises:
         UsageError: the output is there already, and is not this command's own.
     """
-    from hardneg.artifacts import disk_errors
 
     outputs.check()
     output = outputs.targets[0].path

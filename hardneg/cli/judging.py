@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardneg.cli.printing import say
+from hardneg.cli.adhoc_recipe import make_dataset
+from hardneg.cli.console import say
+from hardneg.cli.options import open_store
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 
@@ -40,8 +42,6 @@ class Judge:
 
     def collection(self, command: str) -> "StoredCollection | None":
         """The stored collection, read now unless it is in the store; None where no dataset is named."""
-        from hardneg.cli.adhoc_recipe import make_dataset
-        from hardneg.cli.options import open_store
         from hardneg.data.collection import StoredCollection
 
         if self.dataset is None:

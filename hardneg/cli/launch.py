@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from hardneg.artifacts import disk_errors
+from hardneg.cli.console import say
 from hardneg.cli.liveness import watched
-from hardneg.cli.printing import say
 from hardneg.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
 from hardneg.errors import HardnegError, UsageError
 
@@ -140,7 +141,6 @@ def _end(rank: int, in_order: bool) -> None:
 
 
 def _check_shared(root: Path, seconds: float = 15.0) -> None:
-    from hardneg.artifacts import disk_errors
 
     here = world()
     if not here.several_machines:

@@ -11,13 +11,13 @@ import typer
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
+from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
 from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
-from hardneg.cli.printing import say, stream
 from hardneg.cli.stages import encode, rerank, search, train
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError, DataError, HardnegError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.atomic_write import link_file
 from hardneg.cli import options
 from hardneg.cli.adhoc_recipe import (
     ENCODED,
@@ -22,11 +23,14 @@ from hardneg.cli.adhoc_recipe import (
     plugin_options,
     tell_left_out,
 )
+from hardneg.cli.console import bars, say
 from hardneg.cli.export import CORPUS, FORM, MinedNegatives, NegativesTarget, write
+from hardneg.cli.launch import launched, together
 from hardneg.cli.options import WRITTEN
-from hardneg.cli.printing import say
 from hardneg.counting import counted
+from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.layout import DROPPED, NEGATIVES, RUN
 
 if TYPE_CHECKING:
     from hardneg.models.positive_scores import PositiveScores
@@ -86,7 +90,6 @@ def _mine(
 
     runs: the one to select from, and the one to filter by.
     """
-    from hardneg.cli.launch import launched, together
 
     if launched(place.processes, place.device):
         return
@@ -110,7 +113,6 @@ def _mine(
 def _by_model(work: PlannedWork, scores: bool) -> tuple[MinedNegatives, Mapping[str, Any]] | None:
     """What a model mined, in the first of several processes."""
     from hardneg.data.collection import StoredCollection
-    from hardneg.distributed import world
     from hardneg.fields import DATASET
 
     outcome = work.make()
@@ -128,8 +130,6 @@ def _from_runs(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import read_run
-    from hardneg.distributed import world
-    from hardneg.layout import NEGATIVES
     from hardneg.miners.filtered import SCORES
     from hardneg.models.positive_scores import scores_in_run
 
@@ -149,11 +149,9 @@ def _model_scores(work: PlannedWork, outcome: "Outcome", made: MinedNegatives) -
     """Those of the run; for positives that the search did not reach, the model's own."""
     import numpy as np
 
-    from hardneg.cli.console import Bars, stderr_console
     from hardneg.data.flat import FlatVectors
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import stream_run
-    from hardneg.layout import NEGATIVES, RUN
     from hardneg.models.encoder import Encoder
     from hardneg.models.positive_scores import fill_from_model, scores_in_run
 
@@ -163,13 +161,11 @@ def _model_scores(work: PlannedWork, outcome: "Outcome", made: MinedNegatives) -
         encoder = Encoder.load(work.plan.recipe.model, work.device)
         dense = encoder, FlatVectors.open(outcome.artifacts[ENCODED].path)
         queries = made.collection.queries(made.split)
-        fill_from_model(found, negatives, queries, made.collection, dense, Bars(stderr_console()))
+        fill_from_model(found, negatives, queries, made.collection, dense, bars())
     return found
 
 
 def _write_dropped(folder: Path, path: Path) -> None:
-    from hardneg.atomic_write import link_file
-    from hardneg.layout import DROPPED
 
     if not (folder / DROPPED).is_file():
         raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")

@@ -4,17 +4,17 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
 
+from hardneg.artifacts import Store
 from hardneg.cli import completion
-from hardneg.cli.printing import say
+from hardneg.cli.console import say
+from hardneg.cli.launch import ASKED
+from hardneg.distributed import world
 from hardneg.errors import ArtifactError
-
-if TYPE_CHECKING:
-    from hardneg.artifacts import Store
 
 RECIPES = "Recipes"
 STAGES = "Single stages, on plain files"
@@ -114,8 +114,6 @@ def open_store(path: Path | None) -> "Store":
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    from hardneg.artifacts import Store
-    from hardneg.distributed import world
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = (path or Path(os.environ.get("HARDNEG_STORE") or cache / "hardneg" / "store")).absolute()
@@ -172,8 +170,6 @@ def _renamed(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 def tell_once(line: str) -> None:
     """One line on stderr: of several processes only the first says it, or the one that has started them."""
-    from hardneg.cli.launch import ASKED
-    from hardneg.distributed import world
 
     if world().first and ASKED not in os.environ:
         say(f"hardneg: {line}", err=True)

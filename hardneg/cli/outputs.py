@@ -8,11 +8,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.cli.printing import say
+from hardneg.artifacts import Store, disk_errors, may_write
+from hardneg.cli.console import say
+from hardneg.cli.options import open_store
+from hardneg.distributed import world
 from hardneg.errors import ArtifactError, UsageError
+from hardneg.roots import begun, files_of, laid_out, record, strangers
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Store
     from hardneg.recipe.load import Recipe
 
 WHOLE = ("",)
@@ -72,8 +75,6 @@ class Outputs:
     @contextmanager
     def begun(self) -> Iterator[None]:
         """Checks, and has the store keep the steps while the block works, and after it has been stopped."""
-        from hardneg.distributed import world
-        from hardneg.roots import begun
 
         self.check()
         if not world().first or not self.keys:
@@ -89,8 +90,6 @@ class Outputs:
         Raises:
             ArtifactError: the disk is full, read-only, or not ours to write.
         """
-        from hardneg.artifacts import disk_errors
-        from hardneg.roots import laid_out
 
         with ExitStack() as stack:
             stack.enter_context(disk_errors(self.targets[0].path, "--output"))
@@ -130,7 +129,6 @@ class Outputs:
 
     def _strangers(self, target: Target) -> list[Path]:
         """What stands where the target is to be, and is not as an earlier run of the same command left it."""
-        from hardneg.roots import files_of, record, strangers
 
         there = [top for top in target.tops if os.path.lexists(top)]
         if not there:
@@ -153,7 +151,6 @@ def free_bytes(path: Path) -> int:
 
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
     """Those of a command without a store of its own: what it writes is known to the usual one."""
-    from hardneg.cli.options import open_store
 
     return Outputs(command, targets, inputs, open_store(None), overwrite)
 
@@ -234,7 +231,6 @@ def _check_name(top: Path) -> None:
 
 def _check_writable(top: Path) -> None:
     """Raises ArtifactError where nothing can be written at `top`."""
-    from hardneg.artifacts import may_write
 
     there = top.absolute().parent
     while not there.exists():

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.artifacts import disk_errors
 from hardneg.cli import completion
+from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output, renaming
-from hardneg.cli.printing import say, say_answer
+from hardneg.cli.outputs import Target, store_outputs
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
@@ -116,7 +118,6 @@ def new(
 
     Example: hardneg plugins new loss my-loss --output my-loss
     """
-    from hardneg.cli.outputs import Target, store_outputs
 
     folder = output or Path(f"hardneg-{name}")
     store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
@@ -132,7 +133,6 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
-    from hardneg.artifacts import disk_errors
 
     kind = kind_of(kind)
     if not _NAME.fullmatch(name):

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import plan_outputs
+from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
+from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming, tell_once
-from hardneg.cli.outputs import Target
-from hardneg.cli.printing import aligned, say, say_answer
+from hardneg.cli.outputs import Outputs, Target
 from hardneg.counting import counted
+from hardneg.distributed import world
 from hardneg.errors import RecipeError, UsageError
+from hardneg.layout import LOCK
+from hardneg.machine import this_machine
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Store
-    from hardneg.cli.outputs import Outputs
     from hardneg.recipe.execute import Options
     from hardneg.recipe.plan import Plan
 
@@ -98,7 +101,6 @@ def plan(
     from hardneg.cli.contracts import override_lines
     from hardneg.cli.tables import plan_table
     from hardneg.fields import START
-    from hardneg.machine import this_machine
     from hardneg.recipe.estimate import estimate
     from hardneg.recipe.needs import packages
 
@@ -152,7 +154,6 @@ def run(
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
-    from hardneg.cli.launch import launched, together
     from hardneg.recipe.execute import Options
     from hardneg.recipe.run_folder import default_folder
 
@@ -168,7 +169,6 @@ def run(
 
 
 def _outputs(made: "Plan", opened: "Store", folder: Path, overwrite: bool) -> "Outputs":
-    from hardneg.layout import LOCK
     from hardneg.recipe.publish import COMMAND, names
 
     target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
@@ -177,10 +177,7 @@ def _outputs(made: "Plan", opened: "Store", folder: Path, overwrite: bool) -> "O
 
 def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
-    from hardneg.cli.console import Bars, stderr_console
-    from hardneg.cli.launch import meet
     from hardneg.cli.tables import next_commands, result_table, step_watcher
-    from hardneg.distributed import world
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.publish import publish
 

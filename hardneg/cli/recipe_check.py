@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli.console import size
+from hardneg.artifacts import Store
+from hardneg.cli.console import say_answer, size
 from hardneg.cli.outputs import free_bytes
-from hardneg.cli.printing import say_answer
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Store
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from hardneg.atomic_write import link_file
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import (
     ENCODED,
@@ -22,10 +23,11 @@ from hardneg.cli.adhoc_recipe import (
     publish,
     tell_left_out,
 )
+from hardneg.cli.console import say
 from hardneg.cli.outputs import Target
-from hardneg.cli.printing import say
 from hardneg.counting import counted
 from hardneg.errors import UsageError
+from hardneg.layout import MODEL_FOLDER, RUN
 
 _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _INDEXES = completion.plugins("indexes")
@@ -71,7 +73,6 @@ def search(
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
     """
-    from hardneg.layout import RUN
 
     if (model is None) == (backend is None):
         raise UsageError("search: give --model NAME or --backend NAME, one of them")
@@ -113,7 +114,6 @@ def train(
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
-    from hardneg.layout import MODEL_FOLDER
 
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
     training = {"stage": "train", "negatives": MINED, "loss": loss, "options": plugin_options(train_option)}
@@ -144,8 +144,6 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
-    from hardneg.atomic_write import link_file
-    from hardneg.layout import RUN
 
     check_run(output)
     name, colon, source = reranker.partition(":")

@@ -7,9 +7,8 @@ import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
-from hardneg.cli.console import Bars, stderr_console, stdout_console, table
+from hardneg.cli.console import Bars, say, say_json, stderr_console, stdout_console, table, visible
 from hardneg.cli.main import app, main
-from hardneg.cli.printing import say, say_json, visible
 
 BAD = "\x1b]0;title\x07\x9b31m\u202egpj.exe\r\x00\udc80"
 GOOD = r"\x1b]0;title\x07\x9b31m\u202egpj.exe\r\x00\udc80"

@@ -1,9 +1,9 @@
 import pytest
-from hardneg.cli.analyses.output import show
 from typer.testing import CliRunner
 
-from hardneg.cli.console import stdout_console
+from hardneg.cli.console import print_table, stdout_console
 from hardneg.cli.main import app
+from hardneg.reporting.table import Table
 
 RECIPE = "rocketqa-passage"
 
@@ -35,5 +35,5 @@ def test_columns_decide_where_they_are_given(monkeypatch, columns, width):
 
 
 def test_brackets_are_printed_as_they_stand(capsys):
-    show(None, False, ["run", "[bold]"], [["[red]a", "[1]"]])
+    print_table(stdout_console(), Table(["run", "[bold]"], [["[red]a", "[1]"]]))
     assert capsys.readouterr().out.split() == ["run", "[bold]", "[red]a", "[1]"]

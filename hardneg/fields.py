@@ -151,9 +151,9 @@ for _dataclass in (ModelSpec, Segments, Withheld):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
-Miner = Annotated[Setting, PluginKind("miners")]
-Loss = Annotated[Setting, PluginKind("losses")]
-Backend = Annotated[Setting, PluginKind("indexes")]
+MinerSetting = Annotated[Setting, PluginKind("miners")]
+LossSetting = Annotated[Setting, PluginKind("losses")]
+IndexSetting = Annotated[Setting, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
 Kept = Annotated[Withheld, AfterValidator(without_problems)]

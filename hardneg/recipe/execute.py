@@ -139,10 +139,8 @@ def _check_processes(steps: Sequence[Step]) -> None:
 def _check_devices(steps: Sequence[Step]) -> None:
     """Of stages that name devices in the recipe: whether this machine has them."""
     for step in steps:
-        if (named := getattr(step.spec, "devices", None)) is not None:
-            for side, given in vars(named).items():
-                for device in given if isinstance(given, tuple) else ():
-                    check_device(device, f"stages.{step.name}.devices.{side}")
+        for place, device in step.spec.named_devices():
+            check_device(device, f"stages.{step.name}.{place}")
 
 
 def _for_every_process(step: Step) -> bool:

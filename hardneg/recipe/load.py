@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -70,6 +70,11 @@ class Recipe:
     tree: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
+    @property
+    def dataset(self) -> ReadDataset:
+        """The stage that reads the dataset."""
+        return cast(ReadDataset, self.stages[DATASET])
+
     def view(self, name: str) -> RecipeView:
         """The recipe as one of its stages sees it."""
         return RecipeView(name, self.stages, self.plugins, self.model)
@@ -108,10 +113,9 @@ def check_recipe(
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
     plugins = _configure_all(stages, problems)
-    if top is not None:
-        view = RecipeView("", stages, plugins, known(top.model) or top.model)
-        problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
-        problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
+    view = RecipeView("", stages, plugins, (known(top.model) or top.model) if top else ModelSpec(""))
+    problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
+    problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if found or problems or top is None:
         told = dict.fromkeys([*found, *map(located, problems)])

@@ -51,7 +51,7 @@ def needs(plan: Plan) -> Iterator[Need]:
     if "lucene" in extras(plan) and not _lacking("lucene"):
         yield _looked_up("package", "Java", _java)
     loader = plan.recipe.plugins[DATASET, "loader"]
-    name = next(setting.name for _, _, setting in plan.recipe.stages[DATASET].plugins())
+    name = plan.recipe.dataset.loader.name
     source = getattr(loader, "source", "")
     yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
     for stage, spec in plan.recipe.stages.items():

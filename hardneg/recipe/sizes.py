@@ -13,6 +13,7 @@ from hardneg.models.shape import BASE, Shape, model_shape
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 from hardneg.protocols import HintsQueries
 from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import Sizes
 
 _TRAIN = "train"
@@ -29,7 +30,7 @@ def plan_sizes(plan: Plan, store: Store, machine: Machine) -> Sizes:
     documents = sizes.documents or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
     said = Sizes(documents, {**hinted, **sizes.queries}, model, shape, machine)
-    return replace(said, splits=_shared(said, step))
+    return replace(said, splits=_shared(said, plan.recipe.dataset))
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
@@ -55,9 +56,8 @@ def _usual(spec: ModelSpec) -> FullSpec:
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})
 
 
-def _shared(said: Sizes, step: Step) -> Mapping[str, int]:
+def _shared(said: Sizes, dataset: ReadDataset) -> Mapping[str, int]:
     """The queries by split; where labels are withheld, the unlabelled queries are no longer of split `train`."""
-    withheld = getattr(step.spec, "withheld", None)
-    share = withheld.unlabelled if withheld else 0.0
+    share = dataset.withheld.unlabelled if dataset.withheld else 0.0
     unlabelled = round(said.queries(_TRAIN) * share)
     return {**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled} if share else said.splits

@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress
 from hardneg.stages.spec import StageSpec
 
-Facts = Mapping[str, Any]
+Facts = Mapping[str, object]
 """What a manifest tells of an artifact: JSON."""
 Spec = TypeVar("Spec", bound=StageSpec, covariant=True)
 _Plugin = TypeVar("_Plugin")
@@ -30,7 +30,7 @@ class ArtifactInput:
     spec: StageSpec | None = None
     model: ModelSpec | None = None
     facts: Facts = field(default_factory=dict)
-    plugins: Mapping[str, Any] = field(default_factory=dict)
+    plugins: Mapping[str, object] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
 
     @property
@@ -39,6 +39,14 @@ class ArtifactInput:
         if self.path is None:
             raise ValueError(f"{self.name} is not an artifact")
         return self.path
+
+    def plugin(self, field_name: str, protocol: Callable[..., _Plugin]) -> _Plugin:
+        """The plugin of a field of the stage that made it."""
+        return cast(_Plugin, self.plugins[field_name])
+
+    def count(self, fact: str) -> int:
+        """A whole number that the manifest tells."""
+        return cast(int, self.facts[fact])
 
     def part(self, kind: str) -> Path:
         """The folder of what it is of a kind, such as the model of a training: the artifact's, or one in it."""
@@ -56,7 +64,7 @@ class StageContext(Generic[Spec]):
     spec: Spec
     folder: Path
     inputs: Mapping[str, ArtifactInput]
-    plugins: Mapping[str, Any]
+    plugins: Mapping[str, object]
     progress: Progress
     device: str | None = None
 

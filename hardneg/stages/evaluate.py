@@ -70,7 +70,7 @@ class Evaluate(StageSpec):
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
         """What was searched, for how many queries, and what is relevant."""
-        queries = counted(source.facts["queries"], "query")
+        queries = counted(source.count("queries"), "query")
         told = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
         return {**told, "relevant from grade": self.relevance_level}
 

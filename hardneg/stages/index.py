@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from hardneg.analysis.sizes import index_bytes
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.fields import Backend, Name, Reference, Trait
+from hardneg.fields import IndexSetting, Name, Reference, Trait
 from hardneg.protocols import IndexBackend
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus
@@ -30,7 +30,7 @@ class BuildIndex(StageSpec):
     purpose = "build an index to search in"
     needs_dataset = True
     stage: Literal["index"]
-    backend: Backend
+    backend: IndexSetting
     vectors: Annotated[Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS,))] = None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -64,7 +64,7 @@ class BuildIndex(StageSpec):
         """The backend's own searcher."""
         from hardneg.indexes.flat import FlatSearcher
 
-        searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
+        searcher = source.plugin("backend", IndexBackend).open(source.folder, collection.corpus.rows)
         return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher
 
     def make(self, context: "StageContext[BuildIndex]") -> Facts:

@@ -17,7 +17,7 @@ from hardneg.data.qrels import positives
 from hardneg.data.rejected import recorded
 from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.errors import DataError
-from hardneg.fields import LATER, AnswerMatch, Miner, Name, Reference, Trait, has_answers
+from hardneg.fields import LATER, AnswerMatch, MinerSetting, Name, Reference, Trait, has_answers
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.protocols import NegativeMiner
 from hardneg.stages.context import Facts, StageContext
@@ -41,7 +41,7 @@ class Mine(StageSpec):
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
     stage: Literal["mine"]
-    miner: Miner
+    miner: MinerSetting
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     split: Name = "train"
     seed: int = 42

@@ -24,7 +24,7 @@ from hardneg.fields import FREE, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Task
-from hardneg.protocols import PLACES, TrainableReranker
+from hardneg.protocols import PLACES, Reranker, TrainableReranker
 from hardneg.registry import plugin_identity
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
@@ -182,7 +182,7 @@ def _answers(
     from hardneg.rerankers.scoring import PairScorer
 
     source = context.inputs.get("reranker")
-    plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
+    plugin = context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
     if not isinstance(plugin, TrainableReranker):
         yield from plugin.rerank(request for block in blocks for request in block.requests(corpus))
         return

@@ -1,9 +1,8 @@
 """The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -212,6 +211,10 @@ class StageSpec(BaseModel):
         """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
         return None
 
+    def named_devices(self) -> Iterator[tuple[str, str]]:
+        """Devices that the recipe names, each with its field: a machine without one is told before anything runs."""
+        yield from ()
+
     def extras(self) -> tuple[str, ...]:
         """The optional parts of hardneg that it needs, those of its plugins apart."""
         return ()
@@ -221,7 +224,7 @@ class StageSpec(BaseModel):
         return Row(1, "stage")
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Place in the run folder to file or folder of the artifact; a folder that is not there is left out."""
+        """Place in the run folder to a file of the artifact, or to a folder, which has no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
@@ -242,10 +245,9 @@ class StageSpec(BaseModel):
         """The searcher of the index that this stage made."""
         raise UsageError(f"{source.name}: stage {self.verb} makes no index")
 
-    def make(self, context: "StageContext[Any]") -> "Facts":
+    def make(self, context: "StageContext[Self]") -> "Facts":
         """Makes the artifact in the context's folder; returns what its manifest tells."""
-        module = importlib.import_module(f"hardneg.stages.{self.verb.replace('-', '_')}")
-        return dict(module.run(context))
+        raise NotImplementedError(f"stage {self.verb} makes nothing")
 
 
 class RunSpec(StageSpec):

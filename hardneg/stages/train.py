@@ -152,7 +152,7 @@ def _card_facts(context: StageContext[Train], collection: StoredCollection) -> d
     if negatives is None:
         queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"
     else:
-        queries = negatives.facts["queries"]
+        queries = negatives.count("queries")
         maker = negatives.plugins.get("miner", negatives.name)
         chosen = f"{context.spec.options.negatives_per_query} a query from {maker}"
     told = data_facts(collection.corpus, queries)

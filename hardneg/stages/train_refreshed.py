@@ -75,6 +75,11 @@ class TrainRefreshed(EncoderTrainingSpec):
         if self.refresh.without_answers and not has_answers(collection, self.split):
             yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
 
+    def named_devices(self) -> Iterator[tuple[str, str]]:
+        """Those of both sides."""
+        for side, given in vars(self.devices).items():
+            yield from ((f"devices.{side}", device) for device in (given if isinstance(given, tuple) else ()))
+
     def estimate(self, sizes: Sizes) -> Row:
         """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
         refresh, (of_trainer, of_inferencer) = self.refresh, self.devices.shares

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, with_config
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.errors import UsageError
-from hardneg.fields import Loss, Name, PluginKind, Reference, Setting, without_problems
+from hardneg.fields import LossSetting, Name, PluginKind, Reference, Setting, without_problems
 from hardneg.layout import MODEL_FOLDER
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
@@ -51,7 +51,7 @@ class TrainReranker(TrainingSpec):
     reranker: Annotated[Setting, PluginKind("rerankers")]
     start: Annotated[Name | None, Reference(("reranker",))] = None
     negatives: Annotated[Name, Reference(("negatives",))]
-    loss: Loss = PluginSetting("bce")
+    loss: LossSetting = PluginSetting("bce")
     options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _said(
     more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
     return {
         "Base model": spec.start or spec.reranker.options.get("source", spec.reranker.name),
-        **data_facts(collection.corpus, negatives.facts["queries"]),
+        **data_facts(collection.corpus, negatives.count("queries")),
         "Negatives": f"{options.negatives_per_query} a query from {maker}",
         **training_facts(context, result, pairs, "of a run's top", more),
     }

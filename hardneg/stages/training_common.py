@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 
-from hardneg import protocols
+from hardneg.protocols import Loss
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
@@ -17,7 +17,7 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
-from hardneg.fields import LATER, MEASURED, START, Loss, Name, OwnCut, Reference, Trait, without_problems
+from hardneg.fields import LATER, MEASURED, START, LossSetting, Name, OwnCut, Reference, Trait, without_problems
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.stages.context import ArtifactInput, StageContext
@@ -66,7 +66,7 @@ class TrainingSpec(StageSpec):
     needs_dataset = True
     resumes = True
     every_process = True
-    loss: Loss
+    loss: LossSetting
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
     validation_run: ValidationRun = None
     validation: Validation = Validation()
@@ -232,9 +232,9 @@ def save(
     return finished(context, result)
 
 
-def loss_of(context: StageContext[TrainingSpec]) -> protocols.Loss:
+def loss_of(context: StageContext[TrainingSpec]) -> Loss:
     """The loss that the stage trains by."""
-    return context.plugin("loss", protocols.Loss)
+    return context.plugin("loss", Loss)
 
 
 def data_facts(corpus: Corpus, queries: int) -> dict[str, object]:

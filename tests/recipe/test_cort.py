@@ -30,7 +30,7 @@ def test_the_published_setting():
     assert (model.query_token_type, model.document_token_type, model.similarity) == (1, 0, "cosine")
     assert not model.layer_norm
     assert (options.batch_size, options.accumulate, options.epochs, options.max_steps) == (6, 100, 10, None)
-    assert (options.optimizer, options.weight_decay, options.mask) == ("adamw", 0.1, "none")
+    assert (options.optimizer, options.weight_decay, options.false_negative_mask) == ("adamw", 0.1, "none")
     assert options.clip_norm == 0
     assert recipe.stages["cort-negatives"].miner.options == {"skip": 7, "depth": 100}
     assert recipe.plugins["cort", "loss"].margin == 0.1
@@ -38,7 +38,7 @@ def test_the_published_setting():
 
 
 def test_a_misspelled_metric_is_told_before_anything_runs():
-    told = r"(?s)scores\.metrics\.0: unknown metric 'ndgc@10'.*holes\.metrics\.0: unknown"
+    told = r"(?s)scores\.metrics\.0: unknown metric 'ndgc@10'.*unjudged\.metrics\.0: unknown"
     wrong = ["stages.scores.metrics=[ndgc@10]", "stages.complement.holes.metrics=[precison@10]"]
     with pytest.raises(RecipeError, match=told):
         load_recipe(find_recipe("cort-bm25"), "demo", wrong)

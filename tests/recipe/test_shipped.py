@@ -140,12 +140,14 @@ def _settings_in_head(name: str, word: str) -> list[str]:
 def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_positives(name: str):
     settings = _settings_in_head(name, "planted")
     stages = load_recipe(find_recipe(name), settings=settings).stages
-    behind, dataset = stages["behind"], stages["dataset"]
-    assert behind.planted.scores == {"cross-encoder": "train-scores"} and behind.planted.depth == 20
+    analyses, dataset = {each.name: each for each in stages["behind"].analysis}, stages["dataset"]
+    hidden = analyses["false-negative-recall"]
+    assert hidden.scores == {"cross-encoder": "train-scores"} and hidden.depth == 20
     assert (dataset.withheld.positives, dataset.withheld.unlabelled) == (0.3, 0.5)
     for preset in ("demo", "paper"):
         plain = load_recipe(find_recipe(name), preset).stages
-        assert plain["behind"].denoising.negatives == {"denoised": "denoised-negatives"}
+        (denoising,) = plain["behind"].analysis
+        assert denoising.name == "denoising" and denoising.negatives == {"denoised": "denoised-negatives"}
         assert plain["report"].analyses == {"Denoising": "behind"}
         assert plain["train-scores"].positives
 

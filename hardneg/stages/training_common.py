@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 
-from hardneg.protocols import Loss
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
@@ -19,6 +18,7 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
 from hardneg.fields import LATER, MEASURED, START, LossSetting, Name, OwnCut, Reference, Trait, without_problems
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
+from hardneg.protocols import Loss
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec

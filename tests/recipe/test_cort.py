@@ -30,7 +30,7 @@ def test_the_published_setting():
     assert (model.query_token_type, model.document_token_type, model.similarity) == (1, 0, "cosine")
     assert not model.layer_norm
     assert (options.batch_size, options.accumulate, options.epochs, options.max_steps) == (6, 100, 10, None)
-    assert (options.optimizer, options.weight_decay, options.false_negative_mask) == ("adamw", 0.1, "none")
+    assert (options.optimizer, options.weight_decay, options.false_negative_mask) == ("adamw", 0.1, False)
     assert options.clip_norm == 0
     assert recipe.stages["cort-negatives"].miner.options == {"skip": 7, "depth": 100}
     assert recipe.plugins["cort", "loss"].margin == 0.1

@@ -39,7 +39,9 @@ class _Commands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in set(self):
             raise KeyError(name)
-        return _command(_OLD.get(name, name), name)
+        from hardneg.registry import load_plugin
+
+        return command_of(load_plugin("analyses", _OLD.get(name, name)), name)
 
     def __setitem__(self, name: str, command: Any) -> None:
         raise TypeError("analyses are found by their entry points")
@@ -87,15 +89,14 @@ app = typer.Typer(
 )
 
 
-def _command(name: str, called: str) -> Any:
-    """The command of an analysis, by its name or by one that it had."""
+def command_of(kind: "type[Analysis]", called: str = "") -> Any:
+    """The command of an analysis, by its name or as it was `called` once."""
     from hardneg.cli.analysis_options import other_names, parameters
-    from hardneg.registry import load_plugin
 
-    kind: type[Analysis] = load_plugin("analyses", name)
+    name = kind.name
 
     def run(**given: Any) -> None:
-        if called != name:
+        if called not in ("", name):
             tell_once(f"analyze {called} is called {name} now; the next release no longer knows {called}")
         _run(kind, given)
 
@@ -104,7 +105,7 @@ def _command(name: str, called: str) -> Any:
     run.__annotations__ = {each.name: each.annotation for each in asked}
     run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
     made = typer.Typer(add_completion=False)
-    made.command(called, cls=renaming(*other_names(kind)), hidden=called != name)(run)
+    made.command(called or name, cls=renaming(*other_names(kind)), hidden=called not in ("", name))(run)
     return typer.main.get_command(made)
 
 

@@ -3,6 +3,7 @@
 pytest is imported by none of this until a test runs. Each failure says which rule of the contract is broken.
 """
 
+from hardneg.testing.analyses import AnalysisTests
 from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.losses import LossTests
@@ -11,6 +12,7 @@ from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import StageTests
 
 __all__ = [
+    "AnalysisTests",
     "DatasetTests",
     "IndexTests",
     "LossTests",

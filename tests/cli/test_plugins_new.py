@@ -20,6 +20,7 @@ KINDS = {
     "index": "indexes",
     "reranker": "rerankers",
     "stage": "stages",
+    "analysis": "analyses",
 }
 
 

@@ -1,0 +1,61 @@
+"""An analysis of another package has its command, its form in a recipe and its section by its entry point alone."""
+
+from string import Template
+
+import numpy as np
+import pytest
+from cli.analyze_command import call, printed
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.cli.scaffold import write_package
+from hardneg.data.runs import write_run
+from hardneg.errors import RecipeError
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.registry import list_plugins
+from hardneg.stages.context import ArtifactInput
+from hardneg.types import RankedList
+from tests.stages.analyzed import context, made
+
+POINTS = Template("[hardneg.analyses]\nlist-lengths = $module:ListLengths\n")
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    write_package("analysis", "list-lengths", tmp_path / "package")
+    source = tmp_path / "package" / "src"
+    installed = source / "hardneg_list_lengths-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: hardneg-list-lengths\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(POINTS.substitute(module="hardneg_list_lengths.list_lengths"))
+    monkeypatch.syspath_prepend(str(source))
+    (tmp_path / "made").mkdir()
+    scores = np.array([3, 2, 1], np.float32)
+    write_run(tmp_path / "made" / "run.trec.gz", [("q", RankedList(["a", "b", "c"], scores))])
+    return tmp_path
+
+
+def test_it_is_listed_and_called(outside):
+    assert "list-lengths" in [plugin.name for plugin in list_plugins("analyses")]
+    assert "list-lengths" in call("--help").stdout
+    run = ["--run", outside / "made" / "run.trec.gz"]
+    assert printed("list-lengths", *run, "--depth", 2, "--plot", outside / "l.svg") == {"run.trec.gz": 2.0}
+    assert (outside / "l.svg").read_text().count("<svg") == 1
+    assert printed("list-lengths", "--run", f"ours={outside / 'made' / 'run.trec.gz'}") == {"ours": 3.0}
+    assert "Means over the queries" in call("list-lengths", *run).stdout
+    assert "Missing option '--run'" in call("list-lengths").stderr
+
+
+def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):
+    tree = small_tree(small_collection(outside / "data"), tiny_model)
+    asked = {"name": "list-lengths", "runs": {"start": "start-test"}}
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": asked}
+    plan = make_plan(load_recipe(write_recipe(outside / "small.yaml", tree)))
+    assert plan.steps["behind"].inputs["analysis.list-lengths.runs.start"] == "start-test"
+    tree["stages"]["behind"]["analysis"] = {**asked, "deep": 3}
+    with pytest.raises(RecipeError, match=r"behind\.analysis\.deep: no such option; did you mean 'depth'"):
+        load_recipe(write_recipe(outside / "small.yaml", tree))
+    source = ArtifactInput("start-test", "", outside / "made")
+    found, section = made(context(outside / "out", asked, {"list-lengths.runs.start": source}))
+    assert found == {"start": 3.0} and section.title == "Behind: length of lists"
+    assert section.tables[0].rows == [["start", "3.0"]]

@@ -98,11 +98,13 @@ class Analyze(StageSpec):
     @classmethod
     def converted(cls, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
         """What was given, from the form of the release before, and what to write now; empty where nothing is old."""
-        old = [key for key in given if key in _OLD]
-        if not old or _FIELD in given:
+        named = _by_name(given.get(_FIELD) or {})
+        if named is None or not any(key in given for key in _OLD):
             return given, ""
-        shared = {key: value for key, value in given.items() if key not in {*_OLD, *_OLD_OPTIONS}}
-        analyses = {name: dict(options) for name, options in _from_old(given)}
+        shared = {key: value for key, value in given.items() if key not in {_FIELD, *_OLD, *_OLD_OPTIONS}}
+        analyses = dict(named)
+        for name, options in _from_old(given):
+            analyses[name] = {**analyses.get(name, {}), **options}
         return {**shared, _FIELD: analyses}, f"write {_FIELD}: {{{', '.join(f'{name}: ...' for name in analyses)}}}"
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
@@ -328,6 +330,16 @@ def _from_old(given: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "ablation", {name: given[name] for name in ("evaluation", "metric") if given.get(name)}
     if given.get("projection"):
         yield "projection", _projection(given)
+
+
+def _by_name(value: Any) -> Mapping[str, Any] | None:
+    """Options by the name of the analysis; None where they are of no form of today."""
+    if isinstance(value, Mapping) and "name" not in value:
+        return value
+    given = [value] if isinstance(value, Mapping) else value
+    if not isinstance(given, list) or not all(isinstance(each, Mapping) and "name" in each for each in given):
+        return None
+    return {each["name"]: {key: item for key, item in each.items() if key != "name"} for each in given}
 
 
 def _projection(given: Mapping[str, Any]) -> dict[str, Any]:

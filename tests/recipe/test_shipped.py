@@ -138,7 +138,7 @@ def _settings_in_head(name: str, word: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ROCKETQA)
 def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_positives(name: str):
-    settings = _settings_in_head(name, "planted")
+    settings = _settings_in_head(name, "false-negative-recall")
     stages = load_recipe(find_recipe(name), settings=settings).stages
     analyses, dataset = {each.name: each for each in stages["behind"].analysis}, stages["dataset"]
     hidden = analyses["false-negative-recall"]

@@ -114,14 +114,15 @@ def test_stages_are_inputs_by_their_path_and_the_form_of_before_is_read_with_a_n
         "stage": "analyze", "analysis": [{"name": "overlap", **part}, {"name": "query-wins", **wins}],
     }  # fmt: skip
     tree["stages"]["before"] = {"stage": "analyze", "wins": wins, "overlap": part}
+    tree["stages"]["mixed"] = {"stage": "analyze", "analysis": {"name": "overlap", **part}, "wins": wins}
     recipe = load_recipe(write_recipe(tmp_path / "small.yaml", tree))
     plan = make_plan(recipe)
     inputs = plan.steps["behind"].inputs
     wanted = {"overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train", "query-wins.run": "star-test"}
     assert {path: inputs[f"analysis.{path}"] for path in wanted} == wanted
-    assert plan.keys["behind"] == plan.keys["listed"] == plan.keys["before"]
+    assert plan.keys["behind"] == plan.keys["listed"] == plan.keys["before"] == plan.keys["mixed"]
     told = "write analysis: {overlap: ..., query-wins: ...}; the next release no longer knows what stands there"
-    assert recipe.notes == (f"stages.before: {told}",)
+    assert recipe.notes == (f"stages.before: {told}", f"stages.mixed: {told}")
 
 
 def test_every_analysis_of_the_form_of_before_has_one_of_today():

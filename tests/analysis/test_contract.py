@@ -11,7 +11,7 @@ from hardneg.data.negatives import write_negatives
 from hardneg.data.rejected import recorded
 from hardneg.data.runs import write_run
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.miners.denoised import Denoised
+from hardneg.miners.thresholds import Denoised
 from hardneg.registry import load_plugin, plugin_names
 from hardneg.testing import AnalysisTests
 from hardneg.types import Candidates, RankedList

@@ -7,7 +7,7 @@ import pytest
 from cli.analyze_command import call, printed
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.cli.scaffold import write_package
+from hardneg.cli.plugins import write_package
 from hardneg.data.runs import write_run
 from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe

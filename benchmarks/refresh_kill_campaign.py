@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.folder import RefreshFolder
 
 STEPS, EVERY = 400, 20
 GONE = 30.0  # seconds that an orphan may take to end
@@ -103,7 +103,7 @@ class Campaign:
                 return
             time.sleep(0.05)
         for folder in place.glob("store/*.partial/checkpoints/refreshes"):
-            Refreshes(folder).newest(told=self.faults.append)
+            RefreshFolder(folder).newest(told=self.faults.append)
 
     def judge(self, place: Path) -> None:
         """The end of a round."""

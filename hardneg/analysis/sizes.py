@@ -17,7 +17,7 @@ from hardneg.reporting.table import Table
 _DOC_IDS = "docid"
 
 
-class Sizes(Analysis):
+class IndexSizes(Analysis):
     """Show what indexes take on disk, and how much that is of the first.
 
     Example: hardneg analyze sizes --index flat=index --index pq=index-pq

@@ -87,28 +87,28 @@ def stdout_console() -> "Console":
 def _console(**options: Any) -> "Console":
     from rich.console import Console
 
-    class Visible(Console):
+    class VisibleConsole(Console):
         """Escapes what could steer a terminal, and takes nothing as markup."""
 
         def print(self, *objects: Any, **options: Any) -> None:
             with stream("standard error" if self.stderr else "standard output"):
                 super().print(*map(_shown, objects), **options)
 
-    return Visible(highlight=False, markup=False, **options)
+    return VisibleConsole(highlight=False, markup=False, **options)
 
 
 def table() -> "RichTable":
     """A table without a frame, whose cells are escaped as all that is printed."""
     from rich.table import Table  # noqa: TID251
 
-    class Visible(Table):
+    class VisibleTable(Table):
         def add_column(self, header: Any = "", *rest: Any, **options: Any) -> None:
             super().add_column(_shown(header), *rest, **options)
 
         def add_row(self, *cells: Any, **options: Any) -> None:
             super().add_row(*map(_shown, cells), **options)
 
-    return Visible(box=None, pad_edge=False)
+    return VisibleTable(box=None, pad_edge=False)
 
 
 def _shown(item: Any) -> Any:

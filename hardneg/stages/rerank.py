@@ -112,7 +112,7 @@ class Rerank(RunSpec):
 
 
 @dataclass(frozen=True)
-class _Block:
+class _QueryBlock:
     """Queries from the split's number `start` on, with the documents to score for each."""
 
     start: int
@@ -142,7 +142,7 @@ def _name(start: int) -> str:
 
 def _blocks(
     context: StageContext[Rerank], collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
-) -> Iterator[_Block]:
+) -> Iterator[_QueryBlock]:
     """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
     known = positives(collection.all_qrels()) if context.spec.positives else {}
     lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
@@ -156,7 +156,7 @@ def _blocks(
             facts["positives that the run lacks"] += len(lacking)
             doc_ids += lacking
         facts["pairs"] += sum(map(len, chosen))
-        yield _Block(start, query_ids, queries.texts[start : start + step], chosen)
+        yield _QueryBlock(start, query_ids, queries.texts[start : start + step], chosen)
     for _ in lists:
         pass
 
@@ -174,7 +174,7 @@ def _speed(task: Task) -> "Advance":
 
 
 def _answers(
-    context: StageContext[Rerank], corpus: Corpus, blocks: Iterable[_Block], advance: "Advance"
+    context: StageContext[Rerank], corpus: Corpus, blocks: Iterable[_QueryBlock], advance: "Advance"
 ) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
     from hardneg.models.inference import EncodeOptions

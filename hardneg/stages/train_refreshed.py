@@ -26,7 +26,7 @@ from hardneg.stages.training_common import (
     validation,
 )
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.manifest import refresh_facts
 from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
 
@@ -100,7 +100,7 @@ class TrainRefreshed(EncoderTrainingSpec):
         from hardneg.training.methods.ance import AnceTraining
         from hardneg.training.refresh.mining import known_to_be_relevant
 
-        spec, place = self, Refreshes(context.folder / SCRATCH / "refreshes")
+        spec, place = self, RefreshFolder(context.folder / SCRATCH / "refreshes")
         collection = open_collection(context.inputs["dataset"])
         encoder = open_learner(context, trainer_device(spec.devices, context.device, world()))
         data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
@@ -132,7 +132,7 @@ def _check(context: StageContext[TrainRefreshed], way: "AnceTraining") -> None:
 
 @contextmanager
 def _supply(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: Refreshes
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder
 ) -> "Iterator[RefreshProvider]":
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch

@@ -10,7 +10,7 @@ from hardneg.analysis.drift import Drift
 from hardneg.analysis.errors import Errors, distribution
 from hardneg.analysis.matrix import Matrix
 from hardneg.analysis.projection import Neighbourhood, Projection
-from hardneg.analysis.sizes import Sizes, sizes
+from hardneg.analysis.sizes import IndexSizes, sizes
 from hardneg.errors import UsageError
 
 HISTORY = [
@@ -50,7 +50,7 @@ def drawings(folder):
     cells["values"] = [[0.247, None], [0.244, 0.327]]
     for form in ("heatmap", "lines"):
         Matrix.model_construct(figure=form).draw(cells, both(folder, form))
-    Sizes.model_construct().draw(sizes({"flat": (9_216_000, 6000), "pq": (537_000, 6000)}), both(folder, "sizes"))
+    IndexSizes.model_construct().draw(sizes({"flat": (9_216_000, 6000), "pq": (537_000, 6000)}), both(folder, "sizes"))
     Costs.model_construct().draw(costs({"a": {"x": {"seconds": 36.0}}, "b": {"y": {}}}), both(folder, "costs"))
 
 

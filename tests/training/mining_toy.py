@@ -11,7 +11,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import SynchronousProvider
@@ -35,7 +35,7 @@ def main(model: str, stored: str, out: str) -> None:
         write(self, number, *more)
 
     FlatWriter.write_block = counted  # type: ignore[method-assign]
-    place, checkpoints = Refreshes(folder / "refreshes"), Checkpoints(folder, "")
+    place, checkpoints = RefreshFolder(folder / "refreshes"), Checkpoints(folder, "")
     supply = SynchronousProvider(
         encoder, mining(StoredCollection.open(Path(stored))), place, checkpoints, 0, 5, told.append
     )

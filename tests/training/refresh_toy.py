@@ -15,7 +15,7 @@ from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Negatives
 
@@ -23,7 +23,7 @@ from hardneg.types import Negatives
 class Scripted:
     """Publishes refreshes when training comes to certain steps: {step of training: step of the model that mined}."""
 
-    def __init__(self, place: Refreshes, script: Mapping[int, int], pause: int | None = None) -> None:
+    def __init__(self, place: RefreshFolder, script: Mapping[int, int], pause: int | None = None) -> None:
         self.place, self.script, self.refresh_interval = place, dict(script), pause
         self.refused: list[tuple[int, str]] = []
 
@@ -42,7 +42,7 @@ class Scripted:
             publish(self.place, refresh.number, refresh.step)
 
 
-def publish(place: Refreshes, number: int, step: int) -> None:
+def publish(place: RefreshFolder, number: int, step: int) -> None:
     """Refresh n has documents n<n> and n<n+1> for every query."""
     rows = [Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
     write_negatives(place.partial(number) / NEGATIVES, rows)
@@ -50,7 +50,7 @@ def publish(place: Refreshes, number: int, step: int) -> None:
 
 
 def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = False, **more: Any) -> AnceTraining:
-    data, place = toy_data(toy), Refreshes(folder / "checkpoints" / "refreshes")
+    data, place = toy_data(toy), RefreshFolder(folder / "checkpoints" / "refreshes")
     encoder: Any = BagEncoder()
     data = data if first else replace(data, negatives=None)
     supply = Scripted(place, script)

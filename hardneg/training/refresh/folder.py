@@ -50,7 +50,7 @@ class Refresh:
 
 
 @dataclass(frozen=True)
-class Refreshes:
+class RefreshFolder:
     """The refreshes of one training run in one folder."""
 
     folder: Path

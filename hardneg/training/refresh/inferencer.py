@@ -25,7 +25,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import Refresh, Refreshes
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
 
@@ -105,7 +105,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], told: Callab
     Raises:
         TrainingError: there is nothing to begin to train on.
     """
-    place, checkpoints = Refreshes(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
+    place, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
     mining = _mining(settings)
     encoders = [Encoder.load(settings.model, device) for device in settings.devices]
     complained, refused = False, 0
@@ -162,7 +162,7 @@ def main(path: str) -> None:
     settings = Settings.read(Path(path))
     torch.set_num_threads(settings.threads)
     wake = Wake()
-    with Refreshes(Path(settings.refreshes)).alone():
+    with RefreshFolder(Path(settings.refreshes)).alone():
         try:
             serve(settings, wake.wait, _tell)
         except HardnegError as error:

@@ -10,7 +10,7 @@ from hardneg.data.negatives import read_negatives
 from hardneg.errors import ArtifactError
 from hardneg.training.examples import NegativeLists
 from hardneg.training.history import Record
-from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.folder import RefreshFolder
 
 _OPERATIONS = ("encode", "queries", "search", "write")
 
@@ -48,7 +48,7 @@ def kept(negatives: NegativeLists, before: NegativeLists) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def kept_since_before(place: Refreshes, number: int, first: NegativeLists | None) -> float | None:
+def kept_since_before(place: RefreshFolder, number: int, first: NegativeLists | None) -> float | None:
     """The same for refresh `number` and the one published before it; `first` stands before refresh 0.
 
     None where one of the two is not there any more.

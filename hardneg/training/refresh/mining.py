@@ -33,7 +33,7 @@ from hardneg.protocols import NegativeMiner
 from hardneg.seeding import derive_seed
 from hardneg.timing import Seconds
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Candidates, Negatives, RankedList
 
@@ -100,7 +100,7 @@ def known_to_be_relevant(
 
 
 def mine_refresh(
-    encoders: Sequence[Encoder], mining: Mining, place: Refreshes, number: int, step: int
+    encoders: Sequence[Encoder], mining: Mining, place: RefreshFolder, number: int, step: int
 ) -> Refresh | None:
     """Mines with a model of `step` updates and publishes the result as refresh `number`.
 
@@ -136,7 +136,9 @@ def mine_refresh(
         raise
 
 
-def _published(encoder: Encoder, mining: Mining, place: Refreshes, number: int, step: int, seconds: Seconds) -> Refresh:
+def _published(
+    encoder: Encoder, mining: Mining, place: RefreshFolder, number: int, step: int, seconds: Seconds
+) -> Refresh:
     folder, vectors = place.partial(number), place.vectors(step)
     count, dropped = _Count(), Counter[str]()
     with seconds.of("write", without=("queries", "search")):

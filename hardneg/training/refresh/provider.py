@@ -10,7 +10,7 @@ from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.models.encoder import Encoder
 from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.refresh.folder import Refresh, Refreshes
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.process import Process
 
@@ -53,7 +53,7 @@ class SynchronousProvider:
 
     encoder: Encoder
     mining: Mining
-    place: Refreshes
+    place: RefreshFolder
     checkpoints: Checkpoints
     first: int
     refresh_interval: int | None
@@ -119,7 +119,7 @@ class BackgroundProvider:
     """
 
     process: Process
-    place: Refreshes
+    place: RefreshFolder
     needed: bool
     refresh_interval: int | None
     told: Told

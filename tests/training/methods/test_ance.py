@@ -17,7 +17,7 @@ from hardneg.errors import TrainingError, UsageError
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.manifest import kept, kept_since_before
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.tracking import numbers
@@ -87,7 +87,7 @@ def test_what_was_there_before_is_counted_by_query(tmp_path: Path) -> None:
     before = written("a", {"q1": ["d1", "d2"], "q2": ["d3"], "q4": ["d1"]})
     assert kept(written("b", {"q1": ["d2", "d9"], "q2": ["d3"], "q3": ["d1"], "q4": []}), before) == 0.75
     assert kept(written("c", {"q7": ["d1"]}), before) is None
-    assert kept_since_before(Refreshes(tmp_path), 3, before) is None
+    assert kept_since_before(RefreshFolder(tmp_path), 3, before) is None
 
 
 def test_nothing_to_train_on_is_an_error(toy_folder: Path, tmp_path: Path) -> None:

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.training.refresh.folder import Refresh, Refreshes
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
 SECONDS = {"encode": 1.0, "search": 1.0, "write": 1.0}
 
 
-def publish(place: Refreshes, number: int, step: int, text: str = "negatives") -> None:
+def publish(place: RefreshFolder, number: int, step: int, text: str = "negatives") -> None:
     (place.partial(number) / "negatives.arrow").write_text(text)
     place.publish(Refresh(number, step, 10, 200, SECONDS))
 
 
 def test_what_is_published_is_found(tmp_path: Path) -> None:
-    place = Refreshes(tmp_path / "refreshes")
+    place = RefreshFolder(tmp_path / "refreshes")
     assert place.newest() is None and place.made() == []
     publish(place, 0, 0)
     publish(place, 1, 40)
@@ -28,7 +28,7 @@ def test_what_is_published_is_found(tmp_path: Path) -> None:
 
 
 def test_the_newest_two_stay_and_all_are_remembered(tmp_path: Path) -> None:
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     for number in range(4):
         publish(place, number, 10 * number)
     assert place.numbers() == [2, 3]
@@ -37,14 +37,14 @@ def test_the_newest_two_stay_and_all_are_remembered(tmp_path: Path) -> None:
 
 def test_one_that_was_made_twice_counts_once(tmp_path: Path) -> None:
     """The first time died between the line and the name, or was damaged later."""
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     for number, step in ((0, 0), (1, 9), (1, 10), (2, 20)):
         publish(place, number, step)
     assert [(record["number"], record["step"]) for record in place.made()] == [(0, 0), (1, 10), (2, 20)]
 
 
 def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     publish(place, 0, 0)
     (place.partial(1) / "negatives.arrow").write_text("neg")
     assert place.numbers() == [0]
@@ -55,7 +55,7 @@ def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["negatives.arrow", "manifest.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 def test_a_damaged_one_is_told_once_and_removed(tmp_path: Path, name: str, damage: str) -> None:
-    place, told = Refreshes(tmp_path), list[str]()
+    place, told = RefreshFolder(tmp_path), list[str]()
     publish(place, 0, 0)
     publish(place, 1, 10)
     path = tmp_path / "000001" / name
@@ -69,7 +69,7 @@ def test_a_damaged_one_is_told_once_and_removed(tmp_path: Path, name: str, damag
 
 
 def test_what_later_models_mined_is_forgotten(tmp_path: Path) -> None:
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     publish(place, 4, 40)
     publish(place, 5, 50)
     for step in (40, 50, 60):
@@ -81,7 +81,7 @@ def test_what_later_models_mined_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_vectors_of_one_model_are_kept(tmp_path: Path) -> None:
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     for step in (40, 50):
         place.vectors(step).mkdir()
     place.tidy(50)

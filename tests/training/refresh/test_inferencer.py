@@ -23,7 +23,7 @@ from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.refresh import inferencer, mining, process
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.process import LIVES, Process
@@ -84,7 +84,7 @@ def until_idle(settings: Settings) -> tuple[list[str], list[float | None]]:
 
 
 def steps(settings: Settings) -> list[int]:
-    return [record["step"] for record in Refreshes(Path(settings.refreshes)).made()]
+    return [record["step"] for record in RefreshFolder(Path(settings.refreshes)).made()]
 
 
 def test_the_settings_come_back(settings: Settings, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_negatives_to_begin_with_stand_for_the_start(settings: Settings) -> None
 
 def test_a_truncated_refresh_is_made_again(settings: Settings) -> None:
     until_idle(settings)
-    path = Refreshes(Path(settings.refreshes)).negatives(0)
+    path = RefreshFolder(Path(settings.refreshes)).negatives(0)
     whole = path.read_bytes()
     path.write_bytes(whole[:100])
     told, _ = until_idle(settings)
@@ -190,7 +190,7 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(
     with pytest.raises(Idle):
         serve(replace(settings, first=10), wait, told.append)
     assert told == ["refresh 0: nothing to train on; training goes on with what it has"]
-    assert Refreshes(Path(settings.refreshes)).numbers() == [1]
+    assert RefreshFolder(Path(settings.refreshes)).numbers() == [1]
 
 
 def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[Process, list[str]]:
@@ -246,7 +246,7 @@ def test_training_goes_on_without_it_where_it_can(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, needed: bool
 ) -> None:
     found, told = running(settings, monkeypatch, "raise SystemExit(3)")
-    place = Refreshes(Path(settings.refreshes))
+    place = RefreshFolder(Path(settings.refreshes))
     beside = BackgroundProvider(found, place, needed, 10, told.append)
     if needed:
         with pytest.raises(TrainingError, match="died too often before its first refresh"):
@@ -263,7 +263,7 @@ def test_training_goes_on_without_it_where_it_can(
 
 def test_what_was_mined_after_the_checkpoint_is_not_used(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training was at step 30 and more when it was killed; the checkpoint that is left is that of step 20."""
-    place = Refreshes(Path(settings.refreshes))
+    place = RefreshFolder(Path(settings.refreshes))
     for number, step in enumerate((20, 30)):
         (place.partial(number) / NEGATIVES).write_text("")
         place.publish(Refresh(number, step, 0, 0))

@@ -23,7 +23,7 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.models.towers import in_bfloat16
 from hardneg.training.refresh import mining as mining_module
-from hardneg.training.refresh.folder import Refresh, Refreshes
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
 
@@ -40,7 +40,7 @@ def mine(
 ) -> tuple[Refresh, NegativesFile]:
     data = replace(toy_data(toy), negatives=None)
     options = RefreshOptions("continuous", **{"depth": 10, "negatives": 4, "precision": "fp32", **more})
-    place = Refreshes(folder)
+    place = RefreshFolder(folder)
     made = mine_refresh([encoder], Mining(data, options, seed), place, number, step)
     assert place.newest() == made
     return made, read_negatives(place.negatives(number))
@@ -74,7 +74,7 @@ def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Pat
     best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     made = mine_refresh([encoder], Mining(data, options, 1, answers), place, 0, 0)
     assert made.answering >= 1 and place.newest() == made
     texts = data.corpus.contents(data.corpus.rows(list(read_negatives(place.negatives(0))[3].negatives)))
@@ -112,7 +112,10 @@ def test_nothing_to_train_on_is_not_published(
     """The last two of the 12 queries have no positive; then, every document is relevant to all."""
     data = replace(toy_data(toy_folder), negatives=None)
     data = replace(data, positives={key: found for key, found in data.positives.items() if key not in ("q10", "q11")})
-    place, told = Refreshes(tmp_path), "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos"
+    place, told = (
+        RefreshFolder(tmp_path),
+        "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos",
+    )
     with pytest.raises(TrainingError, match=told):
         mine_refresh([encoder], Mining(data, RefreshOptions("continuous", query_chunks=6), 1), place, 5, 0)
     everything = dict.fromkeys(data.query_ids, data.corpus.ids(np.arange(len(data.corpus))))
@@ -137,7 +140,7 @@ def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
     parts = in_bfloat16(encoder.parts("document")[0])
     for number, budget in enumerate((64, 4096)):
         token_budget._remember(token_budget.cache_folder() / "token_budgets.json", {_setting(parts): budget})
-        mine_refresh([encoder], Mining(data, options, 1), Refreshes(tmp_path / str(number)), 0, 0)
+        mine_refresh([encoder], Mining(data, options, 1), RefreshFolder(tmp_path / str(number)), 0, 0)
     assert used == {each or token_budget.usual_budget(encoder.device) for each in told}
 
 
@@ -192,7 +195,7 @@ def test_two_devices_find_what_one_finds(encoder: Encoder, stored: Path, tmp_pat
     """One of them has two blocks."""
     found = []
     for count in (1, 2):
-        place = Refreshes(tmp_path / str(count))
+        place = RefreshFolder(tmp_path / str(count))
         others = [Encoder.load(encoder.spec, "cpu") for _ in range(count - 1)]
         mine_refresh([encoder, *others], mining(StoredCollection.open(stored)), place, 0, 0)
         found.append([list(item.negatives) for item in read_negatives(place.negatives(0))])

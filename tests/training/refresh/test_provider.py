@@ -7,7 +7,7 @@ import pytest
 
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, Refreshes
+from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
 from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
 
 NAMED = "refresh 3, by the model of step 15"
@@ -23,8 +23,8 @@ class Woken:
         self.times += 1
 
 
-def published(folder: Path) -> tuple[Refreshes, Refresh]:
-    place, refresh = Refreshes(folder / "refreshes"), Refresh(3, 15, 1, 1)
+def published(folder: Path) -> tuple[RefreshFolder, Refresh]:
+    place, refresh = RefreshFolder(folder / "refreshes"), Refresh(3, 15, 1, 1)
     (place.partial(3) / NEGATIVES).write_text("none")
     place.publish(refresh)
     return place, refresh

@@ -12,7 +12,7 @@ from hardneg.data.segments import Segments
 from hardneg.models.encoder import Encoder
 from hardneg.models.inference import EncodeOptions
 from hardneg.models.spec import ModelSpec
-from hardneg.training.refresh.folder import Refreshes
+from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
 
@@ -22,7 +22,7 @@ def test_negatives_are_documents_by_their_best_segment(tiny_model: Path, toy_fol
     encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     options = RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top", precision="fp32")
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     mine_refresh([encoder], Mining(data, options, 42), place, 0, 0)
     mined = read_negatives(place.negatives(0))
     fp32 = EncodeOptions(precision="fp32")
@@ -44,7 +44,7 @@ def test_segments_are_counted_once_for_all_refreshes(
     encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     mining = Mining(data, RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top"), 42)
-    place = Refreshes(tmp_path)
+    place = RefreshFolder(tmp_path)
     mine_refresh([encoder], mining, place, 0, 0)
     assert (tmp_path / "segments-0-of-1.npy").exists()
 
@@ -52,6 +52,6 @@ def test_segments_are_counted_once_for_all_refreshes(
         raise AssertionError("counted again")
 
     monkeypatch.setattr("hardneg.models.segmenting._counts", again)
-    mine_refresh([encoder], mining, Refreshes(tmp_path), 1, 5)
+    mine_refresh([encoder], mining, RefreshFolder(tmp_path), 1, 5)
     one, two = (read_negatives(place.negatives(number)) for number in (0, 1))
     assert [each.negatives for each in one] == [each.negatives for each in two]

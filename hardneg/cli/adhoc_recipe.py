@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,39 @@ class AdhocRecipe:
 
         return make_plan(self.check())
 
+    def make_dataset(self, store: "Store") -> "Artifact":
+        """The stored collection, read now unless it is in the store."""
+        from hardneg.fields import DATASET
+
+        return run_plan(self.plan(), store, None, DATASET).artifacts[DATASET]
+
+    @contextmanager
+    def begun(
+        self, place: Place, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
+    ) -> Iterator["PlannedWork"]:
+        """The work of a command whose outputs are free; `reads` are the files that it is given beside the recipe's."""
+        plan, store = self.plan(), open_store(place.store)
+        outputs = plan_outputs(self.command, plan, store, targets, overwrite, reads)
+        with outputs.begun():
+            yield PlannedWork(plan, store, outputs, place.device)
+
+    def publish(self, stage: str, output: Path, place: Place, inside: str = "", overwrite: bool = False) -> None:
+        """Makes the artifact of a stage and lays it, or what is `inside` it, at the output.
+
+        It runs in the processes that were asked for; the first one speaks. The store keeps all steps as long as the
+        output is there.
+        """
+        if launched(place.processes, place.device):
+            return
+        with together(place.device) as device:
+            target = Target(output, folder=stage != SEARCHED)
+            with self.begun(replace(place, device=device), [target], overwrite) as work:
+                source = work.make().artifacts[stage].path / inside
+                if world().first:
+                    with work.outputs.laid_out():
+                        link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
+                    say(str(output))
+
 
 @dataclass(frozen=True)
 class PlannedWork:
@@ -86,6 +119,32 @@ class PlannedWork:
 
         return self.make(DATASET).artifacts[DATASET]
 
+    def make_from(self, stage: str, dataset: "Artifact", runs: Mapping[str, Path], folder: Path) -> dict[str, Any]:
+        """Makes the artifact of a stage in a folder, on runs that no stage made, such as files of a user.
+
+        Returns its facts, and what of the runs is not in the collection; `runs` are files by the path of their input.
+
+        Raises:
+            DataError: a run has a mistake, or none of its queries is in the split.
+        """
+        from hardneg.data.collection import StoredCollection
+        from hardneg.data.external_run import rewrite_run
+        from hardneg.fields import DATASET
+        from hardneg.registry import plugin_errors
+        from hardneg.stages.context import ArtifactInput, StageContext
+
+        stored, step, facts = StoredCollection.open(dataset.path), self.plan.steps[stage], dict[str, Any]()
+        inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
+        for name, path in runs.items():
+            inputs[name] = ArtifactInput("run", "", folder / name)
+            inputs[name].folder.mkdir()
+            found = rewrite_run(path, stored, vars(step.spec)["split"], inputs[name].folder / RUN)
+            label = name.partition(".")[2]
+            facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
+        context = StageContext(step.name, step.spec, folder, inputs, step.plugins, bars(), self.device)
+        with plugin_errors(step.plugins.values()):
+            return {**step.spec.make(context), **facts}
+
 
 def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
     """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
@@ -93,47 +152,6 @@ def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
         return {MINED: mining}
     searched = {"stage": "search", "index": ENCODED, "split": mining["split"], "depth": depth}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
-
-
-@contextmanager
-def begun(
-    recipe: AdhocRecipe, place: Place, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
-) -> Iterator[PlannedWork]:
-    """The work of a command whose outputs are free; `reads` are the files that it is given beside the recipe's."""
-    plan, store = recipe.plan(), open_store(place.store)
-    outputs = plan_outputs(recipe.command, plan, store, targets, overwrite, reads)
-    with outputs.begun():
-        yield PlannedWork(plan, store, outputs, place.device)
-
-
-def publish(
-    recipe: AdhocRecipe, stage: str, output: Path, place: Place, inside: str = "", overwrite: bool = False
-) -> None:
-    """Makes the artifact of a stage and lays it, or what is `inside` it, at the output.
-
-    It runs in the processes that were asked for; the first one speaks. The store keeps all steps as long as the
-    output is there.
-    """
-    from dataclasses import replace
-
-    if launched(place.processes, place.device):
-        return
-    with together(place.device) as device:
-        target = Target(output, folder=stage != SEARCHED)
-        with begun(recipe, replace(place, device=device), [target], overwrite) as work:
-            source = work.make().artifacts[stage].path / inside
-            if world().first:
-                with work.outputs.laid_out():
-                    link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
-                say(str(output))
-
-
-def make_dataset(command: str, dataset: str, settings: Sequence[str], store: "Store") -> "Artifact":
-    """The stored collection of a dataset, read now unless it is in the store."""
-    from hardneg.fields import DATASET
-
-    plan = AdhocRecipe(command, dataset, settings=settings).plan()
-    return run_plan(plan, store, None, DATASET).artifacts[DATASET]
 
 
 def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
@@ -145,35 +163,6 @@ def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None
     console = stderr_console()
     watcher = step_watcher(console, Bars(console), len(plan.until(until))) if world().first else Watcher()
     return execute(plan, store, Options(until, device=device), watcher)
-
-
-def make_from(
-    work: PlannedWork, stage: str, dataset: "Artifact", runs: Mapping[str, Path], folder: Path
-) -> dict[str, Any]:
-    """Makes the artifact of a stage in a folder, on runs that no stage made, such as files of a user.
-
-    Returns its facts, and what of the runs is not in the collection; `runs` are files by the path of their input.
-
-    Raises:
-        DataError: a run has a mistake, or none of its queries is in the split.
-    """
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.external_run import rewrite_run
-    from hardneg.fields import DATASET
-    from hardneg.registry import plugin_errors
-    from hardneg.stages.context import ArtifactInput, StageContext
-
-    stored, step, facts = StoredCollection.open(dataset.path), work.plan.steps[stage], dict[str, Any]()
-    inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
-    for name, path in runs.items():
-        inputs[name] = ArtifactInput("run", "", folder / name)
-        inputs[name].folder.mkdir()
-        found = rewrite_run(path, stored, vars(step.spec)["split"], inputs[name].folder / RUN)
-        label = name.partition(".")[2]
-        facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
-    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, bars(), work.device)
-    with plugin_errors(step.plugins.values()):
-        return {**step.spec.make(context), **facts}
 
 
 def plan_outputs(
@@ -198,16 +187,3 @@ def plugin_options(given: Sequence[str]) -> dict[str, Any]:
         except yaml.YAMLError:
             found[key] = value
     return found
-
-
-def check_run(output: Path) -> None:
-    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
-    if output.suffix != ".gz":
-        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
-
-
-def tell_left_out(counts: Mapping[str, int]) -> None:
-    """One line for each reason that anything was left out for."""
-    for reason, count in counts.items():
-        if count:
-            say(f"  {reason}: {count}")

@@ -6,7 +6,7 @@ Progress is shown by bars on a terminal, and by one line a step elsewhere.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,13 @@ def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     known = list(pairs)
     width = max((len(first) for first, _ in known), default=0)
     return (f"{first:<{width}}  {second}" for first, second in known)
+
+
+def tell_left_out(counts: Mapping[str, int]) -> None:
+    """One line for each reason that anything was left out for."""
+    for reason, count in counts.items():
+        if count:
+            say(f"  {reason}: {count}")
 
 
 def stderr_console() -> "Console":

@@ -1,20 +1,23 @@
 """`hardneg data`: which datasets can be read, what one holds, and what is wrong with it."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import AdhocRecipe, make_dataset
+from hardneg.cli.adhoc_recipe import AdhocRecipe
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer, size
-from hardneg.cli.findings import Findings
 from hardneg.cli.options import JSON, STORE, open_store, output, renaming
 from hardneg.cli.outputs import free_bytes
+from hardneg.counting import counted
 from hardneg.errors import DataError
 
 if TYPE_CHECKING:
+    from hardneg.data.problems import Contents, Problem, SplitContents
     from hardneg.datasets.fetching import Published
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
@@ -25,6 +28,7 @@ DATASET = typer.Argument(
 )
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
 
+_MOST_FILES = 20
 _UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
 
 
@@ -62,7 +66,7 @@ def show(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.corpus import document_lengths
 
-    made = make_dataset("data show", dataset, settings, open_store(store))
+    made = AdhocRecipe("data show", dataset, settings=settings).make_dataset(open_store(store))
     collection = StoredCollection.open(made.path)
     facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
@@ -173,3 +177,90 @@ def _described(shown: Mapping[str, Any]) -> Iterator[str]:
 def _short(text: str, width: int = 160) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+@dataclass
+class Findings:
+    """Problems counted by kind, the first of each kept, and what was read.
+
+    folder: where the dataset's files are, if it is of files.
+    """
+
+    contents: "Contents"
+    folder: Path | None = None
+    counts: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    first: dict[tuple[str, bool], list["Problem"]] = field(default_factory=dict)
+
+    def take(self, problems: Iterable["Problem"], limit: int) -> None:
+        """Counts all, and keeps `limit` of each kind."""
+        for problem in problems:
+            kind = problem.kind, problem.warning
+            self.counts[kind] += 1
+            if self.counts[kind] <= limit:
+                self.first.setdefault(kind, []).append(problem)
+
+    @property
+    def errors(self) -> int:
+        """How many problems are no mere warnings."""
+        return sum(count for (_, warning), count in self.counts.items() if not warning)
+
+    @property
+    def warnings(self) -> int:
+        """How many problems are warnings."""
+        return sum(self.counts.values()) - self.errors
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        kinds = [
+            {"kind": kind, "warning": warning, "count": count, "first": list(map(asdict, self.first.get(key, [])))}
+            for key, count in self.counts.items()
+            for kind, warning in [key]
+        ]
+        read = {
+            "documents": self.contents.documents,
+            "splits": {split: asdict(found) for split, found in self.contents.splits.items()},
+            "queries without judgements": self.contents.unjudged,
+            "files": self._named(self.contents.files()),
+            "files not read": self._named(self._not_read()),
+        }
+        return {"errors": self.errors, "warnings": self.warnings, "kinds": kinds, "read": read}
+
+    def lines(self) -> Iterator[str]:
+        """All of it, for a person."""
+        for key, count in sorted(self.counts.items(), key=lambda item: item[0][1]):
+            kind, warning = key
+            yield f"{'warning' if warning else 'error'}: {kind}: {count:,}"
+            printed = self.first.get(key, [])
+            yield from (f"  {problem}" for problem in printed)
+            if count > len(printed):
+                yield f"  and {count - len(printed):,} more; --limit {count} prints all"
+        yield f"read: {counted(self.contents.documents, 'document')}"
+        for split, found in self.contents.splits.items():
+            yield f"  {split}: {_counts(found)}"
+        if self.contents.unjudged:
+            yield f"  {counted(self.contents.unjudged, 'query', 'queries')} that no judgement names"
+        if files := self._named(self.contents.files()):
+            yield f"files read: {_few(files)}"
+        if others := self._named(self._not_read()):
+            yield f"files not read: {_few(others)}"
+        yield f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}"
+
+    def _not_read(self) -> list[Path]:
+        return self.contents.not_read(self.folder) if self.folder else []
+
+    def _named(self, paths: Iterable[Path]) -> list[str]:
+        """The paths, relative to the folder where they are in it."""
+        root = self.folder
+        return [str(path.relative_to(root) if root and path.is_relative_to(root) else path) for path in paths]
+
+
+def _counts(found: "SplitContents") -> str:
+    judged = {"relevant": found.relevant, "zero": found.zero, "below zero": found.negative}
+    parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
+    queries = counted(found.queries, "query", "queries")
+    return f"{queries}, {counted(sum(judged.values()), 'judgement')} ({parts})"
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""
+    return ", ".join(names[:_MOST_FILES]) + more

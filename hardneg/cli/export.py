@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork, begun, tell_left_out
-from hardneg.cli.console import say
+from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork
+from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
 from hardneg.cli.outputs import Target, store_outputs
 from hardneg.counting import counted
@@ -109,7 +109,7 @@ def export(
     target.check()
     check_form(source_form, negatives)
     recipe = AdhocRecipe("export", dataset, settings=settings)
-    with begun(recipe, Place(store), target.files, overwrite, [negatives]) as work:
+    with recipe.begun(Place(store), target.files, overwrite, [negatives]) as work:
         _export_negatives(work, (source_form, negatives), split, target)
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import check_run, tell_left_out
-from hardneg.cli.console import bars, say
+from hardneg.cli.console import bars, say, tell_left_out
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.cli.options import OUTPUT_RUN, OVERWRITE, TUNING
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import Target, check_run, store_outputs
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.artifacts import disk_errors
+from hardneg.atomic_write import replacing_folder
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import ENCODED, AdhocRecipe, Place, plugin_options, publish
+from hardneg.cli.adhoc_recipe import ENCODED, AdhocRecipe, Place, plugin_options
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import OUTPUT_FOLDER, OVERWRITE, SET, STORE, key_values
 from hardneg.cli.outputs import Outputs, Target, store_outputs
@@ -64,7 +63,7 @@ def build(
         return
     stage = {"stage": "index", "backend": {"name": backend, **setting.options}}
     recipe = AdhocRecipe(_BUILD, str(dataset), {ENCODED: stage}, settings=settings)
-    publish(recipe, ENCODED, output, Place(store), overwrite=overwrite)
+    recipe.publish(ENCODED, output, Place(store), overwrite=overwrite)
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
@@ -111,17 +110,6 @@ def _aside(outputs: Outputs) -> Iterator[Path]:
     Raises:
         UsageError: the output is there already, and is not this command's own.
     """
-
     outputs.check()
-    output = outputs.targets[0].path
-    aside = output.with_name(f".{output.name}.new")
-    with disk_errors(output, "--output"):
-        rmtree(aside, ignore_errors=True)
-        try:
-            yield aside
-            with outputs.laid_out():
-                if output.exists():
-                    rmtree(output)
-                aside.rename(output)
-        finally:
-            rmtree(aside, ignore_errors=True)
+    with outputs.laid_out(), replacing_folder(outputs.targets[0].path) as aside:
+        yield aside

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardneg.cli.adhoc_recipe import make_dataset
+from hardneg.cli.adhoc_recipe import AdhocRecipe
 from hardneg.cli.console import say
 from hardneg.cli.options import open_store
 from hardneg.counting import counted
@@ -46,7 +46,8 @@ class Judge:
 
         if self.dataset is None:
             return None
-        return StoredCollection.open(make_dataset(command, self.dataset, self.settings, open_store(self.store)).path)
+        recipe = AdhocRecipe(command, self.dataset, settings=self.settings)
+        return StoredCollection.open(recipe.make_dataset(open_store(self.store)).path)
 
     def grades(self, collection: "StoredCollection | None") -> "Qrels":
         """The judgements that are given, or the collection's; maybe none."""

@@ -17,13 +17,10 @@ from hardneg.cli.adhoc_recipe import (
     AdhocRecipe,
     Place,
     PlannedWork,
-    begun,
-    make_from,
     mining_stages,
     plugin_options,
-    tell_left_out,
 )
-from hardneg.cli.console import bars, say
+from hardneg.cli.console import bars, say, tell_left_out
 from hardneg.cli.export import CORPUS, FORM, MinedNegatives, NegativesTarget, write
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import WRITTEN
@@ -96,7 +93,7 @@ def _mine(
     reads = [path for path in runs if path]
     with (
         together(place.device) as device,
-        begun(recipe, replace(place, device=device), target.files, overwrite, reads) as work,
+        recipe.begun(replace(place, device=device), target.files, overwrite, reads) as work,
         TemporaryDirectory() as folder,
     ):
         mined = _from_runs(work, runs, target.scores, Path(folder)) if reads else _by_model(work, target.scores)
@@ -137,7 +134,7 @@ def _from_runs(
     if not world().first:
         return None
     given = {name: path for name, path in zip(("runs.run", f"runs.{SCORES}"), runs, strict=True) if path}
-    facts = make_from(work, MINED, dataset, given, folder)
+    facts = work.make_from(MINED, dataset, given, folder)
     known = None
     if scores:
         known = scores_in_run(read_negatives(folder / NEGATIVES), read_run(given["runs.run"]).items())

@@ -155,6 +155,12 @@ def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path
     return Outputs(command, targets, inputs, open_store(None), overwrite)
 
 
+def check_run(output: Path) -> None:
+    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
+    if output.suffix != ".gz":
+        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+
+
 def inputs_of(recipe: "Recipe") -> list[Path]:
     """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
     from hardneg.fields import InputFile, marked_fields

@@ -15,16 +15,11 @@ from hardneg.cli.adhoc_recipe import (
     TRAINED,
     AdhocRecipe,
     Place,
-    begun,
-    check_run,
-    make_from,
     mining_stages,
     plugin_options,
-    publish,
-    tell_left_out,
 )
-from hardneg.cli.console import say
-from hardneg.cli.outputs import Target
+from hardneg.cli.console import say, tell_left_out
+from hardneg.cli.outputs import Target, check_run
 from hardneg.counting import counted
 from hardneg.errors import UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
@@ -48,7 +43,7 @@ def encode(
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
     recipe = AdhocRecipe("encode", dataset, {ENCODED: {"stage": "encode"}}, model, settings)
-    publish(recipe, ENCODED, output, Place(store, device, processes), overwrite=overwrite)
+    recipe.publish(ENCODED, output, Place(store, device, processes), overwrite=overwrite)
 
 
 def search(
@@ -89,7 +84,7 @@ def search(
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = AdhocRecipe("search", dataset, stages, model, settings)
-    publish(recipe, SEARCHED, output, Place(store, device, processes), RUN, overwrite)
+    recipe.publish(SEARCHED, output, Place(store, device, processes), RUN, overwrite)
 
 
 def train(
@@ -118,7 +113,7 @@ def train(
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
     training = {"stage": "train", "negatives": MINED, "loss": loss, "options": plugin_options(train_option)}
     recipe = AdhocRecipe("train", dataset, {**mining_stages(mining, depth), TRAINED: training}, model, settings)
-    publish(recipe, TRAINED, output, Place(store, device, processes), MODEL_FOLDER, overwrite)
+    recipe.publish(TRAINED, output, Place(store, device, processes), MODEL_FOLDER, overwrite)
 
 
 def rerank(
@@ -155,11 +150,8 @@ def rerank(
         _RERANKED: {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": split, "depth": depth},
     }
     recipe = AdhocRecipe("rerank", dataset, stages, settings=settings)
-    with (
-        begun(recipe, Place(store, device), [Target(output)], overwrite, [run]) as work,
-        TemporaryDirectory() as folder,
-    ):
-        facts = make_from(work, _RERANKED, work.dataset(), {"run": run}, Path(folder))
+    with recipe.begun(Place(store, device), [Target(output)], overwrite, [run]) as work, TemporaryDirectory() as folder:
+        facts = work.make_from(_RERANKED, work.dataset(), {"run": run}, Path(folder))
         with work.outputs.laid_out():
             link_file(Path(folder) / RUN, output)
     say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.artifacts import MANIFEST
+from hardneg.data.flat import index_bytes
 from hardneg.errors import DataError
 from hardneg.fields import Name, Reference
 from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
@@ -87,9 +87,3 @@ def index_vectors(folder: Path) -> int | None:
         return None
     with (folder / _DOC_IDS).open("rb") as file:
         return sum(1 for line in file if line.strip())
-
-
-def index_bytes(folder: Path) -> int:
-    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
-    aside = {_DOC_IDS, MANIFEST}
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)

@@ -18,6 +18,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.artifacts import MANIFEST
 from hardneg.atomic_write import replacing
 from hardneg.errors import ArtifactError, DataError, UsageError
 
@@ -271,3 +272,9 @@ def _shape(path: Path, header: bytes, size: int) -> tuple[int, int]:
     if size != expected:
         raise ArtifactError(f"{path}: {size} bytes instead of {expected}: build the index again")
     return dimension, count
+
+
+def index_bytes(folder: Path) -> int:
+    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
+    aside = {"docid", MANIFEST}
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)

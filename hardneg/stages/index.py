@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from hardneg.analysis.sizes import index_bytes
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
+from hardneg.data.flat import index_bytes
 from hardneg.fields import IndexSetting, Name, Reference, Trait
 from hardneg.protocols import IndexBackend
 from hardneg.stages.context import ArtifactInput, Facts, StageContext

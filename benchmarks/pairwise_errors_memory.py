@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hardneg.analysis.errors import by_query
 from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.evaluation.pairwise_errors import by_query
 from hardneg.indexes.ranks import errors_of_positives, known_pairs
 from hardneg.indexes.validation import vector_blocks
 

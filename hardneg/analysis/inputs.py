@@ -192,28 +192,22 @@ class Files(AnalysisInputs):
         return Path(self.named[path])
 
     def place(self, path: str) -> str:
-        """The file, or the option."""
         return self.named.get(path, f"--{path}")
 
     def label(self, path: str) -> str:
-        """The end of its path that tells it from the others."""
         return self.labels.get(self.named[path], self._path(path).name)
 
     def run(self, path: str) -> Run:
-        """From a file."""
         return read_run(self._path(path))
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
-        """From the whole run: a file may be in any order."""
         return iter(self.run(path).items())
 
     def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
-        """From the whole run: a file may be in any order."""
         run = self.run(path)
         return (run.get(query_id, EMPTY) for query_id in query_ids)
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
-        """Those of the run."""
         return list(self.run(path))
 
     @cached_property
@@ -221,44 +215,34 @@ class Files(AnalysisInputs):
         return read_qrels(self.judged) if self.judged else {}
 
     def qrels(self) -> Qrels:
-        """Those of the file."""
         return self._qrels
 
     def relevant(self) -> Mapping[str, Sequence[str]]:
-        """By the file of judgements, if there is one."""
         return positives(self._qrels)
 
     def withheld(self) -> Mapping[str, Sequence[str]]:
-        """By the file of withheld judgements."""
         return positives(read_qrels(self.hidden)) if self.hidden else {}
 
     def queries(self, split: str | None) -> Mapping[str, str]:
-        """Those of the file of queries, if there is one."""
         return read_topics(self.topics) if self.topics else {}
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        """From the corpus's file, if there is one."""
         return read_texts(self.corpus, doc_ids) if self.corpus and doc_ids else {}
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
-        """These alone: contents are not known here."""
         return doc_ids
 
     def negatives(self, path: str) -> Path:
-        """The file."""
         return self._path(path)
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        """The file of what was dropped, and the one beside it."""
         return self._path(path), self._path(path).with_name(_NEGATIVES)
 
     def history(self, path: str) -> list[Record]:
-        """The lines of the file."""
         file = self._path(path)
         return [json_row(file, number, line) for number, line in read_lines(file)]
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
-        """Those of a stage of the run folder. Raises UsageError where it has no such stage."""
         name = self.named[path]
         if name not in self.stages:
             hint = suggestion(name, self.stages)
@@ -266,17 +250,14 @@ class Files(AnalysisInputs):
         return self.stages[name]
 
     def results(self, path: str) -> "Mapping[str, Scores]":
-        """Those of a metrics.json."""
         from hardneg.evaluation.metrics_json import read_metrics
 
         return read_metrics(self._path(path)).results
 
     def index(self, path: str) -> tuple[Path, int | None]:
-        """The folder."""
         return self._path(path), None
 
     def system(self, index: str, model: str) -> System:
-        """A folder and a model's name or folder. Raises UsageError where their dimensions differ."""
         from hardneg.indexes.dense import DenseIndex
         from hardneg.models.encoder import Encoder
         from hardneg.models.inference import EncodeOptions

@@ -181,27 +181,21 @@ class Artifacts(AnalysisInputs):
         return StoredCollection.open(self.context.inputs["dataset"].folder)
 
     def place(self, path: str) -> str:
-        """The stage, and the path in it."""
         return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
 
     def label(self, path: str) -> str:
-        """The name of the stage that is referred to."""
         return next(name for place, name, _ in self.analysis.references() if place == path)
 
     def run(self, path: str) -> Run:
-        """The run of a stage."""
         return read_run(self._input(path).folder / RUN)
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
-        """The run of a stage."""
         return stream_run(self._input(path).folder / RUN)
 
     def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
-        """Streamed: runs keep the order of the split."""
         return lists_in_order(self._input(path).folder / RUN, query_ids)
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
-        """All queries of the split."""
         return self._collection.queries(split).query_ids
 
     @cached_property
@@ -209,7 +203,6 @@ class Artifacts(AnalysisInputs):
         return self._collection.qrels(self.split)
 
     def qrels(self) -> Qrels:
-        """Those of the split."""
         return self._qrels
 
     @cached_property
@@ -217,59 +210,47 @@ class Artifacts(AnalysisInputs):
         return positives(self._collection.all_qrels())
 
     def relevant(self) -> Mapping[str, Sequence[str]]:
-        """Those of all splits."""
         return self._relevant
 
     def withheld(self) -> Mapping[str, Sequence[str]]:
-        """What the dataset withholds."""
         return positives(self._collection.withheld())
 
     def queries(self, split: str | None) -> Mapping[str, str]:
-        """Those of the collection."""
         splits = self._collection.splits if split is None else [split]
         return {query.query_id: query.text for name in splits for query in self._collection.queries(name)}
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        """The contents of the documents that the corpus has."""
         rows = self._collection.corpus.rows(doc_ids)
         found = self._collection.corpus.documents_at(rows[rows >= 0])
         return {document.doc_id: document.contents for document in found}
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
-        """By the contents of the corpus, in the order of its rows."""
         corpus = self._collection.corpus
         rows = corpus.rows(doc_ids)
         return corpus.ids(corpus.copies(rows[rows >= 0]))
 
     def negatives(self, path: str) -> Path:
-        """Those of a stage."""
         return self._input(path).folder / NEGATIVES
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        """Those of a stage."""
         return self._input(path).folder / DROPPED, self._input(path).folder / NEGATIVES
 
     def history(self, path: str) -> list[Record]:
-        """That of a training."""
         return list(History(self._input(path).folder / HISTORY).read())
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
-        """Those of a stage."""
         source = self._input(path)
         return source.spec.kind if source.spec is not None else "model", source.facts
 
     def results(self, path: str) -> Mapping[str, Scores]:
-        """Those of an evaluation."""
         from hardneg.evaluation.metrics_json import read_metrics
 
         return read_metrics(self._input(path).folder / METRICS).results
 
     def index(self, path: str) -> tuple[Path, int | None]:
-        """That of a stage; one of texts is of the whole corpus."""
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        """An index of a stage, and the model of its queries."""
         from hardneg.indexes.exact import ExactOptions
         from hardneg.models.inference import EncodeOptions
         from hardneg.protocols import DenseSearcher

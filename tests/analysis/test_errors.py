@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.analysis.errors import by_query, distribution, errors_in_run, to_json
 from hardneg.data.qrels import positives, read_qrels
 from hardneg.data.runs import read_run
+from hardneg.evaluation.pairwise_errors import by_query, distribution, errors_in_run, to_json
 from hardneg.indexes.ranks import errors_of_positives, known_pairs
 from hardneg.indexes.validation import vector_blocks
 

@@ -7,11 +7,12 @@ from hardneg.analysis.ablation import Ablation
 from hardneg.analysis.base import curves_of
 from hardneg.analysis.costs import Costs, costs
 from hardneg.analysis.drift import Drift
-from hardneg.analysis.errors import Errors, distribution
+from hardneg.analysis.errors import Errors
 from hardneg.analysis.matrix import Matrix
 from hardneg.analysis.projection import Neighbourhood, Projection
 from hardneg.analysis.sizes import IndexSizes, sizes
 from hardneg.errors import UsageError
+from hardneg.evaluation.pairwise_errors import distribution
 
 HISTORY = [
     {"step": 0, "drift": {"overlap": 1.0, "best_rank": 1, "mrr@10": 0.2}},

@@ -33,6 +33,7 @@ from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
     from hardneg.training.methods.ance import AnceTraining
+    from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import RefreshProvider
 
 
@@ -137,45 +138,65 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
-    from hardneg.stages.inputs import open_collection
-    from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.inferencer import Settings
-    from hardneg.training.refresh.mining import Mining, asked_answers
     from hardneg.training.refresh.process import Process
-    from hardneg.training.refresh.provider import BackgroundProvider, SynchronousProvider
+    from hardneg.training.refresh.provider import BackgroundProvider
 
     spec, note = context.spec, context.progress.note
-    options, first = spec.refresh, 0 if data.negatives is None else spec.refresh.every or 1
-    if options.waits:
-        answers = asked_answers(open_collection(context.inputs["dataset"]), spec.split, options)
-        mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
-        checkpoints = Checkpoints(context.folder / SCRATCH, "")
-        yield SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, note)
+    first = 0 if data.negatives is None else spec.refresh.every or 1
+    if spec.refresh.waits:
+        yield _synchronous(context, encoder, data, place, first)
         return
     had = torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
-    devices = inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count())
-    settings = Settings(
-        model=encoder.spec,
-        collection=str(context.inputs["dataset"].folder),
-        split=spec.split,
-        checkpoints=str(context.folder / SCRATCH),
-        refreshes=str(place.folder),
-        options=options,
-        seed=spec.options.seed,
-        first=first,
-        devices=devices,
-        threads=of_inferencer,
-        segments=spec.segments,
-        pseudo_positives=None if (pseudo := pseudo_positives(context.inputs.get("negatives"))) is None else str(pseudo),
-    )
-    beside = BackgroundProvider(Process(settings, note), place, data.negatives is None, options.every, note)
+    settings = _settings(context, encoder, place, first, of_inferencer)
+    beside = BackgroundProvider(Process(settings, note), place, data.negatives is None, spec.refresh.every, note)
     torch.set_num_threads(of_trainer)
     try:
         with beside.running():
             yield beside
     finally:
         torch.set_num_threads(had)
+
+
+def _synchronous(
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder, first: int
+) -> "RefreshProvider":
+    """Mines in this process, while training waits."""
+    from hardneg.stages.inputs import open_collection
+    from hardneg.training.checkpoint import Checkpoints
+    from hardneg.training.refresh.mining import Mining, asked_answers
+    from hardneg.training.refresh.provider import SynchronousProvider
+
+    spec, options = context.spec, context.spec.refresh
+    answers = asked_answers(open_collection(context.inputs["dataset"]), spec.split, options)
+    mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
+    checkpoints = Checkpoints(context.folder / SCRATCH, "")
+    return SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, context.progress.note)
+
+
+def _settings(
+    context: StageContext[TrainRefreshed], encoder: "Encoder", place: RefreshFolder, first: int, of_inferencer: int
+) -> "Settings":
+    """What the process beside this one works by; `of_inferencer`: its threads."""
+    import torch
+
+    from hardneg.training.refresh.inferencer import Settings
+
+    spec, pseudo = context.spec, pseudo_positives(context.inputs.get("negatives"))
+    return Settings(
+        model=encoder.spec,
+        collection=str(context.inputs["dataset"].folder),
+        split=spec.split,
+        checkpoints=str(context.folder / SCRATCH),
+        refreshes=str(place.folder),
+        options=spec.refresh,
+        seed=spec.options.seed,
+        first=first,
+        devices=inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count()),
+        threads=of_inferencer,
+        segments=spec.segments,
+        pseudo_positives=None if pseudo is None else str(pseudo),
+    )
 
 
 def _card_facts(

@@ -1,62 +1,93 @@
-"""A query among its positives and negatives in two dimensions, as two models see them."""
+"""Queries among their relevant documents and negatives in two dimensions, as one model or several see them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, unnamed_encoders
+from hardneg.analysis.base import Analysis, Encoders, Indexes, Metric, Option, Runs, shortened, unnamed_encoders
 from hardneg.analysis.inputs import AnalysisInputs, System
+from hardneg.data.negatives import read_negatives
 from hardneg.errors import MissingDependency, UsageError
-from hardneg.fields import Name
+from hardneg.fields import Name, Reference, parse_names
 from hardneg.reporting.figure import COLOURS, figure, plain_axes
 from hardneg.reporting.table import Table
 
 _PERPLEXITY = 30.0
+_ROUNDING = 1e-9
+_RELEVANT, _NEGATIVES = "relevant", "negatives"
+_SIGNS = ("x", "s", "^", "D", "v", "o")
+_SIGN_COLOURS = ("#8a8f94", *COLOURS[2:])
+
+Vectors = NDArray[np.floating]
 
 
 class Projection(Analysis):
-    """Project a query, its positives and its negatives to two dimensions, before and after training.
+    """Project queries and the documents around them to two dimensions, before and after training.
 
-    One --index with two --model shows a query-side training: the documents stay.
+    Shown are a query's relevant documents, and the negatives that the first index ranks highest; with --run in their
+    place what each run ranks highest, with --mined what was trained on: then one --model will do. One --index with two
+    --model shows a query-side training: the documents stay.
 
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """
 
     name = "projection"
+    version = 2
     title = "projection"
-    explained = "t-SNE: which points are close says something; distances and directions do not."
-    paper = "STAR/ADORE, Figure 6"
+    explained = (
+        "t-SNE: which points are close says something; distances and directions do not. Below each kind of document: "
+        "how many, and the mean of their inner products with the query, before the projection."
+    )
+    paper = "STAR/ADORE, Figure 6; ANCE, Figures 1, 6 and 7"
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
     extra = "analysis"
 
-    query: Name | None = Field(
-        None, description="The id of the query to show; by default the first one that has positives."
+    query: Annotated[tuple[Name, ...], BeforeValidator(parse_names)] = Field(
+        (), description="The id of a query to show; by default the first one that has relevant documents."
     )
     indexes: Indexes = Field(
-        min_length=2, max_length=2, description="A dense index folder, before; a second one, after."
+        min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
     negatives: Annotated[int, Option("--count", old=("--negatives",))] = Field(
-        100, gt=0, description="How many negatives, those ranked highest before."
+        100, gt=0, description="How many documents of each kind, those that come first."
     )
+    runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: what it ranks highest is a kind.")
+    mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("--mined")] = Field(
+        default_factory=dict, description="A negatives.arrow, or LABEL=FILE: what a query was trained on is a kind."
+    )
+    wins: int = Field(
+        0, ge=0, description="Shows so many queries that the first run wins over the second, and as many that it loses."
+    )
+    metric: Metric = Field("ndcg@10", description="What decides who wins.")
 
     @model_validator(mode="after")
-    def _known(self) -> "Projection":
+    def _fits(self) -> "Projection":
+        labels = [_RELEVANT, *self.runs, *self.mined]
         if unknown := sorted(set(self.models) - set(self.indexes)):
             raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(self.indexes)}")
+        if len(self.indexes) < 2 and not (self.runs or self.mined):
+            raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ValueError(f"{', '.join(twice)}: a label of two kinds of documents; give each its own")
+        if self.wins and (len(self.runs) < 2 or self.query):
+            raise ValueError("wins needs two runs, and chooses the queries itself: give runs, and no query")
         return self
 
     @classmethod
     def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
-        """Before and after; one index may be both."""
+        """Before and after; one index may be both, and with runs or mined negatives one model is enough."""
         indexes, models = (list(given.get(name, {}).values()) for name in ("indexes", "models"))
+        if len(models) == len(indexes) == 1 and (given.get("runs") or given.get("mined")):
+            return {**given, "models": dict(zip(given["indexes"], models, strict=True))}
         if len(models) != 2 or len(indexes) not in (1, 2):
-            raise UsageError("analyze projection: give --model twice, before and after, and --index once or twice")
+            told = "give --model twice, before and after, and --index once or twice; once each with --run or --mined"
+            raise UsageError(f"analyze projection: {told}")
         sides = ("before", "after")
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
         return {**given, **named, "models": dict(zip(sides, models, strict=True))}
@@ -65,142 +96,218 @@ class Projection(Analysis):
         """By default the models that encoded the indexes."""
         return unnamed_encoders(self.indexes, self.models)
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Points as [x, y] beside ids, by label: the query, its positives, the negatives ranked highest before.
+    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+        """Of each query its text, and by index the points of it and of each kind of document as [x, y], beside ids.
+
+        `note` says how a query was chosen that is won or lost.
 
         Raises:
-            UsageError: the query is not known, or has no positive in the index.
+            UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.
         """
-        query_id, text, positives = self._chosen(inputs)
-        systems = [inputs.system(f"indexes.{label}", f"models.{label}") for label in self.indexes]
-        aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
-        sides, ids = neighbourhoods(systems, text, (positives, aside), self.negatives)
-        panels = dict(zip(self.indexes, project(sides[0], sides[1], inputs.seed), strict=True))
-        named = {"query_id": query_id, "text": text, "positives": ids[0], "negatives": ids[1]}
-        return {**named, "points": {label: panel.to_json() for label, panel in panels.items()}}
+        notes = self._won_and_lost(inputs) if self.wins else dict.fromkeys(self.query, "")
+        texts = self._texts(inputs, list(notes) or self._first(inputs))
+        systems = {label: inputs.system(f"indexes.{label}", f"models.{label}") for label in self.indexes}
+        encoded = [system.encode(list(texts.values())) for system in systems.values()]
+        kinds, found = self._kinds(inputs, texts), []
+        for place, (query_id, text) in enumerate(texts.items()):
+            vectors = [each[place] for each in encoded]
+            documents = self._documents(inputs, next(iter(systems.values())), vectors[0], query_id)
+            documents |= {kind: lists.get(query_id, []) for kind, lists in kinds.items()}
+            points = _panels(systems, vectors, documents, inputs.seed)
+            named = {"query_id": query_id, "text": text, "note": notes.get(query_id, "")}
+            found.append({**named, "documents": documents, "points": points})
+        return found
 
-    def _chosen(self, inputs: AnalysisInputs) -> tuple[str, str, list[str]]:
-        """The query's id and text, and its positives."""
+    def _won_and_lost(self, inputs: AnalysisInputs) -> dict[str, str]:
+        """The queries that the first run wins by most, then those that it loses by most, each with what is told of it.
+
+        Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
+        """
+        from hardneg.evaluation.metrics import evaluate
+
+        runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
+        scored = [evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
+        ours, theirs = (next(iter(each.values())) for each in scored)
+        ranked = sorted(ours, key=lambda query_id: (theirs[query_id] - ours[query_id], query_id))
+        won = [query_id for query_id in ranked if ours[query_id] - theirs[query_id] > _ROUNDING]
+        lost = [query_id for query_id in reversed(ranked) if theirs[query_id] - ours[query_id] > _ROUNDING]
+        chosen = {"won": won[: self.wins], "lost": lost[: self.wins]}
+        if not won and not lost:
+            raise UsageError(f"{inputs.place('wins')}: the runs are equal by {self.metric}: name queries by `query`")
+        return {
+            query_id: f"{told}, {self.metric} {ours[query_id]:.3f} against {theirs[query_id]:.3f}"
+            for told, query_ids in chosen.items()
+            for query_id in query_ids
+        }
+
+    def _first(self, inputs: AnalysisInputs) -> list[str]:
+        """The first query that has relevant documents and, where there are other kinds, some of the first kind."""
+        known, lists = inputs.positives(), list(inputs.queries(inputs.split))
+        if self.mined:
+            file = read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
+            listed = {query_id for query_id, count in zip(file.query_ids, file.counts, strict=True) if count}
+            lists = [query_id for query_id in lists if query_id in listed]
+        elif self.runs:
+            lists = [query_id for query_id, _ in inputs.stream(f"runs.{next(iter(self.runs))}")]
+        return [query_id for query_id in lists if known.get(query_id)][:1]
+
+    def _texts(self, inputs: AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
         queries, known = inputs.queries(inputs.split), inputs.positives()
-        for query_id, text in queries.items():
-            if self.query in (None, query_id) and known.get(query_id):
-                return query_id, text, known[query_id]
-        told = f"query {self.query!r}" if self.query else "none of the queries"
-        lacking = "is not among the queries" if self.query and self.query not in queries else "has no positive"
-        raise UsageError(f"{inputs.place('query')}: {told} {lacking}; name another")
+        wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
+        told = [
+            f"query {each!r} {'has no positive' if each in queries else 'is not among the queries'}" for each in wrong
+        ]
+        if told or not query_ids:
+            told = told or ["none of the queries has a positive, and documents of the first kind"]
+            raise UsageError(f"{inputs.place('query')}: {'; '.join(told)}; name another")
+        return {query_id: queries[query_id] for query_id in query_ids}
+
+    def _kinds(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+        """The first documents of each run and of each file of negatives, by its label and query."""
+        found = {}
+        for label in self.runs:
+            run = inputs.stream(f"runs.{label}")
+            found[label] = {name: list(each.doc_ids[: self.negatives]) for name, each in run if name in wanted}
+        for label in self.mined:
+            file = read_negatives(inputs.negatives(f"mined.{label}"))
+            rows = [(name, row) for row, name in enumerate(file.query_ids) if name in wanted]
+            found[label] = {name: list(file[row].negatives[: self.negatives]) for name, row in rows}
+        return found
+
+    def _documents(self, inputs: AnalysisInputs, first: System, query: Vectors, query_id: str) -> dict[str, list[str]]:
+        """The relevant documents that the first index holds and, where no other kind is given, its best others."""
+        positives = inputs.positives()[query_id]
+        aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
+        own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
+        if not len(own):
+            told = f"the first index holds none of the positives of {query_id!r}; name another"
+            raise UsageError(f"{inputs.place('query')}: {told}")
+        relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
+        if self.runs or self.mined:
+            return relevant
+        ranked = first.searcher.search(query[None], self.negatives + len(known)).rows[0]
+        others = ranked[(ranked >= 0) & ~np.isin(ranked, known)][: self.negatives]
+        return {**relevant, _NEGATIVES: [first.doc_ids[int(row)] for row in others]}
 
     def table(self, found: Any) -> Table:
         """One row a panel: where the query is, and what is around it."""
+        kinds = list(found[0]["documents"])
         rows = [
-            [name, *(f"{x:.2f}" for x in panel["query"]), str(len(panel["positives"])), str(len(panel["negatives"]))]
-            for name, panel in found["points"].items()
+            [
+                f"{each['query_id']} {shortened(each['text'])}",
+                panel,
+                *(f"{x:.2f}" for x in points["query"]),
+                *(_cell(points["documents"][kind], points["scores"][kind]) for kind in kinds),
+            ]
+            for each in found
+            for panel, points in each["points"].items()
         ]
-        return Table(("panel", "query x", "query y", "positives", "negatives"), rows)
+        return Table(("query", "panel", "query x", "query y", *kinds), rows, 2)
 
     def explain(self, found: Any) -> str:
-        """With the query."""
-        return f"Query {found['query_id']}: {found['text']}. {self.explained}"
+        """With what is told of each query."""
+        notes = "; ".join(f"{each['query_id']} ({each['note']})" for each in found if each["note"])
+        return self.explained + (f" Queries: {notes}." if notes else "")
 
     def draw(self, found: Any, paths: Sequence[Path]) -> None:
-        """One panel a model, all in the same plane: crosses are negatives, discs positives, the star is the query."""
-        with figure(paths, len(found["points"]), height=4.2) as drawn:
-            for axes, (label, points) in zip(drawn, found["points"].items(), strict=True):
-                negatives, positives = (np.array(points[name]).reshape(-1, 2).T for name in ("negatives", "positives"))
-                axes.scatter(*negatives, marker="x", s=18, color="#8a8f94", label="negatives", linewidths=0.9)
-                axes.scatter(*positives, marker="o", s=42, color=COLOURS[0], label="positives")
-                axes.scatter(*points["query"], marker="*", s=190, color=COLOURS[1], edgecolors="black", label="query")
-                plain_axes(axes, label, "t-SNE, first coordinate", "t-SNE, second coordinate")
+        """One panel a query and model, those of a query in the same plane: discs are relevant, the star is the query.
+
+        A document of several kinds has the signs of all.
+        """
+        with figure(paths, sum(len(each["points"]) for each in found), height=4.2) as drawn:
+            rest = list(drawn)
+            for each in found:
+                own, rest = rest[: len(each["points"])], rest[len(each["points"]) :]
+                for axes, (label, points) in zip(own, each["points"].items(), strict=True):
+                    _scatter(axes, points)
+                    words = (
+                        [label, ""]
+                        if len(found) == 1 < len(own)
+                        else [shorten(each["text"], 46, placeholder=" …"), each["note"]]
+                    )
+                    words += [label] if len(found) > 1 < len(own) else []
+                    title = "\n".join(filter(None, words))
+                    plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
+                    if axes is not own[0]:
+                        axes.sharex(own[0])
+                        axes.sharey(own[0])
+                        own[0].autoscale()
             drawn[0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.14))
-            for axes in drawn[1:]:
-                axes.sharex(drawn[0])
-                axes.sharey(drawn[0])
-                drawn[0].autoscale()
 
 
-@dataclass(frozen=True)
-class Neighbourhood:
-    """query: float [d] or [2] when projected; positives: float [P, d or 2]; negatives: float [N, d or 2]."""
-
-    query: NDArray[np.floating]
-    positives: NDArray[np.floating]
-    negatives: NDArray[np.floating]
-
-    def to_json(self) -> dict[str, Any]:
-        """The points as lists."""
-        return {name: getattr(self, name).tolist() for name in ("query", "positives", "negatives")}
-
-
-def neighbourhoods(
-    systems: Sequence[System], text: str, known: tuple[Sequence[str], Sequence[str]], negatives: int
-) -> tuple[list[Neighbourhood], tuple[list[str], list[str]]]:
-    """One query among its positives and the negatives that the first system ranks highest, as each system has them.
+def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
+    """Vectors of several panels in the same plane by t-SNE; a vector that two have (a fixed document) is one point.
 
     Args:
-        systems: of the same documents.
-        text: the query.
-        known: its positives, and all documents that are no negatives of it.
-        negatives: how many.
-
-    Returns:
-        The neighbourhoods, one a system, and the ids of the positives and of the negatives.
-
-    Raises:
-        UsageError: the first index has no positive, or another lacks a document of the first.
-    """
-    first = systems[0]
-    own, aside = (rows[rows >= 0] for rows in map(first.rows, known))
-    if not len(own):
-        raise UsageError("the first index holds none of the query's positives; name another query")
-    vectors = [system.encode([text])[0] for system in systems]
-    ranked = first.searcher.search(vectors[0][None], negatives + len(aside)).rows[0]
-    others = ranked[(ranked >= 0) & ~np.isin(ranked, aside)][:negatives]
-    ids = tuple([first.doc_ids[int(row)] for row in rows] for rows in (own, others))
-    return [_around(system, vector, ids) for system, vector in zip(systems, vectors, strict=True)], (ids[0], ids[1])
-
-
-def _around(system: System, query: NDArray[np.float32], ids: Sequence[Sequence[str]]) -> Neighbourhood:
-    rows = [system.rows(part) for part in ids]
-    if any((part < 0).any() for part in rows):
-        raise UsageError("an index lacks documents of the first: give two of the same corpus")
-    return Neighbourhood(query, *(system.searcher.vectors(part) for part in rows))
-
-
-def project(before: Neighbourhood, after: Neighbourhood, seed: int) -> tuple[Neighbourhood, Neighbourhood]:
-    """Both neighbourhoods in the same plane by t-SNE; a vector that both have (a fixed document) is one point.
-
-    Args:
-        before, after: vectors of the same dimension d.
+        panels: float [n, d], all of the same dimension d.
         seed: of t-SNE; the same seed and vectors give the same points.
 
+    Returns:
+        float64 [n, 2] of each panel.
+
     Raises:
+        UsageError: dimensions differ.
         MissingDependency: scikit-learn is not installed.
 
-    Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 6.
+    Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 6; ANCE (Xiong et al., ICLR 2021), figure 1.
     """
-    stacked = np.concatenate([_stacked(before), _stacked(after)]).astype(np.float64)
-    vectors, place = np.unique(stacked, axis=0, return_inverse=True)
+    if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
+        raise UsageError(f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension")
+    vectors, place = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
     points = _tsne(vectors, seed)[place.reshape(-1)]
-    size = 1 + len(before.positives) + len(before.negatives)
-    return _split(points[:size], len(before.positives)), _split(points[size:], len(after.positives))
+    return np.split(points, np.cumsum([len(panel) for panel in panels])[:-1])
 
 
-def _stacked(around: Neighbourhood) -> NDArray[np.floating]:
-    return np.concatenate([around.query[None], around.positives, around.negatives])
+def _panels(
+    systems: Mapping[str, System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
+) -> dict[str, dict[str, Any]]:
+    """By system the points of the query and of each kind of document, and the mean score of each kind."""
+    doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
+    rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
+    places = {kind: [rows[doc_id] for doc_id in ids] for kind, ids in documents.items()}
+    around = [_vectors(label, system, doc_ids) for label, system in systems.items()]
+    points = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
+    scores = [each @ query for query, each in zip(queries, around, strict=True)]
+    return {
+        label: {
+            "query": plane[0].tolist(),
+            "documents": {kind: plane[1:][own].tolist() for kind, own in places.items()},
+            "scores": {kind: float(score[own].mean()) if own else None for kind, own in places.items()},
+        }
+        for label, plane, score in zip(systems, points, scores, strict=True)
+    }
 
 
-def _split(points: NDArray[np.float64], positives: int) -> Neighbourhood:
-    return Neighbourhood(points[0], points[1 : 1 + positives], points[1 + positives :])
+def _vectors(label: str, system: System, doc_ids: Sequence[str]) -> Vectors:
+    rows = system.rows(doc_ids)
+    if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
+        told = f"lacks {len(lacking)} of the documents, such as {lacking[0]}; give indexes and runs of the same corpus"
+        raise UsageError(f"indexes.{label}: {told}")
+    return system.searcher.vectors(rows)
 
 
 def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise MissingDependency(
-            f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
-        ) from error
+        told = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
+        raise MissingDependency(told) from error
     if len(vectors) < 4:
         return np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
     perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
     found = TSNE(perplexity=perplexity, init="pca", random_state=seed, learning_rate="auto").fit_transform(vectors)
     return np.asarray(found, np.float64)
+
+
+def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
+    kinds = {kind: np.array(own).reshape(-1, 2).T for kind, own in points["documents"].items()}
+    axes.scatter(*kinds.pop(_RELEVANT), marker="o", s=42, color=COLOURS[0], label=_RELEVANT)
+    for place, (kind, own) in enumerate(kinds.items()):
+        colour, sign = _SIGN_COLOURS[place % len(_SIGN_COLOURS)], _SIGNS[place % len(_SIGNS)]
+        fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
+        axes.scatter(*own, marker=sign, s=24, label=kind, linewidths=0.9, **fill)
+    axes.scatter(*points["query"], marker="*", s=190, color=COLOURS[1], edgecolors="black", label="query", zorder=3)
+
+
+def _cell(points: Sequence[Any], score: float | None) -> str:
+    return "–" if score is None else f"{len(points)} at {score:.3f}"

@@ -9,7 +9,7 @@ from hardneg.analysis.costs import Costs, costs
 from hardneg.analysis.drift import Drift
 from hardneg.analysis.errors import Errors
 from hardneg.analysis.matrix import Matrix
-from hardneg.analysis.projection import Neighbourhood, Projection
+from hardneg.analysis.projection import Projection
 from hardneg.analysis.sizes import IndexSizes, sizes
 from hardneg.errors import UsageError
 from hardneg.evaluation.pairwise_errors import distribution
@@ -45,8 +45,9 @@ def drawings(folder):
     )
     bars = {"metric": "mrr@10", "means": {"a": 0.3, "b": 0.4}, "intervals": {"a": [0.2, 0.4], "b": None}}
     Ablation.model_construct().draw(bars, both(folder, "ablation"))
-    points = Neighbourhood(np.zeros(2), np.ones((1, 2)), np.arange(6.0).reshape(3, 2)).to_json()
-    Projection.model_construct().draw({"points": {"before": points, "after": points}}, both(folder, "projection"))
+    points = {"query": [0, 0], "documents": {"relevant": [[1, 1]], "negatives": [[0, 1], [2, 3], [4, 5]]}}
+    query = {"query_id": "q", "text": "t", "note": "", "points": {"before": points, "after": points}}
+    Projection.model_construct().draw([query], both(folder, "projection"))
     cells = {"metric": "mrr@10", "rows": ["24", "48"], "columns": ["24", "flat"], "axes": ["trained", "searched"]}
     cells["values"] = [[0.247, None], [0.244, 0.327]]
     for form in ("heatmap", "lines"):

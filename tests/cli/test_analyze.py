@@ -52,12 +52,31 @@ def test_errors_of_a_compressed_index_near_those_of_the_flat_one(plain, tiny_mod
 
 def test_a_projection_of_one_index_before_and_after(plain, tiny_model, tmp_path):
     models = ["--index", plain / "index", "--model", tiny_model, "--model", tiny_model, "--device", "cpu"]
-    found = printed("projection", "--query", "q50", *files(plain), *models, "--count", 8, "--plot", tmp_path / "q.png")
+    asked = ["projection", "--query", "q50", *files(plain), *models, "--count", 8, "--plot", tmp_path / "q.png"]
+    (found,) = printed(*asked)
     assert found["points"]["before"] == found["points"]["after"]
-    assert len(found["negatives"]) == 8 and "d50" not in found["negatives"]
+    assert len(found["documents"]["negatives"]) == 8 and "d50" not in found["documents"]["negatives"]
     assert (tmp_path / "q.png").stat().st_size > 1000
     told = call("projection", "--query", "q1", *files(plain), *models)
     assert told.exit_code and "no positive" in str(told.exception)
+
+
+def test_a_projection_of_two_queries_with_what_a_run_ranks_highest(plain, tiny_model, tmp_path):
+    models = [
+        "--index",
+        plain / "index",
+        "--model",
+        tiny_model,
+        "--device",
+        "cpu",
+        "--run",
+        f"run={plain / 'r.trec.gz'}",
+    ]
+    asked = ["projection", *files(plain), *models, "--query", "q50", "--query", "q51", "--count", 9]
+    found = printed(*asked, "--plot", tmp_path / "q.svg")
+    assert [each["query_id"] for each in found] == ["q50", "q51"]
+    assert [len(each["documents"]["run"]) for each in found] == [9, 9]
+    assert (tmp_path / "q.svg").read_text().count("<svg") == 1 and "9 at " in call(*asked).stdout
 
 
 def test_drift_of_histories(tmp_path):

@@ -79,14 +79,15 @@ def test_errors_over_an_index_are_those_of_a_run_that_lists_the_whole_corpus(mad
 
 
 def test_the_other_analyses_have_their_numbers(made):
-    ablation, costs, projection = (read(made, name) for name in ("ablation", "costs", "projection"))
+    ablation, costs, (projection,) = (read(made, name) for name in ("ablation", "costs", "projection"))
     assert ablation["metric"] == "mrr@10" and list(ablation["means"]) == ["start", "STAR"]
     assert costs[0]["stages"] == ["star"] and costs[0]["steps"] == 4 and costs[0]["peak_memory"] > 1e7
     assert (costs[0]["devices"], costs[0]["speedup"]) == (["cpu"], 1.0)
     assert (costs[1]["method"], costs[1]["stages"]) == ("v. twice", ["star"])
-    assert projection["query_id"] == "q46" and projection["positives"] == ["d46"]
-    assert len(projection["negatives"]) == 12 and "d46" not in projection["negatives"]
-    assert len(projection["points"]["STAR"]["negatives"]) == 12
+    documents = projection["documents"]
+    assert projection["query_id"] == "q46" and documents["relevant"] == ["d46"]
+    assert len(documents["negatives"]) == 12 and "d46" not in documents["negatives"]
+    assert len(projection["points"]["STAR"]["documents"]["negatives"]) == 12
 
 
 def test_the_run_folder_and_the_report_show_them(made):

@@ -214,24 +214,19 @@ class Projection(Analysis):
 
         A document of several kinds has the signs of all.
         """
-        with figure(paths, sum(len(each["points"]) for each in found), height=4.2) as drawn:
-            rest = list(drawn)
-            for each in found:
-                own, rest = rest[: len(each["points"])], rest[len(each["points"]) :]
-                for axes, (label, points) in zip(own, each["points"].items(), strict=True):
-                    _scatter(axes, points)
-                    words = (
-                        [label, ""]
-                        if len(found) == 1 < len(own)
-                        else [shorten(each["text"], 46, placeholder=" …"), each["note"]]
-                    )
-                    words += [label] if len(found) > 1 < len(own) else []
-                    title = "\n".join(filter(None, words))
-                    plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
-                    if axes is not own[0]:
-                        axes.sharex(own[0])
-                        axes.sharey(own[0])
-                        own[0].autoscale()
+        panels = [(each, label) for each in found for label in each["points"]]
+        several, first = len(found) > 1, dict[str, Any]()
+        with figure(paths, len(panels), height=4.2) as drawn:
+            for axes, (each, label) in zip(drawn, panels, strict=True):
+                _scatter(axes, each["points"][label])
+                words = [shorten(each["text"], 46, placeholder=" …"), each["note"]]
+                words = words if len(each["points"]) == 1 else [*words, label] if several else [label]
+                title = "\n".join(filter(None, words))
+                plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
+                if (own := first.setdefault(each["query_id"], axes)) is not axes:
+                    axes.sharex(own)
+                    axes.sharey(own)
+                    own.autoscale()
             drawn[0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.14))
 
 

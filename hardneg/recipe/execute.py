@@ -19,6 +19,7 @@ from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.resources import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
+from hardneg.stages.spec import StageSpec
 from hardneg.trials import noted
 
 _WORK, _DONE = "work", "done"
@@ -102,7 +103,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
         told = from_first(None)
         if told != _DONE:
             ran.append(step.name)
-            _run_stage(step, _work(step, store.workspace(step.key), plan, artifacts, Watcher(), options))
+            _run_stage(step, _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options))
             from_first(None)
         artifacts[step.name] = _appears(step, store)
         _check_collection(step, steps, artifacts[step.name], plan)
@@ -185,26 +186,26 @@ def _make(
         if world().size > 1 and _for_every_process(step):
             from_first(_WORK)
         with usage(world().size) as used, noted() as choices:
-            facts = _run_stage(step, _work(step, folder, plan, artifacts, run.watcher, run.options))
+            facts = _run_stage(step, _context(step, folder, plan, artifacts, run.watcher, run.options))
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
         return store.commit(step.key, step.spec.kind, facts, {**step.origin, "name": step.name}), seconds
 
 
-def _work(
+def _context(
     step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
-) -> StageContext[Any]:
+) -> StageContext[StageSpec]:
     inputs = _inputs(step, plan, artifacts)
     return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
 
 
-def _run_stage(step: Step, work: StageContext[Any]) -> dict[str, Any]:
+def _run_stage(step: Step, context: StageContext[StageSpec]) -> dict[str, Any]:
     try:
-        with _freed(), disk_errors(work.folder), plugin_errors(_plugins(work)):
-            return dict(step.spec.make(work))
+        with _freed(), disk_errors(context.folder), plugin_errors(_plugins(context)):
+            return dict(step.spec.make(context))
     except Exception as error:
-        _check_inputs(work, error)
+        _check_inputs(context, error)
         if isinstance(error, OSError):
             raise ArtifactError(f"{step.name}: {error}") from error
         raise
@@ -224,19 +225,20 @@ def _freed() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _check_inputs(work: StageContext[Any], error: Exception) -> None:
+def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
     """Raises ArtifactError where a stage has failed on an input that is not, byte for byte, as it was written."""
     told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
     if told or getattr(error.__cause__ or error, "errno", None):
         return
-    for item in work.inputs.values():
+    for item in context.inputs.values():
         if item.path is not None and (problem := damage(item.path)):
             advice = f"hardneg artifacts check --repair --store {item.path.parent}"
             raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
 
 
-def _plugins(work: StageContext[Any]) -> list[Any]:
-    return [*work.plugins.values(), *(plugin for item in work.inputs.values() for plugin in item.plugins.values())]
+def _plugins(context: StageContext[StageSpec]) -> list[object]:
+    behind = (plugin for item in context.inputs.values() for plugin in item.plugins.values())
+    return [*context.plugins.values(), *behind]
 
 
 def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:

@@ -148,7 +148,7 @@ def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Para
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        metrics = completion.metrics if known_metric in _functions(info) else None
+        metrics = completion.metrics if name == "metric" or known_metric in _functions(info) else None
         low = _least(info) if form is int or get_args(form) == (int,) else None
         said = typer.Option(_flag(name, mark), **text, min=low, autocompletion=metrics)
     default = Parameter.empty if required else info.default if get_origin(form) is not list else None

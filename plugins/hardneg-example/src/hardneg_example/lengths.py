@@ -1,0 +1,77 @@
+"""How long the documents are that systems rank highest, beside those that are relevant."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from hardneg.analysis.base import Analysis, Runs
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.errors import DataError
+from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
+from hardneg.reporting.table import Table
+
+_RELEVANT = "(relevant)"
+"""A row that no run is called as."""
+
+
+class Lengths(Analysis):
+    """Show how many words the documents have that runs rank highest, and those that are relevant.
+
+    Retrievers may prefer short or long documents, whatever they say.
+
+    Example: hardneg analyze lengths --corpus corpus.jsonl --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz
+    """
+
+    name = "lengths"
+    title = "length of documents"
+    explained = "Means in words over all queries; a document counts once for each query that finds it."
+    asks = ("corpus", "qrels?", "relevance_level")
+
+    runs: Runs = Field(min_length=1)
+    depth: int = Field(10, gt=0, description="How far down lists are looked at.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Mean words, documents, and documents without a known text, of each run and of what is relevant."""
+        found = {
+            label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
+            for label, run in inputs.runs("runs", self.runs).items()
+        }
+        relevant = [doc_id for doc_ids in inputs.positives().values() for doc_id in doc_ids]
+        texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in found.values() for each in ids)])))
+        if not texts:
+            raise DataError("analysis lengths: the corpus has none of the documents: take the one that was searched")
+        words = {doc_id: len(text.split()) for doc_id, text in texts.items()}
+        measured = {label: _mean(doc_ids, words) for label, doc_ids in found.items()}
+        return {"depth": self.depth, "runs": measured, "relevant": _mean(relevant, words) if relevant else None}
+
+    def table(self, found: Any) -> Table:
+        """One row a run, the last for what is relevant, where that is known."""
+        rows = [
+            [label, _shown(row["words"]), f"{row['documents']:,}", f"{row['unknown']:,}"]
+            for label, row in _rows(found).items()
+        ]
+        return Table(("documents", "words", "documents counted", "without a text"), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One bar a row."""
+        means = {label: row["words"] for label, row in _rows(found).items()}
+        with figure(paths, 1, width=bar_width(len(means))) as (axes,):
+            known = {label: mean or 0.0 for label, mean in means.items()}
+            bars(axes, known, {label: _shown(mean) for label, mean in means.items()})
+            plain_axes(axes, f"the first {found['depth']}", "", "words")
+
+
+def _mean(doc_ids: Sequence[str], words: Mapping[str, int]) -> dict[str, Any]:
+    known = [words[doc_id] for doc_id in doc_ids if doc_id in words]
+    mean = sum(known) / len(known) if known else None
+    return {"words": mean, "documents": len(known), "unknown": len(doc_ids) - len(known)}
+
+
+def _rows(found: Any) -> dict[str, Any]:
+    return {**found["runs"], **({_RELEVANT: found["relevant"]} if found["relevant"] else {})}
+
+
+def _shown(mean: float | None) -> str:
+    return "–" if mean is None else f"{mean:,.1f}"

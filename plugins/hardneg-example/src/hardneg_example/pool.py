@@ -1,0 +1,97 @@
+"""Verb `pool`: what runs rank highest and nobody judged, as a table for people to judge."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hardneg.data.collection import StoredCollection
+from hardneg.data.runs import lists_side_by_side
+from hardneg.fields import Name, Reference, Trait
+from hardneg.layout import RUN
+from hardneg.reporting.table import Section, Table
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.types import Query, RankedList
+
+POOL = "pool.tsv"
+_COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
+_COUNTED = ("queries", "to judge", "judged before")
+_EXPLAINED = "What runs rank highest, a document once for each query; `pools/` of the run folder has what is to judge."
+_SEARCHED = Reference(
+    ("run",),
+    {Trait.ADDED_POSITIVES: "name one without `positives`", Trait.OWN_QUERIES: "name one that searched a split"},
+)
+
+
+class Pool(StageSpec):
+    """Gathers the documents that runs rank highest and that have no judgement, for people to judge.
+
+    Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
+
+    runs: the runs, by label. split: that of their queries. depth: how many documents of each list.
+    """
+
+    version = 1
+    kind = "pool"
+    purpose = "gather what is ranked high and was not judged, for people to judge"
+    needs_dataset = True
+    stage: Literal["pool"]
+    runs: Annotated[dict[str, Name], _SEARCHED] = Field(min_length=1)
+    split: Name = "test"
+    depth: int = Field(default=10, gt=0)
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Runs of another split, whose queries have other judgements."""
+        for label, name in self.runs.items():
+            found = getattr(recipe.stages.get(name), "split", self.split)
+            if found != self.split:
+                yield f"runs.{label}: {name!r} is of split {found}, not {self.split}; name a run of the same split"
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query; half of what the runs list is taken for the same, and a document for 400 bytes."""
+        count = sizes.queries(self.split)
+        lines = count * self.depth * (len(self.runs) + 1) // 2
+        return Row(count, "queries", disk=lines * 400, seconds=lines / 20_000 + 1)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The table, under the stage's name."""
+        return {f"pools/{recipe.name}.tsv": POOL}
+
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+        """How much there is to judge, a row for each pool."""
+        rows = [[label, *(f"{source.facts[name]:,}" for name in _COUNTED)] for label, source in sources.items()]
+        return [Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
+
+    def make(self, context: "StageContext[Pool]") -> Facts:
+        """Writes a line for each query and document, by their ids so that no line tells how high a run ranks it."""
+        collection = StoredCollection.open(context.inputs["dataset"].folder)
+        paths = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
+        queries, qrels = collection.queries(self.split), collection.qrels(self.split)
+        judged, written = 0, 0
+        with (context.folder / POOL).open("w", encoding="utf-8") as file:
+            file.write("\t".join(_COLUMNS) + "\n")
+            lists = lists_side_by_side(paths, queries.query_ids)
+            for query, (query_id, found) in zip(queries, lists, strict=True):
+                pooled = pool(found, self.depth)
+                asked = {doc_id: runs for doc_id, runs in pooled.items() if doc_id not in qrels.get(query_id, {})}
+                file.writelines(_lines(query, asked, collection))
+                judged, written = judged + len(pooled) - len(asked), written + len(asked)
+        return dict(zip(_COUNTED, (len(queries), written, judged), strict=True))
+
+
+def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
+    """The first `depth` documents of each list, by their ids, with the labels of the runs that have them."""
+    found: dict[str, list[str]] = {}
+    for label, ranked in lists.items():
+        for doc_id in ranked.doc_ids[:depth]:
+            found.setdefault(doc_id, []).append(label)
+    return dict(sorted(found.items()))
+
+
+def _lines(query: Query, asked: Mapping[str, Sequence[str]], collection: StoredCollection) -> Iterator[str]:
+    corpus = collection.corpus
+    documents = corpus.documents_at(corpus.known_rows(list(asked), "the run", "search this collection again"))
+    for document, runs in zip(documents, asked.values(), strict=True):
+        cells = (query.query_id, document.doc_id, ", ".join(runs), query.text, document.contents)
+        yield "\t".join(" ".join(cell.split()) for cell in cells) + "\n"

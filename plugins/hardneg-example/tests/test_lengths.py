@@ -12,7 +12,11 @@ from hardneg.errors import DataError
 from hardneg.testing import AnalysisTests
 from hardneg.types import RankedList
 
-CORPUS = '{"_id": "d1", "text": "one two three"}\n{"_id": "d2", "title": "a", "text": "b"}\n{"_id": "d3", "text": "x"}\n'
+CORPUS = """\
+{"_id": "d1", "text": "one two three"}
+{"_id": "d2", "title": "a", "text": "b"}
+{"_id": "d3", "text": "x"}
+"""
 
 
 def files(asked: Analysis, folder: Path, qrels: str = "q1 0 d2 1\nq2 0 d1 0\nq2 0 d2 1\n") -> Files:

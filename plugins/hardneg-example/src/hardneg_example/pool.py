@@ -17,7 +17,7 @@ from hardneg.types import Query, RankedList
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
 _COUNTED = ("queries", "to judge", "judged before")
-_EXPLAINED = "What runs rank highest, a document once for each query; `pools/` of the run folder has what is to judge."
+_EXPLAINED = "What runs rank highest, a document once for each query; the run folder has what is to judge in pools."
 _SEARCHED = Reference(
     ("run",),
     {Trait.ADDED_POSITIVES: "name one without `positives`", Trait.OWN_QUERIES: "name one that searched a split"},

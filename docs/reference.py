@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-VERBS = "hardneg.stages"
+VERB_KIND = "stages"
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
@@ -107,7 +107,7 @@ def _specs() -> dict[str, Any]:
     """The classes of all verbs by the verb."""
     from importlib.metadata import entry_points
 
-    return {point.name: point.load() for point in entry_points(group=VERBS)}
+    return {point.name: point.load() for point in entry_points(group=f"hardneg.{VERB_KIND}")}
 
 
 def _asked(field: Any) -> str:
@@ -152,17 +152,18 @@ def _value(field: Any) -> str:
 
 
 def plugins() -> Iterator[str]:
-    """Every plugin that hardneg brings, with its options."""
+    """Every installed plugin with its options; those of verbs have a page of their own."""
     from hardneg.plugin_help import plugin_options, plugin_text
     from hardneg.registry import KINDS, list_plugins, load_plugin
 
-    yield "# Plugins\n\nWhat hardneg brings; `hardneg plugins list` shows what else is installed.\n"
+    yield "# Plugins\n\nWhat is installed where this site was made, hardneg's own where nothing else is said.\n"
     for kind in KINDS:
         yield f"## {kind.capitalize()}\n"
-        for item in (item for item in list_plugins(kind) if item.package == "hardneg"):
+        for item in list_plugins(kind):
             plugin = load_plugin(kind, item.name)
-            yield f"### `{item.name}`\n\n{plugin_text(plugin)}\n"
-            if hasattr(plugin, "__dataclass_fields__"):
+            origin = "" if item.package == "hardneg" else f"Of the package {item.package}. "
+            yield f"### `{item.name}`\n\n{origin}{plugin_text(plugin)}\n"
+            if kind != VERB_KIND:
                 options = plugin_options(plugin)
                 rows = [(f"`{o['name']}`", f"`{o['type']}`", _said(o["default"]), o["meaning"]) for o in options]
                 yield from _table(("option", "type", "default", "meaning"), rows)

@@ -11,6 +11,7 @@ import yaml
 from cli.commands import every_command
 
 from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.registry import list_plugins
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
@@ -153,7 +154,8 @@ def reference() -> dict[str, str]:
 def test_the_reference_has_all_commands_verbs_and_plugins() -> None:
     pages = reference()
     assert all(f"## `hardneg {' '.join(words)}`" in pages["commands"] for words in COMMANDS)
-    assert "| `alpha` |" in pages["plugins"] and "### `simans`" not in pages["plugins"]
+    assert "| `alpha` |" in pages["plugins"]
+    assert all(f"### `{plugin.name}`" in pages["plugins"] for plugin in list_plugins())
     head, _, search = pages["verbs"].partition("## `search`\n")
     assert "## `encode`" in head and "Makes: run." in search and "| `depth` | whole number | `100` |" in search
     assert "| `index` | stage that makes index | required |" in search and "| `warmup_steps` |" in pages["verbs"]

@@ -16,7 +16,7 @@ from hardneg.analysis.inputs import AnalysisInputs, Record
 from hardneg.atomic_write import replace_text
 from hardneg.errors import DataError, UsageError
 from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_references
-from hardneg.registry import suggestion
+from hardneg.registry import plugin_errors, suggestion
 from hardneg.reporting.curve import is_number
 from hardneg.reporting.figure import Points
 from hardneg.reporting.table import Section, Table
@@ -200,24 +200,28 @@ def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mappi
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:
     """Measures, and writes `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
-    found = analysis.measure(inputs)
-    analysis.draw(found, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
+    with plugin_errors([analysis]):
+        found = analysis.measure(inputs)
+        analysis.draw(found, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
     text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
     replace_text(folder / f"{analysis.name}.json", text + "\n")
 
 
 def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
     """The sections of a report on what `write_analysis` left in a folder; `label` begins their titles."""
+    with plugin_errors(analyses):
+        return list(_sections(label, analyses, folder))
+
+
+def _sections(label: str, analyses: Sequence[Analysis], folder: Path) -> Iterator[Section]:
     contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
     tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
-    made = []
     for each in analyses:
         found, (first, *more) = contents[each.name], tables[each.name]
         for name, columns in each.beside.items():
             first = _joined(first, tables[name][0], columns) if name in tables else first
         svg = (folder / f"{each.name}.svg").read_text("utf-8")
-        made.append(Section(f"{label}: {each.heading(found)}", [first, *more], each.explain(found), svg))
-    return made
+        yield Section(f"{label}: {each.heading(found)}", [first, *more], each.explain(found), svg)
 
 
 def _joined(table: Table, other: Table, columns: slice) -> Table:

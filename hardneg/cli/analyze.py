@@ -123,19 +123,21 @@ def _outputs() -> Iterator[inspect.Parameter]:
 
 def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
     from hardneg.cli.analysis_options import read_files, with_files
+    from hardneg.registry import plugin_errors
 
     analysis, files = with_files(kind, given)
     plot: Path | None = given["plot"]
     if plot:
         _check_plot(plot, given["overwrite"], list(read_files(files)))
-    found = analysis.measure(files)
-    if plot:
-        with _drawing(plot):
-            analysis.draw(found, [plot])
-    if given["as_json"]:
-        say_json(found)
-    else:
-        _print(analysis, found)
+    with plugin_errors([analysis]):
+        found = analysis.measure(files)
+        if plot:
+            with _drawing(plot):
+                analysis.draw(found, [plot])
+        if given["as_json"]:
+            say_json(found)
+        else:
+            _print(analysis, found)
 
 
 def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
@@ -153,7 +155,6 @@ def _drawing(plot: Path) -> AbstractContextManager[None]:
 
 
 def _print(analysis: "Analysis", found: Any) -> None:
-
     console = stdout_console()
     for table in analysis.tables(found):
         print_table(console, table)

@@ -7,6 +7,7 @@ from hardneg.machine import Machine, this_machine
 from hardneg.models.shape import model_shape
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.sizes import networks, plan_sizes, step_sizes
+from hardneg.registry import plugin_errors
 from hardneg.stages.spec import Row
 
 
@@ -33,8 +34,10 @@ def estimate(plan: Plan, store: Store, until: str | None = None, machine: Machin
     """One estimate a step, in the order in which they run; `machine` is by default this one, with one process."""
     where = machine or this_machine()
     sizes, shapes = plan_sizes(plan, store, where), {name: model_shape(spec) for name, spec in networks(plan)}
-    rows = ((step, step.spec.estimate(step_sizes(sizes, plan, step, shapes))) for step in plan.until(until))
-    return [_estimate(step, row, where, store) for step, row in rows]
+    steps = list(plan.until(until))
+    with plugin_errors(step.spec for step in steps):
+        rows = [step.spec.estimate(step_sizes(sizes, plan, step, shapes)) for step in steps]
+    return [_estimate(step, row, where, store) for step, row in zip(steps, rows, strict=True)]
 
 
 def _estimate(step: Step, row: Row, machine: Machine, store: Store) -> Estimate:

@@ -237,8 +237,9 @@ def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
 
 
 def _plugins(context: StageContext[StageSpec]) -> list[object]:
-    behind = (plugin for item in context.inputs.values() for plugin in item.plugins.values())
-    return [*context.plugins.values(), *behind]
+    """The verb itself among them, and those that made what it reads."""
+    behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
+    return [*context.plugins.values(), context.spec, *behind]
 
 
 def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:

@@ -17,7 +17,7 @@ from hardneg.recipe.language import expand, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.renamed import parts, with_new_names
 from hardneg.recipe.yaml_values import NAME, NAME_RULE
-from hardneg.registry import configure, load_plugin, not_installed, plugin_names, suggestion
+from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
 
@@ -114,8 +114,9 @@ def check_recipe(
     written = tree.get("stages")
     plugins = _configure_all(stages, problems)
     view = RecipeView("", stages, plugins, (known(top.model) or top.model) if top else ModelSpec(""))
-    problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
-    problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
+    with plugin_errors(stages.values()):
+        problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
+        problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if found or problems or top is None:
         told = dict.fromkeys([*found, *map(located, problems)])

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference
+from hardneg.registry import suggestion
 from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
 from hardneg.reporting.table import Table
 
@@ -43,6 +45,9 @@ class Operations(Analysis):
     stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("--stage")] = Field(
         min_length=1, description="One to show; by default all but those that evaluate."
     )
+    totals: Annotated[dict[Name, tuple[Name, ...]], Option("--total", metavar="NAME=OPERATION[,OPERATION]")] = Field(
+        default_factory=dict, description="Operations that are one after the other, summed for one unit."
+    )
 
     @classmethod
     def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
@@ -52,7 +57,12 @@ class Operations(Analysis):
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """The operations of each stage, by what its manifest says."""
         stages = {label: inputs.facts(f"stages.{label}") for label in self.stages}
-        return [operation.to_json() for operation in operations(stages)]
+        found = operations(stages)
+        try:
+            summed = totals(found, self.totals)
+        except UsageError as error:
+            raise UsageError(f"{inputs.place('totals')}: {error}") from None
+        return [operation.to_json() for operation in [*found, *summed]]
 
     def table(self, found: Any) -> Table:
         """One row an operation."""
@@ -125,6 +135,27 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Oper
         elif parts:
             found += _refreshing(label, facts, parts)
     return found
+
+
+def totals(found: Sequence[Operation], named: Mapping[str, Sequence[str]]) -> list[Operation]:
+    """The sum of the named operations for one unit, times the units of the first; unknown where one is.
+
+    Raises:
+        UsageError: an operation that is not there, or one of another unit than the first.
+    """
+    known, summed = {each.operation: each for each in found}, []
+    for label, names in named.items():
+        if lacking := [name for name in names if name not in known]:
+            told = f"no operation {lacking[0]!r}{suggestion(lacking[0], known)}; there are: {', '.join(known)}"
+            raise UsageError(f"{label}: {told}")
+        parts = [known[name] for name in names]
+        if len(units := dict.fromkeys(each.unit for each in parts)) > 1:
+            raise UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
+        times = [each.milliseconds for each in parts]
+        seconds = None if None in times else sum(each or 0.0 for each in times) * parts[0].count / 1000
+        first = parts[0]
+        summed.append(Operation(label, "total", all(each.online for each in parts), seconds, first.count, first.unit))
+    return summed
 
 
 def _parts(kind: str, facts: Mapping[str, Any]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """How much of one ranked list is in another: two runs, or what was trained on and what is met in testing."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,17 +9,8 @@ from pydantic import Field, model_validator
 
 from hardneg.analysis.base import Analysis, Option, Runs, percent
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.analysis.shares import (
-    Against,
-    Lists,
-    SharedDocuments,
-    check_label,
-    counted,
-    draw_shares,
-    run_overlap,
-    share_of,
-)
-from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.analysis.shares import Against, Lists, check_label, draw_shares, negatives_overlap, run_overlap
+from hardneg.data.negatives import read_negatives
 from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference
 from hardneg.reporting.table import Table
@@ -115,37 +106,6 @@ def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | Non
 def _compared(runs: Mapping[str, Lists], pair: tuple[str, str], depth: int) -> dict[str, Any]:
     found = run_overlap(runs[pair[0]], runs[pair[1]], depth)
     return {"run": pair[0], "against": pair[1], **found.to_json(), "per_query": dict(found.shares)}
-
-
-def negatives_overlap(
-    negatives: NegativesFile,
-    lists: Iterable[tuple[str, Sequence[str]]],
-    relevant: Mapping[str, Collection[str]] | None = None,
-    depth: int = 100,
-) -> SharedDocuments:
-    """The share of each query's training negatives that is among the negatives met in testing.
-
-    Met are the first `depth` documents of the trained model's own run that are not relevant.
-
-    Args:
-        negatives: what was trained on, each with the positives that it was mined with.
-        lists: the run of the trained model over the same queries, streamed: a query id and its documents.
-        relevant: more documents by query that are no negatives.
-        depth: how many of the run's negatives are looked at.
-
-    Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
-    """
-    counts = negatives.counts
-    waiting = {query_id: row for row, query_id in enumerate(negatives.query_ids) if counts[row]}
-    empty, found = len(negatives) - len(waiting), dict[str, float]()
-    for query_id, doc_ids in lists:
-        if doc_ids and (row := waiting.pop(query_id, None)) is not None:
-            item = negatives[row]
-            aside = {*item.positives, *(relevant or {}).get(query_id, ())}
-            met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
-            found[query_id] = share_of(item.negatives, met)
-    left_out = {"queries without negatives": empty, "queries that the run lacks": len(waiting)}
-    return SharedDocuments(found, counted(left_out))
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

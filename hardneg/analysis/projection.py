@@ -19,7 +19,7 @@ from hardneg.reporting.table import Table
 
 _PERPLEXITY = 30.0
 _ROUNDING = 1e-9
-_RELEVANT, _NEGATIVES = "relevant", "negatives"
+_RELEVANT = "relevant"
 _SIGNS = ("x", "s", "^", "D", "v", "o")
 _SIGN_COLOURS = ("#8a8f94", *COLOURS[2:])
 
@@ -113,9 +113,8 @@ class Projection(Analysis):
             vectors = [each[place] for each in encoded]
             documents = self._documents(inputs, next(iter(systems.values())), vectors[0], query_id)
             documents |= {kind: lists.get(query_id, []) for kind, lists in kinds.items()}
-            points = _panels(systems, vectors, documents, inputs.seed)
-            named = {"query_id": query_id, "text": text, "note": notes.get(query_id, "")}
-            found.append({**named, "documents": documents, "points": points})
+            named = {"query_id": query_id, "text": text, "note": notes.get(query_id, ""), "documents": documents}
+            found.append({**named, "points": _panels(systems, vectors, documents, inputs.seed)})
         return found
 
     def _won_and_lost(self, inputs: AnalysisInputs) -> dict[str, str]:
@@ -128,16 +127,15 @@ class Projection(Analysis):
         runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
         scored = [evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
         ours, theirs = (next(iter(each.values())) for each in scored)
-        ranked = sorted(ours, key=lambda query_id: (theirs[query_id] - ours[query_id], query_id))
-        won = [query_id for query_id in ranked if ours[query_id] - theirs[query_id] > _ROUNDING]
-        lost = [query_id for query_id in reversed(ranked) if theirs[query_id] - ours[query_id] > _ROUNDING]
-        chosen = {"won": won[: self.wins], "lost": lost[: self.wins]}
+        by = {query_id: value - theirs[query_id] for query_id, value in ours.items()}
+        order = sorted(by, key=lambda query_id: (-by[query_id], query_id))
+        won = [query_id for query_id in order if by[query_id] > _ROUNDING][: self.wins]
+        lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
         if not won and not lost:
             raise UsageError(f"{inputs.place('wins')}: the runs are equal by {self.metric}: name queries by `query`")
         return {
-            query_id: f"{told}, {self.metric} {ours[query_id]:.3f} against {theirs[query_id]:.3f}"
-            for told, query_ids in chosen.items()
-            for query_id in query_ids
+            each: f"{'won' if by[each] > 0 else 'lost'}, {self.metric} {ours[each]:.3f} against {theirs[each]:.3f}"
+            for each in [*won, *lost]
         }
 
     def _first(self, inputs: AnalysisInputs) -> list[str]:
@@ -154,9 +152,8 @@ class Projection(Analysis):
     def _texts(self, inputs: AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
         queries, known = inputs.queries(inputs.split), inputs.positives()
         wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
-        told = [
-            f"query {each!r} {'has no positive' if each in queries else 'is not among the queries'}" for each in wrong
-        ]
+        lacks = {True: "has no positive", False: "is not among the queries"}
+        told = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if told or not query_ids:
             told = told or ["none of the queries has a positive, and documents of the first kind"]
             raise UsageError(f"{inputs.place('query')}: {'; '.join(told)}; name another")
@@ -187,18 +184,19 @@ class Projection(Analysis):
             return relevant
         ranked = first.searcher.search(query[None], self.negatives + len(known)).rows[0]
         others = ranked[(ranked >= 0) & ~np.isin(ranked, known)][: self.negatives]
-        return {**relevant, _NEGATIVES: [first.doc_ids[int(row)] for row in others]}
+        return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
 
     def table(self, found: Any) -> Table:
         """One row a panel: where the query is, and what is around it."""
         kinds = list(found[0]["documents"])
+
+        def cell(points: Any, kind: str) -> str:
+            mean = points["scores"][kind]
+            return "–" if mean is None else f"{len(points['documents'][kind])} at {mean:.3f}"
+
         rows = [
-            [
-                f"{each['query_id']} {shortened(each['text'])}",
-                panel,
-                *(f"{x:.2f}" for x in points["query"]),
-                *(_cell(points["documents"][kind], points["scores"][kind]) for kind in kinds),
-            ]
+            [f"{each['query_id']} {shortened(each['text'])}", panel, *(f"{x:.2f}" for x in points["query"])]
+            + [cell(points, kind) for kind in kinds]
             for each in found
             for panel, points in each["points"].items()
         ]
@@ -302,7 +300,3 @@ def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
         axes.scatter(*own, marker=sign, s=24, label=kind, linewidths=0.9, **fill)
     axes.scatter(*points["query"], marker="*", s=190, color=COLOURS[1], edgecolors="black", label="query", zorder=3)
-
-
-def _cell(points: Sequence[Any], score: float | None) -> str:
-    return "–" if score is None else f"{len(points)} at {score:.3f}"

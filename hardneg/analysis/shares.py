@@ -1,12 +1,13 @@
 """Shares of documents that two ranked lists have in common, and shares as bars."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from hardneg.analysis.base import Option, percent
+from hardneg.data.negatives import NegativesFile
 from hardneg.fields import Name
 from hardneg.registry import suggestion
 from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
@@ -49,6 +50,37 @@ def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> SharedDocument
     }
     queries = {query_id for each in (lists, others) for query_id, doc_ids in each.items() if doc_ids}
     return SharedDocuments(found, counted({"queries that one run lacks": len(queries) - len(found)}))
+
+
+def negatives_overlap(
+    negatives: NegativesFile,
+    lists: Iterable[tuple[str, Sequence[str]]],
+    relevant: Mapping[str, Collection[str]] | None = None,
+    depth: int = 100,
+) -> SharedDocuments:
+    """The share of each query's training negatives that is among the negatives met in testing.
+
+    Met are the first `depth` documents of the trained model's own run that are not relevant.
+
+    Args:
+        negatives: what was trained on, each with the positives that it was mined with.
+        lists: the run of the trained model over the same queries, streamed: a query id and its documents.
+        relevant: more documents by query that are no negatives.
+        depth: how many of the run's negatives are looked at.
+
+    Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
+    """
+    counts = negatives.counts
+    waiting = {query_id: row for row, query_id in enumerate(negatives.query_ids) if counts[row]}
+    empty, found = len(negatives) - len(waiting), dict[str, float]()
+    for query_id, doc_ids in lists:
+        if doc_ids and (row := waiting.pop(query_id, None)) is not None:
+            item = negatives[row]
+            aside = {*item.positives, *(relevant or {}).get(query_id, ())}
+            met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
+            found[query_id] = share_of(item.negatives, met)
+    left_out = {"queries without negatives": empty, "queries that the run lacks": len(waiting)}
+    return SharedDocuments(found, counted(left_out))
 
 
 def check_label(label: str | None, labels: Collection[str]) -> None:

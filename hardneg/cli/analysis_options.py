@@ -232,7 +232,7 @@ def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[s
     if get_origin(value) is dict:
         return _sized if refers else _cells
     if get_origin(value) is tuple:
-        return _listed if refers else _numbers
+        return _numbers if _form(get_args(value)[0]) is float else _listed
     return _labelled if refers else _pairs
 
 
@@ -276,13 +276,13 @@ def _numbers(place: str, given: _Texts) -> dict[str, list[float]]:
 
 
 def _sized(place: str, given: _Texts) -> dict[str, dict[int, str]]:
-    """SIZE=PATH or LABEL:SIZE=PATH."""
+    """NUMBER=PATH or LABEL:NUMBER=PATH, such as a size of vectors or a step."""
     found: dict[str, dict[int, str]] = {}
     for text in given:
         named, _, path = text.partition("=")
         label, _, size = named.rpartition(":")
-        if not path or not size.isascii() or not size.isdigit() or int(size) < 1:
-            raise UsageError(f"{place}{text}: must be SIZE=PATH or LABEL:SIZE=PATH, the size a whole number above 0")
+        if not path or not size.isascii() or not size.isdigit():
+            raise UsageError(f"{place}{text}: must be NUMBER=PATH or LABEL:NUMBER=PATH, a whole number")
         if int(size) in found.setdefault(label or "run", {}):
             raise UsageError(f"{place}{text}: {named} is given twice")
         found[label or "run"][int(size)] = path

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -259,11 +259,10 @@ class Artifacts(AnalysisInputs):
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
         searcher = open_searcher(self._input(index), self._collection, device, progress)
         assert isinstance(searcher, DenseSearcher)
-        source = self._input(model)
+        opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
 
         def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            encoder = open_encoder(source, device, "fp32")
-            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), progress)
+            return opened().encode(texts, "query", EncodeOptions(precision="fp32"), progress)
 
         return System(searcher, corpus.doc_ids, corpus.rows, encode, str(ExactOptions(device=device).where))
 

@@ -1,6 +1,9 @@
 from xml.etree import ElementTree
 
-from hardneg.analysis.operations import Operations, operations
+import pytest
+
+from hardneg.analysis.operations import Operations, operations, totals
+from hardneg.errors import UsageError
 
 STAGES = {
     "encoding": ("index", {"passages": 2000, "seconds": 9.0}),
@@ -71,3 +74,15 @@ def test_the_table_and_the_figure_name_the_unit(tmp_path):
     asked.draw(found(), [tmp_path / "o.svg"])
     texts = [text.text for text in ElementTree.parse(tmp_path / "o.svg").iter("{http://www.w3.org/2000/svg}text")]
     assert {"20 ms", "a query", "training: encode"} <= set(texts) and "mining" not in texts
+
+
+def test_totals_sum_what_one_unit_takes():
+    named = {"dense": ["search: encode queries", "search: search"], "all": ["search", "mining"]}
+    dense, unknown = totals(operations(STAGES), named)
+    assert (dense.operation, dense.online, dense.unit, dense.count) == ("dense", True, "query", 50)
+    assert dense.milliseconds == pytest.approx(2.0 + 10.0)
+    assert unknown.milliseconds is None and not unknown.online
+    with pytest.raises(UsageError, match="x: no operation 'serch'; did you mean 'search'"):
+        totals(operations(STAGES), {"x": ["serch"]})
+    with pytest.raises(UsageError, match="x: a query and a document cannot be summed"):
+        totals(operations(STAGES), {"x": ["search", "encoding"]})

@@ -1,0 +1,71 @@
+import time
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from hardneg.analysis.inputs import System
+from hardneg.analysis.latency import Latency, latency
+from hardneg.errors import UsageError
+from hardneg.types import Hits
+from tests.analysis.in_memory import Memory
+
+
+class Slow:
+    """Takes 4 ms for a search, whatever it searches for; encoding takes 2 ms a text."""
+
+    def __init__(self):
+        self.asked = []
+
+    def encode(self, texts):
+        time.sleep(0.002 * len(texts))
+        return np.zeros((len(texts), 2), np.float32)
+
+    def search(self, queries, depth):
+        self.asked.append((len(queries), depth))
+        time.sleep(0.004)
+        return Hits(np.zeros((len(queries), depth), np.int64), np.zeros((len(queries), depth), np.float32))
+
+    def system(self):
+        return System(self, [], lambda ids: np.empty(0, np.int64), self.encode, "cpu")
+
+
+def test_one_query_is_timed_alone_and_among_all():
+    slow = Slow()
+    found = latency(slow.system(), [str(number) for number in range(8)], 7)
+    assert slow.asked == [(1, 7)] * (2 + 8) + [(8, 7)]
+    one, batch = found["one"], found["batch"]
+    assert one["encode"] >= 2 and one["search"] >= 4 and one["total"] >= 6
+    assert batch["encode"] >= 2 and 0.5 <= batch["search"] < one["search"]
+    assert batch["total"] == pytest.approx(batch["encode"] + batch["search"])
+
+
+class Asked(Memory):
+    def system(self, index, model):
+        return Slow().system()
+
+    def queries(self, split):
+        return {f"q{number}": f"text {number}" for number in range(self.count)}
+
+
+def test_the_table_and_the_figure_have_both_ways(tmp_path):
+    asked = Latency.model_validate({"indexes": {"ANCE": "i"}, "sample": 3})
+    inputs = Asked(asked, {})
+    object.__setattr__(inputs, "count", 5)
+    found = asked.measure(inputs)
+    assert found["queries"] == 3 and "Measured on: cpu" in asked.explain(found)
+    assert [row[:2] for row in asked.table(found).rows] == [["ANCE", "one query"], ["ANCE", "one of 3 at once"]]
+    asked.draw(found, [tmp_path / "l.svg"])
+    assert ">ANCE: search<" in (tmp_path / "l.svg").read_text()
+    object.__setattr__(inputs, "count", 0)
+    with pytest.raises(UsageError, match="queries: there are none in split test"):
+        asked.measure(inputs)
+
+
+def test_models_go_with_the_indexes():
+    with pytest.raises(ValidationError, match="no index is labelled b"):
+        Latency.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}})
+    given = {"indexes": {"a": "i", "b": "j"}, "models": {"0": "m"}}
+    assert Latency.arranged(given, {})["models"] == {"a": "m", "b": "m"}
+    with pytest.raises(UsageError, match="0 --model for 2 --index"):
+        Latency.arranged({**given, "models": {}}, {})

@@ -25,7 +25,6 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
 
     Example: hardneg artifacts list --json
     """
-
     rows = [_row(item) for item in open_store(store).artifacts()]
     lines = (
         f"damaged: {row['damaged']}"
@@ -99,7 +98,6 @@ def check(
 
 def _discard(store: "Store", item: "Checked") -> None:
     """Removes a damaged artifact, and says which results have it."""
-
     with store.lock(item.key):
         store.discard(item.key)
     users = ", ".join(str(path) for path in owners(store, item.key) if path.exists())
@@ -119,7 +117,6 @@ def gc(
 
     Example: hardneg artifacts gc
     """
-
     opened = open_store(store)
     for run in unfinished(opened):
         say(_unfinished_line(run, forget, delete))

@@ -1,6 +1,7 @@
 """What the Tab key completes: recipes, presets, stages, plugins, forms, metrics. Nothing heavy is imported."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -74,36 +75,31 @@ def words(*known: str) -> Callable[[], list[str]]:
     return lambda: list(known)
 
 
-def _name(context: typer.Context) -> str | None:
+def _of_recipe(context: typer.Context, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What is read of the recipe that stands on the line; empty where it cannot be read."""
+    from hardneg.recipe.yaml_load import find_recipe
+
     typed = context.args[0] if context.args else None  # where the option that is completed stands last
-    name: str | None = context.params.get("recipe") or context.params.get("name") or typed
-    return name
+    name = context.params.get("recipe") or context.params.get("name") or typed
+    try:
+        return read(find_recipe(name)) if name else {}
+    except HardnegError:
+        return {}
 
 
 def _tree(context: typer.Context) -> dict[str, Any]:
-    """The recipe that stands on the line with all that it extends; empty where it cannot be read."""
+    """The recipe that stands on the line with all that it extends."""
     from hardneg.recipe.inheritance import read_whole_tree
-    from hardneg.recipe.yaml_load import find_recipe
 
-    try:
-        return read_whole_tree(find_recipe(name)) if (name := _name(context)) else {}
-    except HardnegError:
-        return {}
+    return _of_recipe(context, read_whole_tree)
 
 
 def _expanded(context: typer.Context) -> dict[str, Any]:
-    """The plain stages of the recipe that stands on the line, with its preset; empty where it cannot be read."""
+    """The plain stages of the recipe that stands on the line, with its preset."""
     from hardneg.recipe.language import expand
-    from hardneg.recipe.yaml_load import find_recipe
 
-    try:
-        return (
-            expand(find_recipe(name), context.params.get("preset"), (), checked=False).tree
-            if (name := _name(context))
-            else {}
-        )
-    except HardnegError:
-        return {}
+    preset = context.params.get("preset")
+    return _of_recipe(context, lambda path: expand(path, preset, (), checked=False).tree)
 
 
 def _paths(tree: dict[str, Any], above: str = "") -> Iterable[str]:

@@ -83,10 +83,8 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:  # a check that fails is a finding, not the end
-        name = getattr(check, "__name__", "check").strip("_<>")
-        return Finding(
-            name, "note", f"could not be told ({type(error).__name__}: {error})", "the others are not affected"
-        )
+        name, told = getattr(check, "__name__", "check").strip("_<>"), f"{type(error).__name__}: {error}"
+        return Finding(name, "note", f"could not be told ({told})", "the others are not affected")
 
 
 def _python() -> Finding:
@@ -103,9 +101,8 @@ def _cores() -> Finding:
 def _memory() -> Finding:
     total, free = memory()
     few = free < 3 * _GIB
-    meaning = "the demo presets need about 2 GB" + (
-        ": close other programs first" if few else "; larger corpora no more"
-    )
+    more = ": close other programs first" if few else "; larger corpora no more"
+    meaning = f"the demo presets need about 2 GB{more}"
     return Finding("memory", "note" if few else "ok", f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB free", meaning)
 
 
@@ -124,9 +121,8 @@ def memory() -> tuple[int, int]:
 
 def _trials() -> Finding:
     if not (known := remembered()):
-        return Finding(
-            "trials", "note", "none yet", "precision and search engine are timed when first needed, a second each"
-        )
+        meaning = "precision and search engine are timed when first needed, a second each"
+        return Finding("trials", "note", "none yet", meaning)
     meaning = "remembered for this user and machine; `hardneg doctor --forget-trials` has them timed again"
     return Finding("trials", "ok", "; ".join(f"{trial.told} on {trial.machine}" for trial in known), meaning)
 
@@ -181,10 +177,8 @@ def _java() -> Finding:
 
 def _hub(ask: bool) -> Finding:
     meaning = "models and datasets must be folders, packaged, or in the hub's cache; the demo presets need no more"
-    if any(
-        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
-        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    ):
+    switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    if {"1", "ON", "YES", "TRUE"}.intersection(switches):
         return Finding("hub", "note", "switched off by HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE", meaning)
     if not ask:
         return Finding("hub", "note", "not asked", meaning)
@@ -206,21 +200,15 @@ def _requirements() -> Iterator[Finding]:
     """One finding for what the core requires, one for each extra."""
     from packaging.requirements import Requirement
 
+    extras = ["", *(importlib.metadata.metadata("hardneg").get_all("Provides-Extra") or [])]
     wanted: dict[str, list[Requirement]] = {"": []}
-    for line in importlib.metadata.requires("hardneg") or []:
-        requirement = Requirement(line)
-        extras = importlib.metadata.metadata("hardneg").get_all("Provides-Extra") or []
-        for extra in ["", *extras]:
-            if requirement.name != "hardneg" and (
-                not requirement.marker or requirement.marker.evaluate({"extra": extra})
-            ):
-                wanted.setdefault(extra, []).append(requirement)
-                break
-    for extra, requirements in wanted.items():
-        problems = [
-            problem for item in requirements if (problem := requirement_problem(item.name, str(item.specifier)))
-        ]
-        yield _versions(extra, len(requirements), problems)
+    for item in map(Requirement, importlib.metadata.requires("hardneg") or []):
+        of = [extra for extra in extras if not item.marker or item.marker.evaluate({"extra": extra})]
+        if of and item.name != "hardneg":
+            wanted.setdefault(of[0], []).append(item)
+    for extra, items in wanted.items():
+        problems = filter(None, (requirement_problem(item.name, str(item.specifier)) for item in items))
+        yield _versions(extra, len(items), list(problems))
 
 
 def requirement_problem(name: str, specifier: str) -> str:

@@ -75,8 +75,7 @@ def fuse(
     runs = [read_run(path) for path in run]
     query_ids = list(dict.fromkeys(query_id for each in runs for query_id in each))
     if tune_run:
-        tuned_on = [read_run(path) for path in _paired(tune_run, run)]
-        known = Development(labels, tuned_on, _judged(qrels), metric, relevance_level)
+        known = Development(labels, *_tuned_on(tune_run, labels, qrels), metric, relevance_level)
         asked = _tuned(asked, known, values, query_ids)
     elif values or qrels:
         raise UsageError("fuse: --grid and --qrels are for tuning: give a --tune-run for each --run")
@@ -144,18 +143,17 @@ def _check(asked: "Fusion", tuned: bool) -> None:
         raise UsageError("; ".join(problems))
 
 
-def _paired(tune_run: Sequence[Path], run: Sequence[Path]) -> Sequence[Path]:
-    if len(tune_run) != len(run):
-        raise UsageError(f"fuse: {len(tune_run)} --tune-run for {len(run)} --run: give one of each, in the same order")
-    return tune_run
-
-
-def _judged(qrels: Path | None) -> "Qrels":
+def _tuned_on(tune_run: Sequence[Path], labels: Sequence[str], qrels: Path | None) -> "tuple[list[Run], Qrels]":
+    """The runs to tune on, and their judgements."""
     from hardneg.data.qrels import read_qrels
+    from hardneg.data.runs import read_run
 
+    given, wanted = len(tune_run), len(labels)
+    if given != wanted:
+        raise UsageError(f"fuse: {given} --tune-run for {wanted} --run: give one of each, in the same order")
     if qrels is None:
         raise UsageError("fuse: --tune-run needs --qrels, the judgements of its queries")
-    return read_qrels(qrels)
+    return [read_run(path) for path in tune_run], read_qrels(qrels)
 
 
 def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Sequence[str]) -> "Fusion":

@@ -87,7 +87,6 @@ def _mine(
 
     runs: the one to select from, and the one to filter by.
     """
-
     if launched(place.processes, place.device):
         return
     reads = [path for path in runs if path]

@@ -114,7 +114,6 @@ def open_store(path: Path | None) -> "Store":
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = (path or Path(os.environ.get("HARDNEG_STORE") or cache / "hardneg" / "store")).absolute()
     _check_store(root)
@@ -170,6 +169,5 @@ def _renamed(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 def tell_once(line: str) -> None:
     """One line on stderr: of several processes only the first says it, or the one that has started them."""
-
     if world().first and ASKED not in os.environ:
         say(f"hardneg: {line}", err=True)

@@ -75,7 +75,6 @@ class Outputs:
     @contextmanager
     def begun(self) -> Iterator[None]:
         """Checks, and has the store keep the steps while the block works, and after it has been stopped."""
-
         self.check()
         if not world().first or not self.keys:
             yield
@@ -90,7 +89,6 @@ class Outputs:
         Raises:
             ArtifactError: the disk is full, read-only, or not ours to write.
         """
-
         with ExitStack() as stack:
             stack.enter_context(disk_errors(self.targets[0].path, "--output"))
             for target in self.targets:
@@ -129,7 +127,6 @@ class Outputs:
 
     def _strangers(self, target: Target) -> list[Path]:
         """What stands where the target is to be, and is not as an earlier run of the same command left it."""
-
         there = [top for top in target.tops if os.path.lexists(top)]
         if not there:
             return []
@@ -151,7 +148,6 @@ def free_bytes(path: Path) -> int:
 
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
     """Those of a command without a store of its own: what it writes is known to the usual one."""
-
     return Outputs(command, targets, inputs, open_store(None), overwrite)
 
 
@@ -237,7 +233,6 @@ def _check_name(top: Path) -> None:
 
 def _check_writable(top: Path) -> None:
     """Raises ArtifactError where nothing can be written at `top`."""
-
     there = top.absolute().parent
     while not there.exists():
         there = there.parent

@@ -118,7 +118,6 @@ def new(
 
     Example: hardneg plugins new loss my-loss --output my-loss
     """
-
     folder = output or Path(f"hardneg-{name}")
     store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
     for path in write_package(kind, name, folder):
@@ -133,47 +132,32 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
-
     kind = kind_of(kind)
+    singular = next(one for one, many in singulars().items() if many == kind)
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in {_usual(kind)!r}"
+            f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in 'my-{singular}'"
         )
     if keyword.iskeyword(name):
         raise UsageError(
             f"{name!r} cannot be a plugin's name: it is a word of Python's own, and the plugin's module is named after "
-            f"it; take another, such as {_usual(kind)!r}"
+            f"it; take another, such as 'my-{singular}'"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
-    written = [folder / path for path in _paths(name)]
+    module, cls = name.replace("-", "_"), "".join(part.capitalize() for part in name.split("-"))
+    words = {"kind": kind, "singular": singular, "name": name, "module": module, "cls": cls}
+    source, templates = folder / "src" / f"hardneg_{module}", files("hardneg.cli") / "templates"
+    written = {
+        folder / "pyproject.toml": "pyproject.toml",
+        folder / "README.md": "README.md",
+        source / "__init__.py": "package.py",
+        source / f"{module}.py": f"{kind}.py",
+        folder / "tests" / f"test_{module}.py": f"{kind}_test.py",
+    }
     with disk_errors(folder, "--output"):
-        for path, template in zip(written, _templates(kind), strict=True):
+        for path, template in written.items():
+            text = Template((templates / f"{template}.template").read_text(encoding="utf-8"))
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(Template(template).substitute(_words(kind, name)), encoding="utf-8")
-    return written
-
-
-def _singular(kind: str) -> str:
-    return next(one for one, many in singulars().items() if many == kind)
-
-
-def _usual(kind: str) -> str:
-    return f"my-{_singular(kind)}"
-
-
-def _paths(name: str) -> list[str]:
-    module = name.replace("-", "_")
-    source = f"src/hardneg_{module}"
-    return ["pyproject.toml", "README.md", f"{source}/__init__.py", f"{source}/{module}.py", f"tests/test_{module}.py"]
-
-
-def _templates(kind: str) -> list[str]:
-    root = files("hardneg.cli") / "templates"
-    names = ["pyproject.toml", "README.md", "package.py", f"{kind}.py", f"{kind}_test.py"]
-    return [(root / f"{name}.template").read_text(encoding="utf-8") for name in names]
-
-
-def _words(kind: str, name: str) -> dict[str, str]:
-    cls = "".join(part.capitalize() for part in name.split("-"))
-    return {"kind": kind, "singular": _singular(kind), "name": name, "module": name.replace("-", "_"), "cls": cls}
+            path.write_text(text.substitute(words), encoding="utf-8")
+    return list(written)

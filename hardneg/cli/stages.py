@@ -68,7 +68,6 @@ def search(
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
     """
-
     if (model is None) == (backend is None):
         raise UsageError("search: give --model NAME or --backend NAME, one of them")
     if candidates is not None and model is None:
@@ -109,7 +108,6 @@ def train(
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
-
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
     training = {"stage": "train", "negatives": MINED, "loss": loss, "options": plugin_options(train_option)}
     recipe = AdhocRecipe("train", dataset, {**mining_stages(mining, depth), TRAINED: training}, model, settings)
@@ -139,7 +137,6 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
-
     check_run(output)
     name, colon, source = reranker.partition(":")
     plugin = {"name": name, **({"source": source} if colon else {}), **plugin_options(option)}

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import typing
 
 import pytest
 from cli.commands import every_command
@@ -84,8 +85,9 @@ def test_every_option_that_names_such_a_thing_is_completed():
         for option in command.params:
             if wanted := COMPLETED.intersection(option.opts):
                 seen |= wanted
-                offered = option._custom_shell_complete
-                assert offered is not None, (words, option.opts)
+                of_choices = typing.get_origin(option.type_descriptor.annotation) is typing.Literal
+                assert of_choices or option._custom_shell_complete is not None, (words, option.opts)
+    assert complete("hardneg analyze matrix --form ") == ["heatmap", "lines"]
     assert seen == COMPLETED
 
 

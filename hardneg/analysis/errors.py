@@ -35,7 +35,7 @@ class Errors(Analysis):
         "negatives; means over queries. Copies of positives are neither positives nor negatives. "
         "≥: some positives are below what the run lists."
     )
-    paper = "STAR/ADORE, Table 2 and Figure 3"
+    paper = "STAR/ADORE, Table 1 and Figure 3"
     asks = ("qrels", "queries?", "relevance_level", "device")
 
     indexes: Indexes = Field(default_factory=dict, description="A dense index folder; needs --queries, --model.")

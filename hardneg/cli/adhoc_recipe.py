@@ -66,7 +66,7 @@ class AdhocRecipe:
 
         return make_plan(self.check())
 
-    def make_dataset(self, store: "Store") -> "Artifact":
+    def make_dataset(self, store: Store) -> Artifact:
         """The stored collection, read now unless it is in the store."""
         from hardneg.fields import DATASET
 
@@ -105,7 +105,7 @@ class PlannedWork:
     """What a command has begun to make."""
 
     plan: "Plan"
-    store: "Store"
+    store: Store
     outputs: Outputs
     device: str | None
 
@@ -113,13 +113,13 @@ class PlannedWork:
         """The artifacts of all steps, or of those up to one."""
         return run_plan(self.plan, self.store, self.device, until)
 
-    def dataset(self) -> "Artifact":
+    def dataset(self) -> Artifact:
         """The stored collection."""
         from hardneg.fields import DATASET
 
         return self.make(DATASET).artifacts[DATASET]
 
-    def make_from(self, stage: str, dataset: "Artifact", runs: Mapping[str, Path], folder: Path) -> dict[str, Any]:
+    def make_from(self, stage: str, dataset: Artifact, runs: Mapping[str, Path], folder: Path) -> dict[str, Any]:
         """Makes the artifact of a stage in a folder, on runs that no stage made, such as files of a user.
 
         Returns its facts, and what of the runs is not in the collection; `runs` are files by the path of their input.
@@ -154,7 +154,7 @@ def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
 
 
-def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None = None) -> "Outcome":
+def run_plan(plan: "Plan", store: Store, device: str | None, until: str | None = None) -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
     from hardneg.cli.tables import step_watcher
     from hardneg.recipe.execute import Options, Watcher, execute
@@ -166,7 +166,7 @@ def run_plan(plan: "Plan", store: "Store", device: str | None, until: str | None
 
 
 def plan_outputs(
-    command: str, plan: "Plan", store: "Store", targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
+    command: str, plan: "Plan", store: Store, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Outputs:
     """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
     inputs = [*inputs_of(plan.recipe), *reads]

@@ -97,7 +97,6 @@ def read_files(files: Files) -> Iterator[Path]:
 
 
 def _files(analysis: Analysis, given: Mapping[str, Any], stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Files:
-
     named = {path: name for path, name, _ in analysis.references()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
     return Files(

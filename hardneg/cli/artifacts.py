@@ -11,6 +11,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import bars, duration, say, say_answer, size
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe import PRESET, SET
+from hardneg.counting import counted
 from hardneg.errors import ArtifactError
 from hardneg.integrity import Checked
 from hardneg.integrity import check as check_all
@@ -73,8 +74,6 @@ def check(
 
     Example: hardneg artifacts check --repair
     """
-    from hardneg.counting import counted
-
     opened = open_store(store)
     found = list(check_all(opened, bars()))
     damaged = [item for item in found if item.problem]
@@ -82,21 +81,18 @@ def check(
         say(f"{item.stage}: {item.problem}")
         if repair:
             _discard(opened, item)
-    for words, number in {
-        "of an earlier hardneg: their sizes are right, their bytes are not known": sum(i.size_only for i in found),
-        "of a newer hardneg: not looked at": sum(item.newer for item in found),
-    }.items():
-        if number:
-            say(f"{number} {words}")
-    state = (
-        f"{len(damaged)} damaged, {'removed' if repair else 'to remove with --repair'}" if damaged else "none damaged"
-    )
+    if earlier := sum(item.size_only for item in found):
+        say(f"{earlier} of an earlier hardneg: their sizes are right, their bytes are not known")
+    if newer := sum(item.newer for item in found):
+        say(f"{newer} of a newer hardneg: not looked at")
+    done = "removed" if repair else "to remove with --repair"
+    state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
     say(f"{counted(len(found), 'artifact')}, {size(sum(item.size for item in found))}: {state}")
     if damaged and not repair:
         raise typer.Exit(ArtifactError.exit_code)
 
 
-def _discard(store: "Store", item: "Checked") -> None:
+def _discard(store: Store, item: Checked) -> None:
     """Removes a damaged artifact, and says which results have it."""
     with store.lock(item.key):
         store.discard(item.key)
@@ -127,8 +123,7 @@ def gc(
     say(f"{len(found)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
 
 
-def _unfinished_line(run: "Unfinished", forget: bool, delete: bool) -> str:
-
+def _unfinished_line(run: Unfinished, forget: bool, delete: bool) -> str:
     begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
     if run.running:
         return f"running: {begun}; what it makes is kept"

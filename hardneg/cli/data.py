@@ -45,7 +45,8 @@ def list_(as_json: bool = JSON) -> None:
         {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}
         for plugin in list_plugins("datasets")
     ]
-    lines = aligned((row["name"], row["reads"] + _origin(row["package"])) for row in rows)
+    origins = ("" if row["package"] == "hardneg" else f"   ({row['package']})" for row in rows)
+    lines = aligned((row["name"], row["reads"] + origin) for row, origin in zip(rows, origins, strict=True))
     say_answer(rows, lines, as_json)
 
 
@@ -121,7 +122,7 @@ def fetch(
     say(f"--dataset {found.loader}:{folder}")
 
 
-def _fetch_all(found: "Published", folder: Path, bars: "Bars") -> None:
+def _fetch_all(found: "Published", folder: Path, bars: Bars) -> None:
     """Brings all files of a dataset, one line each.
 
     Raises:
@@ -137,10 +138,6 @@ def _fetch_all(found: "Published", folder: Path, bars: "Bars") -> None:
     for file in found.files:
         new = fetch_file(file, folder, bars)
         bars.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
-
-
-def _origin(package: str) -> str:
-    return "" if package == "hardneg" else f"   ({package})"
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def evaluate(
         return
     if per_query:
         _print_queries(measured)
-    _print_tables(tested(measured, baselines))
+    measured_tables(stdout_console(), tested(measured, baselines))
 
 
 def report(
@@ -197,8 +197,7 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
 
     content = to_json(measured)
     more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
-    found = {key: content[key] for key in ("metrics", *more)} if more else content["metrics"]
-    return found
+    return {key: content[key] for key in ("metrics", *more)} if more else dict(content["metrics"])
 
 
 def _print_queries(measured: "Measured") -> None:
@@ -207,8 +206,3 @@ def _print_queries(measured: "Measured") -> None:
         for metric, values in scores.items():
             for query_id, score in values.items():
                 say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
-
-
-def _print_tables(measured: "Measured") -> None:
-
-    measured_tables(stdout_console(), measured)

@@ -141,7 +141,6 @@ def _end(rank: int, in_order: bool) -> None:
 
 
 def _check_shared(root: Path, seconds: float = 15.0) -> None:
-
     here = world()
     if not here.several_machines:
         return

@@ -162,7 +162,6 @@ def _model_scores(work: PlannedWork, outcome: "Outcome", made: MinedNegatives) -
 
 
 def _write_dropped(folder: Path, path: Path) -> None:
-
     if not (folder / DROPPED).is_file():
         raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")
     link_file(folder / DROPPED, path)

@@ -108,7 +108,7 @@ DEVICE = typer.Option(
 )
 
 
-def open_store(path: Path | None) -> "Store":
+def open_store(path: Path | None) -> Store:
     """The store at `path`, which is told where it is not there yet, or at its usual place.
 
     Raises:

@@ -49,7 +49,7 @@ class Outputs:
     command: str
     targets: Sequence[Target]
     inputs: Sequence[Path]
-    store: "Store"
+    store: Store
     overwrite: bool = False
     keys: Sequence[str] = ()
 

@@ -168,14 +168,14 @@ def run(
             _run(made, opened, options, folder)
 
 
-def _outputs(made: "Plan", opened: "Store", folder: Path, overwrite: bool) -> "Outputs":
+def _outputs(made: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
     from hardneg.recipe.publish import COMMAND, names
 
     target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
     return plan_outputs(COMMAND, made, opened, [target], overwrite)
 
 
-def _run(made: "Plan", opened: "Store", options: "Options", folder: Path) -> None:
+def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.tables import next_commands, result_table, step_watcher
     from hardneg.recipe.execute import Watcher, execute

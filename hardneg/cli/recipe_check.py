@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
 
-def check_needs(made: "Plan", store: "Store", as_json: bool) -> None:
+def check_needs(made: "Plan", store: Store, as_json: bool) -> None:
     """Prints all that the plan needs; exits with the code of the first thing that is missing."""
     from hardneg.recipe.needs import needs
 
@@ -27,7 +27,7 @@ def check_needs(made: "Plan", store: "Store", as_json: bool) -> None:
             raise typer.Exit(need.exit_code)
 
 
-def _summary(made: "Plan", store: "Store", found: Sequence["Need"]) -> dict[str, Any]:
+def _summary(made: "Plan", store: Store, found: Sequence["Need"]) -> dict[str, Any]:
     from hardneg.recipe.estimate import estimate
 
     return {

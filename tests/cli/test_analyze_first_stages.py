@@ -46,5 +46,5 @@ def test_dimensions(files, tmp_path):
     runs = ["--run", f"CoRT:64={files / 'dense.trec'}", "--run", f"CoRT:32={files / 'bm25.trec'}"]
     found = printed(*asked, *runs, "--relevance-level", 2, "--plot", tmp_path / "e.svg")
     assert found["runs"] == {"CoRT": [[32, 0.5], [64, 0.5]]}
-    assert "must be SIZE=PATH" in str(call(*asked, "--run", files / "bm25.trec").exception)
+    assert "must be NUMBER=PATH" in str(call(*asked, "--run", files / "bm25.trec").exception)
     assert "is given twice" in str(call(*asked, "--run", "8=a", "--run", "8=b").exception)

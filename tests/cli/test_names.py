@@ -42,6 +42,8 @@ SYNONYMS = {
 OTHERWISE = {
     ("analyze query-wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
     ("analyze dimensions", "--run"): str,  # SIZE=PATH
+    ("analyze overlap-curve", "--run"): str,  # STEP=PATH
+    ("analyze overlap-curve", "--negatives"): str,  # STEP=PATH
     ("export", "--model"): Path,  # a folder alone
 }
 

@@ -1,16 +1,23 @@
-"""The tutorial's two files, as they stand on its page, are a miner that passes its tests."""
+"""The tutorial's files, as they stand on its page: a miner that passes its tests, and what `plugins new` writes."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from hardneg.cli.plugins import write_package
+from hardneg.stages.spec import StageSpec
+
 pytest_plugins = ["pytester"]
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-plugin.md"
 
 
+def all_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
 def blocks() -> tuple[str, str]:
-    source, tests = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    source, tests, *_ = all_blocks()
     return source, tests
 
 
@@ -37,3 +44,18 @@ def test_without_two_lines_it_fails_as_told(pytester: pytest.Pytester, monkeypat
     assert told
     result.stdout.fnmatch_lines([f"E*{told[1]}", "E*found: * of query q0"])
     assert told[2] in result.stdout.str()
+
+
+def test_the_verb_and_the_analysis_are_those_that_are_written(tmp_path: Path) -> None:
+    """The tests of what is written stand in tests/cli/test_plugins_new.py."""
+    written = []
+    for kind, name in (("stage", "shorten"), ("analysis", "list-lengths")):
+        module = name.replace("-", "_")
+        write_package(kind, name, tmp_path / kind)
+        written.append((tmp_path / kind / "src" / f"hardneg_{module}" / f"{module}.py").read_text())
+    assert all_blocks()[2:] == written
+
+
+def test_the_page_names_every_method_of_a_verb_that_it_speaks_of() -> None:
+    named = re.findall(r"^\| `(\w+)(?:\(\w+\))?` \| (?!`)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert "make" in named and all(hasattr(StageSpec, name) for name in named)

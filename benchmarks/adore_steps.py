@@ -34,8 +34,7 @@ from hardneg.indexes.flat import FlatSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.models.encoder import Encoder, split
 from hardneg.models.spec import ModelSpec
-from hardneg.progress import Silent
-from hardneg.timing import Seconds
+from hardneg.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index

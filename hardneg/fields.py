@@ -19,8 +19,7 @@ from pydantic import (
 from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
 from hardneg.errors import UsageError
-from hardneg.evaluation.answer_coverage import answer_cutoffs
-from hardneg.evaluation.metrics import parse_metrics
+from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
 from hardneg.models.spec import ModelSpec
 from hardneg.types import PluginSetting
 

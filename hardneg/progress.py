@@ -1,6 +1,7 @@
-"""How long steps tell what they are doing, without the library talking to a terminal itself."""
+"""How long steps tell what they are doing, without the library talking to a terminal itself; what they take."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -47,3 +48,19 @@ class Silent:
 
     def note(self, text: str) -> None:
         """Nothing."""
+
+
+class Seconds(dict[str, float]):
+    """Seconds by operation."""
+
+    @contextmanager
+    def of(self, operation: str, without: Collection[str] = ()) -> Iterator[None]:
+        """Counts what is inside as part of `operation`, less what the operations `without` take in it."""
+        began = time.perf_counter() - self._sum(without)
+        try:
+            yield
+        finally:
+            self[operation] = self.get(operation, 0.0) + time.perf_counter() - self._sum(without) - began
+
+    def _sum(self, operations: Collection[str]) -> float:
+        return sum(self.get(operation, 0.0) for operation in operations)

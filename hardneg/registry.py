@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from hardneg.complaints import complaint
 from hardneg.errors import HardnegError, PluginError
 from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
+from hardneg.wording import complaint
 
 KINDS = ("datasets", "miners", "losses", "indexes", "rerankers", "stages", "analyses")
 _MODELS = ("stages", "analyses")

@@ -13,8 +13,7 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, percent, shortened
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.negatives import read_negatives
-from hardneg.data.rejected import drop_batches, drops_at
+from hardneg.data.negatives import drop_batches, drops_at, read_negatives
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.fields import Name, Reference
 from hardneg.reporting.figure import Points, figure, lines, plain_axes

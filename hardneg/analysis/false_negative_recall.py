@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
-from hardneg.miners.rules import RULES, lowest, scores_of
+from hardneg.miners.selection import RULES, lowest, scores_of
 from hardneg.registry import suggestion
 from hardneg.reporting.figure import COLOURS, Points, figure, lines, plain_axes
 from hardneg.reporting.table import Table

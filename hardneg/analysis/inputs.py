@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hardneg.data.json_rows import id_field, json_row, text_field
 from hardneg.data.qrels import Qrels, positives, read_qrels
+from hardneg.data.queries import topics_part
 from hardneg.data.runs import EMPTY, Run, read_run
 from hardneg.data.source_files import records
 from hardneg.data.text_lines import read_lines
-from hardneg.data.topics import topics_part
 from hardneg.errors import DataError, UsageError
 from hardneg.progress import Progress, Silent
 from hardneg.registry import suggestion

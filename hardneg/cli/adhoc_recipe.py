@@ -128,7 +128,7 @@ class PlannedWork:
             DataError: a run has a mistake, or none of its queries is in the split.
         """
         from hardneg.data.collection import StoredCollection
-        from hardneg.data.external_run import rewrite_run
+        from hardneg.data.runs import rewrite_run
         from hardneg.fields import DATASET
         from hardneg.registry import plugin_errors
         from hardneg.stages.context import ArtifactInput, StageContext

@@ -17,9 +17,9 @@ from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import Level, QrelsFile, run_labels, split_names
 from hardneg.cli.options import DEVICE, STORE, open_store
-from hardneg.complaints import complaint
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
+from hardneg.wording import complaint
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."

@@ -13,8 +13,8 @@ from hardneg.cli.adhoc_recipe import AdhocRecipe
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer, size
 from hardneg.cli.options import JSON, STORE, open_store, output, renaming
 from hardneg.cli.outputs import free_bytes
-from hardneg.counting import counted
 from hardneg.errors import DataError
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.data.problems import Contents, Problem, SplitContents

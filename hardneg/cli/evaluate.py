@@ -11,8 +11,8 @@ from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.judging import Judge, tested
 from hardneg.cli.options import JSON, OVERWRITE, SET, STORE, output
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.counting import counted
 from hardneg.errors import UsageError
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured
@@ -149,8 +149,7 @@ def _write_report(
 
 def metric_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     """Metric names: repeated, joined by commas, or several words after one flag (which are arguments)."""
-    from hardneg.evaluation.answer_coverage import answer_cutoffs
-    from hardneg.evaluation.metrics import parse_metrics
+    from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
 
     given = split_names(after_flag, words)
     if judged := [name for name in given or _METRICS if name not in answer_cutoffs(given)]:

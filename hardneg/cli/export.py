@@ -12,9 +12,9 @@ from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.counting import counted
 from hardneg.errors import UsageError
 from hardneg.layout import NEGATIVES
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection

@@ -12,8 +12,8 @@ from hardneg.cli.console import bars, say, tell_left_out
 from hardneg.cli.evaluate import Level, RunFiles, run_labels
 from hardneg.cli.options import OUTPUT_RUN, OVERWRITE, TUNING
 from hardneg.cli.outputs import Target, check_run, store_outputs
-from hardneg.counting import counted
 from hardneg.errors import UsageError
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.data.qrels import Qrels

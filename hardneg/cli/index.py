@@ -13,8 +13,8 @@ from hardneg.cli.adhoc_recipe import ENCODED, AdhocRecipe, Place, plugin_options
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import OUTPUT_FOLDER, OVERWRITE, SET, STORE, key_values
 from hardneg.cli.outputs import Outputs, Target, store_outputs
-from hardneg.counting import counted
 from hardneg.errors import UsageError
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.types import PluginSetting

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from hardneg.cli.adhoc_recipe import AdhocRecipe
 from hardneg.cli.console import say
 from hardneg.cli.options import open_store
-from hardneg.counting import counted
 from hardneg.errors import UsageError
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
@@ -65,7 +65,7 @@ class Judge:
         note: Note = _to_stderr,
     ) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared; `note` is told what is left out."""
-        from hardneg.evaluation.answer_coverage import answer_cutoffs
+        from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
 
         cutoffs = answer_cutoffs(names)
@@ -88,7 +88,7 @@ class Judge:
     ) -> "dict[str, Scores]":
         from hardneg.data.answer_matching import PassageAnswers
         from hardneg.data.runs import read_run
-        from hardneg.evaluation.answer_coverage import answer_coverage
+        from hardneg.evaluation.metrics import answer_coverage
 
         if not cutoffs:
             return {}

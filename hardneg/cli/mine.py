@@ -24,10 +24,10 @@ from hardneg.cli.console import bars, say, tell_left_out
 from hardneg.cli.export import CORPUS, FORM, MinedNegatives, NegativesTarget, write
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import WRITTEN
-from hardneg.counting import counted
 from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.layout import DROPPED, NEGATIVES, RUN
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.models.positive_scores import PositiveScores

@@ -13,11 +13,11 @@ from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming, tell_once
 from hardneg.cli.outputs import Outputs, Target
-from hardneg.counting import counted
 from hardneg.distributed import world
 from hardneg.errors import RecipeError, UsageError
 from hardneg.layout import LOCK
 from hardneg.machine import this_machine
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options

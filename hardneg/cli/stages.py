@@ -20,9 +20,9 @@ from hardneg.cli.adhoc_recipe import (
 )
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.outputs import Target, check_run
-from hardneg.counting import counted
 from hardneg.errors import UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
+from hardneg.wording import counted
 
 _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _INDEXES = completion.plugins("indexes")

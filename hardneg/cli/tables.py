@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
 from hardneg.cli.console import Bars, duration, measured_tables, print_table, size, stdout_console
-from hardneg.counting import counted
 from hardneg.machine import Machine
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
 from hardneg.reporting.table import Table
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

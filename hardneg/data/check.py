@@ -9,9 +9,21 @@ from pathlib import Path
 import numpy as np
 
 from hardneg.data.hash_index import hash_texts
-from hardneg.data.leakage import across_splits, leaked
 from hardneg.data.problems import Contents, Problem, SplitContents, Unplaced, unreadable
-from hardneg.data.seen import Hashes, Judged, Members, Places, Seen, among, as_array, joined, members, repeats
+from hardneg.data.seen import (
+    Hashes,
+    Judged,
+    Members,
+    Places,
+    Seen,
+    across_splits,
+    among,
+    as_array,
+    joined,
+    leaked,
+    members,
+    repeats,
+)
 from hardneg.data.source_files import Part, Record, parts_of, split_problem
 from hardneg.data.text_lines import id_problem, one_word
 from hardneg.errors import DataError

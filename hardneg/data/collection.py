@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.atomic_write import replace_text
-from hardneg.counting import counted
 from hardneg.data.check import placed
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.hash_index import normalise
@@ -20,6 +19,7 @@ from hardneg.data.source_files import split_problem
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
 from hardneg.types import Answers, Collection, HasAnswers, HasWithheld, Judgement
+from hardneg.wording import counted
 
 _FORMAT = 1
 _BLOCK = 65536

@@ -1,7 +1,7 @@
-"""Mined negatives, one row a query, in an Arrow file that is memory-mapped."""
+"""Mined negatives, and what a miner left out: one row a query, in two Arrow files that are memory-mapped."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import overload
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hardneg.atomic_write import replacing
 from hardneg.data.mmap import map_batches
-from hardneg.errors import DataError
-from hardneg.types import Negatives
+from hardneg.errors import ArtifactError, DataError
+from hardneg.types import Drops, Negatives
 
 _SCHEMA = pa.schema(
     [
@@ -23,6 +23,18 @@ _SCHEMA = pa.schema(
     ]
 )
 _ROWS = 1024
+_DROPS = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("candidates", pa.int32()),
+        ("doc_ids", pa.list_(pa.string())),
+        ("ranks", pa.list_(pa.int32())),
+        ("reasons", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float32())),
+        ("chosen", pa.list_(pa.int32())),
+    ]
+)
+_NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empty(0, np.int32))
 
 
 def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
@@ -126,3 +138,47 @@ def _batch(block: list[Negatives]) -> pa.RecordBatch:
         pa.array([np.asarray(item.scores, np.float32) for item in block], _SCHEMA.types[3]),
     ]
     return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
+    """The same negatives; what they dropped is written to `path` as they go by, if the first of them tells it."""
+    waiting = iter(negatives)
+    first = next(waiting, None)
+    if first is None:
+        return
+    if first.drops is None:
+        yield from chain([first], waiting)
+        return
+    with replacing(path) as file, pa.ipc.new_file(file, _DROPS) as writer:
+        block: list[Negatives] = []
+        for item in chain([first], waiting):
+            block.append(item)
+            if len(block) == _ROWS:
+                writer.write_batch(_drop_batch(block))
+                block = []
+            yield item
+        writer.write_batch(_drop_batch(block))
+
+
+def drop_batches(path: Path) -> list[pa.RecordBatch]:
+    """What `recorded` wrote, as mapped batches: a row a query, the fields of `Drops` as columns after its id.
+
+    Raises:
+        ArtifactError: it is missing, cut off or foreign.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such file; mine with a miner that tells what it drops, such as denoised")
+    return map_batches(path, _DROPS.names)
+
+
+def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
+    """One row of a batch: the query's id, and what was dropped."""
+    query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
+    ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
+    return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
+
+
+def _drop_batch(block: list[Negatives]) -> pa.RecordBatch:
+    drops = [item.drops or _NONE for item in block]
+    columns = [pa.array([getattr(each, field.name) for each in drops], field.type) for field in list(_DROPS)[1:]]
+    return pa.record_batch([pa.array([item.query_id for item in block]), *columns], schema=_DROPS)

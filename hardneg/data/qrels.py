@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hardneg.atomic_write import replacing
-from hardneg.counting import counted
 from hardneg.data.text_lines import checked_id, one_word, read_lines
 from hardneg.errors import DataError
 from hardneg.types import Judgement
+from hardneg.wording import counted
 
 Qrels = dict[str, dict[str, int]]
 """Relevance by query id and document id."""

@@ -1,21 +1,36 @@
-"""The queries of one split, as an Arrow file, and their answers, as JSON Lines."""
+"""The queries of one split, as an Arrow file, and their answers, as JSON Lines; queries of topic files.
+
+Topics of TREC and of Anserini are `<top>` blocks, an id and a text between tabs, or JSON Lines; told by content.
+"""
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
 from hardneg.atomic_write import replacing
-from hardneg.data.json_rows import id_field, json_row, texts_field
+from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.data.problems import Unplaced
-from hardneg.data.text_lines import id_problem, one_word, read_lines
+from hardneg.data.source_files import Part, Record
+from hardneg.data.text_lines import checked_id, id_problem, lines_or_errors, one_word, read_lines
 from hardneg.errors import ArtifactError, DataError
 from hardneg.types import Answers, Query
+from hardneg.wording import counted
 
 _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 _ROWS = 8192
+_IDS = ("qid", "query_id", "id", "_id")
+_TEXTS = ("title", "query", "text", "contents")
+_TAG = re.compile(r"<\s*(/?)\s*(top|num|title|desc|narr)\b[^>]*>", re.IGNORECASE)
+_LABEL = re.compile(r"^\s*(number|topic|description|narrative)\s*:", re.IGNORECASE)
+_SHOWN = 10
+OWN = "queries of the file left out: the dataset has them"
+SAME_TEXT = "queries of the file with the text of one of the dataset's"
 
 
 @dataclass(frozen=True)
@@ -111,3 +126,128 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
 
 def _line(row: dict[str, object]) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def topics_part(path: Path, split: str | None = None, field: str = "title") -> Part:
+    """The queries of a topic file, plain or gzip.
+
+    Args:
+        path: `<top>` blocks with `<num>` and `<title>`; lines of an id, a tab and a text; or JSON Lines with
+            `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+        split: whose queries these are.
+        field: which part of a `<top>` block is the text: title, desc or narr.
+    """
+    return Part(str(path), lambda: _read(path, field), split)
+
+
+def _read(path: Path, field: str) -> Iterator[tuple[int, Record | DataError]]:
+    lines = lines_or_errors(path)
+    first: list[tuple[int, str | DataError]] = []
+    for item in lines:
+        first.append(item)
+        if not isinstance(item[1], DataError):
+            break
+    start = first[-1][1] if first else ""
+    whole = chain(first, lines)
+    if isinstance(start, str) and start.lstrip().startswith("<"):
+        yield from _blocks(path, whole, field)
+        return
+    parse = _json_query if isinstance(start, str) and start.lstrip().startswith("{") else query_line
+    for number, line in whole:
+        try:
+            yield number, line if isinstance(line, DataError) else parse(path, number, line)
+        except DataError as error:
+            yield number, error
+
+
+def query_line(path: Path, number: int, line: str) -> Query:
+    """The query of a line that holds an id, a tab and a text. Raises DataError where it does not."""
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; an id, a tab and a text are expected")
+    return Query(checked_id(path, number, cells[0]), cells[1])
+
+
+def _json_query(path: Path, number: int, line: str) -> Query:
+    row = json_row(path, number, line)
+    key = next((key for key in _TEXTS if key in row), _TEXTS[0])
+    return Query(id_field(path, number, row, *_IDS), text_field(path, number, row, key))
+
+
+def _blocks(
+    path: Path, lines: Iterator[tuple[int, str | DataError]], field: str
+) -> Iterator[tuple[int, Record | DataError]]:
+    begun, block = 0, ""
+    for number, line in lines:
+        if isinstance(line, DataError):
+            yield number, line
+            continue
+        for piece in re.split(r"(?=<\s*top\b)|(?<=</top>)", line, flags=re.IGNORECASE):
+            tag = _TAG.match(piece.lstrip())
+            if tag and tag[2].lower() == "top" and not tag[1]:
+                if begun:
+                    yield begun, DataError.at(path, begun, "this <top> has no </top>")
+                begun, block = number, ""
+            block += f"{piece}\n"
+            if begun and re.search(r"</\s*top\s*>", piece, re.IGNORECASE):
+                try:
+                    yield begun, _block_query(path, begun, block, field)
+                except DataError as error:
+                    yield begun, error
+                begun = 0
+    if begun:
+        yield begun, DataError.at(path, begun, "this <top> has no </top>: the file is cut off")
+
+
+def _block_query(path: Path, number: int, block: str, field: str) -> Query:
+    tags = [tag for tag in _TAG.finditer(block) if not tag[1]]
+    ends = [tag.start() for tag in _TAG.finditer(block)]
+    found: dict[str, str] = {}
+    for tag in tags:
+        end = next((end for end in ends if end > tag.start()), len(block))
+        found.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
+    missing = [f"<{name}>" for name in ("num", field) if not found.get(name)]
+    if missing:
+        raise DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
+    return Query(checked_id(path, number, found["num"]), found[field])
+
+
+def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
+    """The queries of a file in its order; those of `known`, texts by id, are left out and counted in `facts`.
+
+    Args:
+        path: lines of an id, a tab and a text, JSON Lines, or TREC's topics; plain or gzip.
+        known: the collection's own queries.
+        facts: counts, which grow while the queries are gone through.
+
+    Raises:
+        DataError: at the end, all mistakes with their lines: lines that are no query, no text, an id that stands
+            twice, or one that the collection has with another text.
+    """
+    problems: list[str] = []
+    lines: dict[str, int] = {}
+    texts = frozenset(known.values())
+    for number, record in topics_part(path).read():
+        if not isinstance(record, Query):
+            problems.append(str(record))
+        elif told := _problem(record, lines, known):
+            problems.append(f"{path}:{number}: {told}")
+        elif record.query_id in known:
+            facts[OWN] += 1
+        else:
+            lines[record.query_id] = number
+            facts[SAME_TEXT] += record.text in texts
+            yield record
+    if problems:
+        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise DataError("\n".join([*problems[:_SHOWN], *more]))
+
+
+def _problem(query: Query, lines: Mapping[str, int], known: Mapping[str, str]) -> str | None:
+    if not query.text.strip():
+        return f"query {query.query_id!r} has no text"
+    if query.query_id in lines:
+        return f"query id {query.query_id!r} stands in line {lines[query.query_id]} already; make ids unique"
+    if known.get(query.query_id, query.text) != query.text:
+        return f"query id {query.query_id!r} is one of the dataset's, with another text; give it another id"
+    return None

@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from hardneg.counting import counted
 from hardneg.data.text_lines import checked_id
 from hardneg.errors import DataError
+from hardneg.wording import counted
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}

@@ -8,6 +8,7 @@ import codecs
 import gzip
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hardneg.atomic_write import replacing
+from hardneg.data.collection import StoredCollection
+from hardneg.data.corpus import Corpus
 from hardneg.data.run_lines import RunLines, parse_lines
 from hardneg.data.text_lines import other_kind
 from hardneg.errors import DataError
@@ -245,3 +248,33 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     restored = np.where(steps == 0, 0, np.abs(steps) + _SUBNORMAL).astype(np.uint32)
     restored |= np.where(steps < 0, 0x80000000, 0).astype(np.uint32)
     return restored.view(np.float32)
+
+
+def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
+    """Writes the lists of a split's queries in their order; returns what of the run is not in the collection.
+
+    Documents that the corpus lacks are left out; ties keep the run's order.
+
+    Raises:
+        DataError: the run has a mistake, or none of its queries is in the split.
+    """
+    run, facts = read_run(path), Counter[str]()
+    write_run(target, _entries(run, collection.queries(split).query_ids, collection.corpus, facts))
+    if not facts["queries in the run"]:
+        raise DataError(f"{path}: none of its queries is in split {split}; name the split it is of")
+    return {name: count for name, count in facts.items() if count}
+
+
+def _entries(
+    run: Run, query_ids: Sequence[str], corpus: Corpus, facts: Counter[str]
+) -> Iterator[tuple[str, RankedList]]:
+    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
+    for query_id in query_ids:
+        if (ranked := run.get(query_id)) is None:
+            facts["queries that are not in the run"] += 1
+            continue
+        facts["queries in the run"] += 1
+        known = corpus.rows(ranked.doc_ids) >= 0
+        facts["run documents that are not in the corpus"] += int((~known).sum())
+        doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
+        yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.counting import counted
 from hardneg.errors import ArtifactError
+from hardneg.wording import counted
 
 DELIMITER = "#"
 _CHUNK = 16 << 20  # bytes of a docid file, read at a time

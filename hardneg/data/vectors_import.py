@@ -10,13 +10,13 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from hardneg.counting import counted
 from hardneg.data.flat import FlatWriter
 from hardneg.data.hash_index import hash_texts
 from hardneg.data.json_rows import json_row
 from hardneg.data.text_lines import checked_id, read_lines
 from hardneg.errors import DataError
 from hardneg.progress import Progress
+from hardneg.wording import counted
 
 _ROWS = 4096
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.data.qrels import iter_qrels
-from hardneg.data.source_files import Part, line_part, order_splits, qrels_part
+from hardneg.data.source_files import JudgedQueries, Part, line_part, order_splits, qrels_part
 from hardneg.data.text_lines import estimate_lines, find_file, no_folder, read_lines
-from hardneg.datasets.query_selection import JudgedQueries
 from hardneg.digest import digest, tree_digest
 from hardneg.errors import DataError
 from hardneg.types import Answers, Document, Judgement, Query

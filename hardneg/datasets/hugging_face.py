@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
-from hardneg.data.source_files import order_splits
+from hardneg.data.source_files import JudgedQueries, order_splits
 from hardneg.datasets.hub_lookup import look_up
 from hardneg.datasets.hub_tables import (
     HubTable,
@@ -16,7 +16,6 @@ from hardneg.datasets.hub_tables import (
     text_cell,
     whole_cell,
 )
-from hardneg.datasets.query_selection import JudgedQueries
 from hardneg.digest import digest
 from hardneg.errors import DataError
 from hardneg.types import Document, Judgement, Lookup, Query

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.source_files import order_splits
+from hardneg.data.source_files import JudgedQueries, order_splits
 from hardneg.datasets.hub_tables import numbered_rows
-from hardneg.datasets.query_selection import JudgedQueries
 from hardneg.digest import digest, file_digest
 from hardneg.errors import DataError, MissingDependency
 from hardneg.types import Document, Judgement, Lookup, Query

@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.counting import counted
+from hardneg.data.queries import query_line
 from hardneg.data.source_files import line_part, order_splits
 from hardneg.data.text_lines import checked_id, estimate_lines, find_file
-from hardneg.data.topics import query_line
 from hardneg.datasets.topic_files import Pairs, PartedCollection, find_pairs
 from hardneg.digest import digest
 from hardneg.errors import DataError
 from hardneg.types import Document
+from hardneg.wording import counted
 
 _SMALL = ".small"
 _CORPUS = "msmarco-docs.tsv"

@@ -7,10 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar, cast
 
-from hardneg.data.source_files import Part, order_splits, qrels_part, records
+from hardneg.data.queries import topics_part
+from hardneg.data.source_files import JudgedQueries, Part, order_splits, qrels_part, records
 from hardneg.data.text_lines import find_file
-from hardneg.data.topics import topics_part
-from hardneg.datasets.query_selection import JudgedQueries
 from hardneg.digest import tree_digest
 from hardneg.errors import DataError
 from hardneg.types import Document, Judgement, Query
@@ -87,7 +86,7 @@ class Pairs:
     alone: Sequence[str] = ()
 
     def queries(self, field: str = "title") -> dict[str, Part]:
-        """The topics as parts by split; `field` as `hardneg.data.topics.topics_part` has it."""
+        """The topics as parts by split; `field` as `hardneg.data.queries.topics_part` has it."""
         return {split: topics_part(topics, split, field) for split, (topics, _) in self.files.items()}
 
     def qrels(self) -> dict[str, Part]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from hardneg.counting import counted
 from hardneg.data.qrels import Qrels
 from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import DataError, UsageError
@@ -14,6 +13,7 @@ from hardneg.fusion.through_ranx import PARAMETERS
 from hardneg.progress import Progress
 from hardneg.registry import suggestion
 from hardneg.types import RankedList
+from hardneg.wording import counted
 
 Grid = Mapping[str, Sequence[float]]
 """Values to try by name: of a run, whose weight they are, or `constant` or `parameter`."""

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.counting import counted
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.java import start_java
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 from hardneg.types import Hits
+from hardneg.wording import counted
 
 _BATCH = 2048
 _SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk

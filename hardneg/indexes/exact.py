@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import MissingDependency, UsageError
-from hardneg.indexes.device_vectors import DeviceVectors
 from hardneg.indexes.exact_faiss import search_spans
-from hardneg.indexes.exact_torch import Blocks, search_blocks
+from hardneg.indexes.exact_torch import Blocks, DeviceVectors, search_blocks
 from hardneg.indexes.validation import check_queries
 from hardneg.progress import Progress, Silent
 from hardneg.trials import Way, choose, machine_of

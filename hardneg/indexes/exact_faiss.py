@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.device_vectors import DeviceVectors
-from hardneg.indexes.exact_torch import Blocks, search_blocks
+from hardneg.indexes.exact_torch import Blocks, DeviceVectors, search_blocks
 from hardneg.indexes.validation import vector_blocks
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
-from hardneg.indexes.device_vectors import DeviceVectors
 from hardneg.indexes.exact import ExactOptions, search_exact
+from hardneg.indexes.exact_torch import DeviceVectors
 from hardneg.indexes.validation import check_rows, check_vectors
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup

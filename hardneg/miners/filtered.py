@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import PluginError
-from hardneg.miners.rules import Rule, lowest, scores_of
-from hardneg.miners.selection import refusal
+from hardneg.miners.selection import Rule, lowest, refusal, scores_of
 from hardneg.seeding import generator
 from hardneg.types import Candidates, Drops, Negatives
 

@@ -9,7 +9,7 @@ import numpy as np
 from hardneg.data.corpus import Corpus, candidates
 from hardneg.data.runs import QueryLists
 from hardneg.miners.filtered import SCORES
-from hardneg.miners.rules import scores_of
+from hardneg.miners.selection import scores_of
 from hardneg.miners.thresholds import Denoised
 from hardneg.types import Candidates, Negatives, RankedList
 

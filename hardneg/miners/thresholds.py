@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hardneg.errors import PluginError
-from hardneg.miners import rules
+from hardneg.miners import selection as rules
 from hardneg.miners.filtered import Filtered
-from hardneg.miners.rules import Rule
+from hardneg.miners.selection import Rule
 
 
 @dataclass(frozen=True)

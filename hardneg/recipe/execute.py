@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
+from hardneg.artifacts import EARLIER, Artifact, Store, damage, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
 from hardneg.fields import DATASET, START, Trait
-from hardneg.integrity import damage
 from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached

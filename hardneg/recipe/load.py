@@ -8,7 +8,6 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.complaints import complaint
 from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.models.contract import known
@@ -20,6 +19,7 @@ from hardneg.recipe.yaml_values import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
+from hardneg.wording import complaint
 
 _MOST_STAGES = 200
 

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hardneg.complaints import complaint
 from hardneg.recipe.inheritance import is_removed, lay_under, without_removed
 from hardneg.recipe.row_order import Rank, RowOrder
 from hardneg.registry import suggestion
+from hardneg.wording import complaint
 
 SYSTEM = "system"
 _No = Literal[False]

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
-from hardneg.counting import counted
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
 from hardneg.reporting.curve import History, curve_svg, measurements
 from hardneg.reporting.table import Cell, Section, Table
+from hardneg.wording import counted
 
 LEVEL = 0.01
 """Below this both corrected p values have a difference marked."""

@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 
 from hardneg.atomic_write import replacing
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import Qrels
 from hardneg.data.runs import read_run
@@ -16,6 +15,7 @@ from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.reporting.content import number, signed
 from hardneg.reporting.table import Cell, Detail, Section, Table
+from hardneg.wording import counted
 
 MOST_QUERIES = 500
 RANKED = 100

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatVectors
@@ -14,6 +13,7 @@ from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec, encoding
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import read_run
 from hardneg.errors import UsageError
@@ -15,6 +14,7 @@ from hardneg.registry import suggestion
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_collection
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
@@ -97,8 +97,7 @@ def _scores(
 ) -> tuple[dict[str, "Scores"], dict[str, int]]:
     """Each row's scores, the metrics in the order asked for; and how many questions and answers were left out."""
     from hardneg.data.answer_matching import PassageAnswers
-    from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs
-    from hardneg.evaluation.metrics import evaluate
+    from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
 
     spec, cutoffs = context.spec, answer_cutoffs(context.spec.metrics)
     judged = [name for name in spec.metrics if name not in cutoffs]

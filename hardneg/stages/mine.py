@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hardneg.data.answer_filter import first_with_answer, without_answers, without_drawn_answers
-from hardneg.data.answer_matching import PassageAnswers
+from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import candidates
-from hardneg.data.negatives import write_negatives
+from hardneg.data.negatives import recorded, write_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.rejected import recorded
 from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.errors import DataError
 from hardneg.fields import LATER, AnswerMatch, MinerSetting, Name, Reference, Trait, has_answers

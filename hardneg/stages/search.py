@@ -14,18 +14,17 @@ from pydantic import Field
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
-from hardneg.data.queries import Queries, write_queries
+from hardneg.data.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.data.runs import join_runs, lists_in_order, write_run
-from hardneg.data.topics import SAME_TEXT, read_query_file
 from hardneg.distributed import World, barrier, world
 from hardneg.errors import DataError, UsageError
 from hardneg.fields import FREE, LATER, InputFile, Name, Reference, Trait
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
 from hardneg.layout import QUERIES, RUN
+from hardneg.progress import Seconds
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_encoder, open_queries, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec, Sizes
-from hardneg.timing import Seconds
 from hardneg.types import Hits, RankedList
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
+from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
@@ -28,7 +29,6 @@ from hardneg.stages.training_common import (
     training_data,
     validation,
 )
-from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
 if TYPE_CHECKING:

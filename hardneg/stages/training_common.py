@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 
 from hardneg.artifacts import KEPT, SCRATCH
-from hardneg.counting import counted
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.negatives import read_negatives
@@ -26,6 +25,7 @@ from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.options import TrainOptions
 from hardneg.types import RankedList
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder

@@ -17,9 +17,9 @@ from hardneg.data.negatives import NegativesFile
 from hardneg.distributed import barrier, gather, world
 from hardneg.errors import TrainingError
 from hardneg.models.encoder import Encoder
+from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
-from hardneg.timing import Seconds
 from hardneg.training.examples import QueryRows, TrainingData
 
 _QUERIES = 4096

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from hardneg.analysis.inputs import Files, System
-from hardneg.data.negatives import write_negatives
-from hardneg.data.rejected import recorded
+from hardneg.data.negatives import recorded, write_negatives
 from hardneg.data.runs import write_run
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.miners.thresholds import Denoised

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from hardneg.analysis.denoising import Denoising, doc_ids_of, example_json, examples, shares, to_json
-from hardneg.data.negatives import write_negatives
-from hardneg.data.rejected import recorded
+from hardneg.data.negatives import recorded, write_negatives
 from hardneg.errors import ArtifactError
 from hardneg.types import Drops, Negatives
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from cli.analyze_command import call, printed
 
-from hardneg.data.negatives import write_negatives
-from hardneg.data.rejected import recorded
+from hardneg.data.negatives import recorded, write_negatives
 from hardneg.data.runs import write_run
 from hardneg.miners.thresholds import Denoised
 from hardneg.types import Candidates, RankedList

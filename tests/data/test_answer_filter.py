@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.data.answer_filter import first_with_answer, without_answers, without_drawn_answers
-from hardneg.data.answer_matching import PassageAnswers
+from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.progress import Silent
 from hardneg.types import Candidates, Document, Negatives, RankedList

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardneg.data.rejected import drop_batches, drops_at, recorded
+from hardneg.data.negatives import drop_batches, drops_at, recorded
 from hardneg.errors import ArtifactError
 from hardneg.types import Drops, Negatives
 

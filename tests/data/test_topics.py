@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hardneg.data.queries import topics_part
 from hardneg.data.source_files import records
-from hardneg.data.topics import topics_part
 from hardneg.errors import DataError
 from hardneg.types import Query
 

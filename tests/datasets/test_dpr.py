@@ -8,8 +8,7 @@ import pytest
 
 from hardneg.data.check import check
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.datasets.dpr import Dpr
-from hardneg.datasets.dpr_files import Question, read_questions
+from hardneg.datasets.dpr import Dpr, Question, read_questions
 from hardneg.errors import DataError
 from hardneg.progress import Silent
 from hardneg.types import Answers, Document, Judgement, Query

@@ -9,8 +9,7 @@ from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.runs import Run
 from hardneg.errors import UsageError
-from hardneg.evaluation.answer_coverage import answer_coverage, answer_cutoffs
-from hardneg.evaluation.metrics import parse_metrics
+from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, parse_metrics
 from hardneg.progress import Silent
 from hardneg.types import Document, RankedList
 

@@ -7,7 +7,7 @@ import pytest
 
 from hardneg.data.runs import read_run, write_run
 from hardneg.errors import PluginError
-from hardneg.miners.rules import RULES, lowest, scores_of
+from hardneg.miners.selection import RULES, lowest, scores_of
 from hardneg.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
 from hardneg.plugin_help import plugin_options
 from hardneg.registry import configure

@@ -15,8 +15,7 @@ import pytest
 from recipe.recipes import small_collection, write_recipe
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.data.negatives import read_negatives
-from hardneg.data.rejected import drop_batches
+from hardneg.data.negatives import drop_batches, read_negatives
 from hardneg.data.runs import stream_run
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.recipe.execute import Options, Watcher, execute

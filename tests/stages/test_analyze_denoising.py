@@ -5,8 +5,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.data.negatives import write_negatives
-from hardneg.data.rejected import recorded
+from hardneg.data.negatives import recorded, write_negatives
 from hardneg.data.runs import write_run
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection

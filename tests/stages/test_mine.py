@@ -5,8 +5,7 @@ import pytest
 from recipe.recipes import small_collection
 
 from hardneg.data.collection import write_collection
-from hardneg.data.negatives import read_negatives
-from hardneg.data.rejected import drop_batches, drops_at
+from hardneg.data.negatives import drop_batches, drops_at, read_negatives
 from hardneg.data.runs import write_run
 from hardneg.datasets.beir import Beir
 from hardneg.miners.ranks import TopK

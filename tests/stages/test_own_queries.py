@@ -11,8 +11,8 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.artifacts import Artifact, Store
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
+from hardneg.data.queries import OWN, SAME_TEXT, read_query_file
 from hardneg.data.runs import read_run
-from hardneg.data.topics import OWN, SAME_TEXT, read_query_file
 from hardneg.errors import DataError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe

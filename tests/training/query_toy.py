@@ -16,9 +16,8 @@ from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.product import PqSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.progress import Silent
+from hardneg.progress import Seconds, Silent
 from hardneg.protocols import DenseSearcher
-from hardneg.timing import Seconds
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index

@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.export.files import (
+from hardneg.data.export.rows import (
+    Counts,
+    ExportRow,
     JsonObject,
+    TextLookup,
+    WriteOptions,
+    negatives_of,
     numbers,
     read_json_lines,
     read_json_list,
@@ -21,7 +26,6 @@ from hardneg.data.export.files import (
     write_json_lines,
     write_json_list,
 )
-from hardneg.data.export.rows import Counts, ExportRow, TextLookup, WriteOptions, negatives_of
 from hardneg.errors import DataError
 from hardneg.types import Document, Negatives
 

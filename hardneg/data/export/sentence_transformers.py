@@ -12,8 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hardneg.data.export.files import (
+from hardneg.data.export.rows import (
+    Counts,
+    ExportRow,
     JsonObject,
+    TextLookup,
+    WriteOptions,
+    negatives_of,
     numbers,
     read_json_lines,
     read_parquet,
@@ -22,7 +27,6 @@ from hardneg.data.export.files import (
     write_json_lines,
     write_parquet,
 )
-from hardneg.data.export.rows import Counts, ExportRow, TextLookup, WriteOptions, negatives_of
 from hardneg.errors import UsageError
 from hardneg.types import Negatives
 

@@ -14,8 +14,8 @@ from hardneg.data.hash_index import known_to
 from hardneg.digest import digest
 from hardneg.distributed import gather, world
 from hardneg.models.encoder import Encoder
+from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
-from hardneg.timing import Seconds
 from hardneg.training.batches import ahead, by_length, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hardneg.atomic_write import flush, replace_text
-from hardneg.counting import counted
 from hardneg.errors import ArtifactError
 from hardneg.training.history import History, Record
+from hardneg.wording import counted
 
 NEGATIVES = "negatives.arrow"
 MANIFEST = "manifest.json"

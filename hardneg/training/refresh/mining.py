@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.counting import counted
-from hardneg.data.answer_filter import REASON, without_answers
-from hardneg.data.answer_matching import PassageAnswers
+from hardneg.data.answer_matching import REASON, PassageAnswers, without_answers
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus, candidates
 from hardneg.data.flat import FlatVectors
@@ -28,14 +26,14 @@ from hardneg.models.inference import EncodeOptions
 from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.models.stream import write_index
 from hardneg.models.token_budget import usual_budget
-from hardneg.progress import Silent
+from hardneg.progress import Seconds, Silent
 from hardneg.protocols import NegativeMiner
 from hardneg.seeding import derive_seed
-from hardneg.timing import Seconds
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Candidates, Negatives, RankedList
+from hardneg.wording import counted
 
 _QUERIES = 65_536  # searched at a time: their lists are in memory
 

@@ -1,4 +1,4 @@
-"""What pydantic says of a wrong value, in the words that recipes and options are spoken of."""
+"""Words of messages: counts, and what pydantic says of a wrong value as recipes and options are spoken of."""
 
 import difflib
 from collections.abc import Mapping
@@ -50,3 +50,18 @@ def _nearest(word: str, expected: str) -> str:
     """`; did you mean 'x'?` for the nearest of the words in quotes."""
     close = difflib.get_close_matches(word, expected.split("'")[1::2], n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def counted(count: int, one: str, more: str = "") -> str:
+    """`1 query`, `1,200 queries`: a count with its word, or with a few that depend on it, such as `query has`.
+
+    Args:
+        count: how many.
+        one: what one of them is called.
+        more: what others are called; if empty, `one` with its last y as ies, or with an s.
+    """
+    return f"{count:,} {one if count == 1 else more or _several(one)}"
+
+
+def _several(one: str) -> str:
+    return f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"

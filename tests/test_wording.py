@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from hardneg.complaints import complaint
 from hardneg.errors import PluginError
 from hardneg.registry import configure
 from hardneg.types import PluginSetting
+from hardneg.wording import complaint, counted
 
 
 class Spec(BaseModel):
@@ -71,3 +71,9 @@ def test_options_of_plugins() -> None:
         "url: must be true or false (got 'maybe')",
     )
     assert all(part in str(caught.value) for part in (*options, "splits: must be a mapping of names to values (got 3)"))
+
+
+def test_one_and_more() -> None:
+    told = [counted(0, "error"), counted(1, "error"), counted(1234, "error"), counted(1, "query has", "queries have")]
+    assert told == ["0 errors", "1 error", "1,234 errors", "1 query has"]
+    assert counted(2, "query has", "queries have") == "2 queries have" and counted(2, "query") == "2 queries"

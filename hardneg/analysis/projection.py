@@ -97,9 +97,7 @@ class Projection(Analysis):
         return unnamed_encoders(self.indexes, self.models)
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
-        """Of each query its text, and by index the points of it and of each kind of document as [x, y], beside ids.
-
-        `note` says how a query was chosen that is won or lost.
+        """Of each query its text, whether it was won or lost, and by index it and its documents as [x, y], beside ids.
 
         Raises:
             UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.

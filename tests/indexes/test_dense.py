@@ -9,7 +9,7 @@ import pytest
 
 from hardneg.analysis.errors import Errors
 from hardneg.analysis.inputs import Files, System
-from hardneg.analysis.projection import neighbourhoods
+from hardneg.analysis.projection import Projection
 from hardneg.data.flat import FlatWriter
 from hardneg.errors import ArtifactError
 from hardneg.indexes.compressed import CompressedSearcher
@@ -78,9 +78,12 @@ def test_a_folder_says_what_it_is(backend: Any, kind: type, tmp_path: Path) -> N
     errors = [found["per_query"][query_id]["total"] for query_id in "ab"]
     assert errors == [first + second - 1, ranked[1].index(7)]
     assert found["left_out"] == {"positives that the index lacks": 1}
-    system = opened.system("indexes.it", "models.it")
-    sides, (_, negatives) = neighbourhoods([system, system], "2", (["d1"], ["d1"]), 3)
-    assert "d1" not in negatives and np.array_equal(sides[0].positives, index.searcher.vectors(np.array([1])))
+    both = dict.fromkeys(("it", "again"), str(tmp_path / "index"))
+    shown = Projection(indexes=both, query="b", negatives=3)
+    (found,) = shown.measure(Opened({path: name for path, name, _ in shown.references()}))
+    assert found["documents"]["relevant"] == ["d7"] and len(found["documents"]["negatives"]) == 3
+    assert "d7" not in found["documents"]["negatives"]
+    assert found["points"]["it"]["scores"]["relevant"] == pytest.approx(scores[1, 7], rel=1e-5)
 
 
 def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Stage `dataset`: reads a collection once and keeps it as Arrow files."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -28,7 +28,7 @@ class ReadDataset(StageSpec):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """What the loader reads."""
-        return {"source": recipe.plugin("loader").fingerprint}
+        return {"source": cast(DatasetLoader, recipe.plugin("loader")).fingerprint}
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the passage."""

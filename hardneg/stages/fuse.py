@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
@@ -102,12 +102,12 @@ class Fuse(RunSpec):
         for path, name, mark in marked_references(self.tuning) if self.tuning else ():
             yield f"tuning.{path}", name, mark
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Weights that are not given count as 1; the order of the runs counts where it matters."""
         weights = dict(zip(self.labels, self.fusion.weights, strict=True))
         identity = {**super().identity(), "weights": weights} | ({"order": self.labels} if self.method == "zip" else {})
-        tuning = identity.pop("tuning")
-        return identity | ({"tuning": {**tuning, "runs": list(tuning["runs"])}} if tuning else {})
+        tuning = cast("Mapping[str, object]", identity.pop("tuning"))
+        return identity | ({"tuning": {**tuning, "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""

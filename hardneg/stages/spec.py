@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -98,7 +98,7 @@ class RecipeView:
 
     name: str
     stages: Mapping[str, "StageSpec"]
-    plugins: Mapping[tuple[str, str], Any]
+    plugins: Mapping[tuple[str, str], object]
     model: ModelSpec
     trail: frozenset[str] = frozenset()
 
@@ -106,7 +106,7 @@ class RecipeView:
         """The same recipe as another of its stages sees it."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
-    def plugin(self, field_name: str) -> Any:
+    def plugin(self, field_name: str) -> object:
         """The stage's configured plugin; None where it could not be configured."""
         return self.plugins.get((self.name, field_name))
 
@@ -173,7 +173,7 @@ class StageSpec(BaseModel):
             if value is not None:
                 yield name, mark.kind, value
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The fields that may change the result, defaults included; references and plugins are added by their keys."""
         return counted_fields(self)
 
@@ -185,7 +185,7 @@ class StageSpec(BaseModel):
         """What is wrong with this stage beside the others: `field: what; what to do`, one line each."""
         yield from ()
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def missing(self, collection: Mapping[str, object]) -> Iterator[str]:
         """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
         yield from ()
 
@@ -261,7 +261,7 @@ class RunSpec(StageSpec):
         return {f"runs/{recipe.name}.trec.gz": RUN}
 
 
-def source_of(plugin: Any) -> ModelSpec | None:
+def source_of(plugin: object) -> ModelSpec | None:
     """The network that a configured plugin starts from, if it says one."""
     source = getattr(plugin, "source", None)
     return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None

@@ -10,7 +10,7 @@ from hardneg.indexes.java import start_java
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 
 pytestmark = pytest.mark.slow
 

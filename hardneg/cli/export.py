@@ -132,8 +132,8 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.models.ance import QUERY_LENGTH, export_ance
     from hardneg.models.encoder import Encoder
+    from hardneg.models.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()

@@ -169,7 +169,7 @@ def run(
 
 
 def _outputs(made: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
-    from hardneg.recipe.publish import COMMAND, names
+    from hardneg.recipe.run_folder import COMMAND, names
 
     target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
     return plan_outputs(COMMAND, made, opened, [target], overwrite)
@@ -179,7 +179,7 @@ def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.tables import next_commands, result_table, step_watcher
     from hardneg.recipe.execute import Watcher, execute
-    from hardneg.recipe.publish import publish
+    from hardneg.recipe.run_folder import publish
 
     meet(made.keys, opened.root)
     if not world().first:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ModelError
+from hardneg.models.configuration import mapping, own_length, transformer_options
 from hardneg.models.files import module_folders, read_json, sides
-from hardneg.models.lengths import mapping, own_length, transformer_options
 from hardneg.models.source import at_hand
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 

@@ -12,18 +12,17 @@ from torch import Tensor
 
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
-from hardneg.models.batching import Tokens, has_chat_template, tokenise, tokenise_chats
 from hardneg.models.contract import resolve
+from hardneg.models.fastest import Precision, weights_dtype
 from hardneg.models.files import check_files
 from hardneg.models.inference import EncodeOptions, encode_windows, prepare
 from hardneg.models.load import assembled, load_module, with_prompts
-from hardneg.models.precision import Precision, weights_dtype
 from hardneg.models.save import read_spec, save_module
-from hardneg.models.segment_ids import typed
 from hardneg.models.segmenting import SegmentTokens, tokenise_segments
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
 from hardneg.models.spec import FullSpec, Kind, ModelSpec
+from hardneg.models.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
 from hardneg.models.towers import Cut, forward, has_twins, side, twins, with_own_queries
 from hardneg.progress import Progress, Silent
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.digest import digest, file_digest
+from hardneg.models.configuration import mapping
 from hardneg.models.contract import resolve
-from hardneg.models.files import check_activations, check_files, module_folders, read_json, routes
-from hardneg.models.lengths import mapping
+from hardneg.models.files import check_activations, check_files, module_folders, read_json, routes, weight_files
 from hardneg.models.soundness import check_headers
 from hardneg.models.source import HubCommit, locate
 from hardneg.models.spec import ModelSpec
-from hardneg.models.weights import weight_files
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 _CONFIGS = (

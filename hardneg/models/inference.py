@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hardneg.errors import ModelError
-from hardneg.models.batching import Tokens, token_batches
-from hardneg.models.precision import takes_bf16
+from hardneg.models.fastest import takes_bf16, token_budget
 from hardneg.models.spec import Kind
-from hardneg.models.token_budget import token_budget
+from hardneg.models.tokens import Tokens, token_batches
 from hardneg.models.towers import evaluating, forward, in_bfloat16
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ class EncodeOptions:
     """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        what this machine is fastest with (`hardneg.models.token_budget`), and the usual one of a device for pairs.
-    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.models.precision`).
+        what this machine is fastest with (`hardneg.models.fastest`), and the usual one of a device for pairs.
+    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.models.fastest`).
     window: texts or pairs that are sorted by length together.
     """
 

@@ -15,7 +15,7 @@ from hardneg.data.hash_index import ranges
 from hardneg.data.segments import Segments, Windows, segment_ids, windows
 from hardneg.distributed import World, barrier
 from hardneg.errors import ModelError
-from hardneg.models.batching import Tokens
+from hardneg.models.tokens import Tokens
 from hardneg.progress import Progress
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ModelError
-from hardneg.models.lengths import mapping
+from hardneg.models.configuration import mapping
+from hardneg.models.files import load_options
 from hardneg.models.spec import KINDS, FullSpec
-from hardneg.models.weights import load_options
 
 _LAYER = re.compile(r"^(.*?\b(?:layers?|h|blocks?))\.(\d+)\.")
 _EMBEDDINGS = re.compile(r"(^|\.)(word_embeddings|embed_tokens|tok_embeddings|wte)\.weight$")

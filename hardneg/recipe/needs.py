@@ -11,9 +11,9 @@ from hardneg.fields import DATASET, START, InputFile, marked_fields
 from hardneg.models.source import look_up
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import LooksUp
+from hardneg.recipe.estimate import networks
 from hardneg.recipe.plan import Plan
 from hardneg.recipe.run_folder import maker
-from hardneg.recipe.sizes import networks
 from hardneg.types import Lookup
 
 _MODULES = {

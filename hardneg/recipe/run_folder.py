@@ -1,14 +1,30 @@
-"""The run folder: where a recipe leaves what others go on from, the command that fills it, and what it was made of."""
+"""The run folder: a finished recipe's results under stable names, as hard links into the store where that works.
 
+Others go on from there; the command that fills it, and what it was made of, are told here too.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hardneg.artifacts import Artifact, Store
+import hardneg
+from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.atomic_write import link_file, link_folder, replace_text
+from hardneg.digest import digest
 from hardneg.errors import DataError
-from hardneg.layout import LOCK
+from hardneg.layout import LOCK, METRICS, MODEL_FOLDER
+from hardneg.models.card import with_scores
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.roots import laid_out
+
+if TYPE_CHECKING:
+    from hardneg.recipe.plan import Plan
 
 
 def default_folder(recipe: str, preset: str) -> Path:
@@ -44,3 +60,73 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
     if not found:
         raise DataError(f"{folder}: none of its steps is in the store {store.root}; name the right one with --store")
     return found
+
+
+COMMAND = "recipe run"
+
+
+def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
+    """Lays out models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, the report, the lock file.
+
+    Of several runs at once, one after the other does so.
+
+    Returns the paths that were written, the lock file last.
+
+    Raises:
+        ArtifactError: the disk is full, or the folder cannot be written.
+    """
+    alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
+    keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
+    with disk_errors(out, "--output"), alone, laid_out(store, COMMAND, out, keys, tops):
+        out.mkdir(parents=True, exist_ok=True)
+        published = _published(plan, artifacts)
+        written = [link_file(source, out / name) for name, source in published.items() if source.suffix]
+        folders = {name: source for name, source in published.items() if not source.suffix and source.is_dir()}
+        written += [link_folder(source, out / name, {MANIFEST}) for name, source in folders.items()]
+        if (out / METRICS) in written and (out / MODEL_FOLDER) in written:
+            _add_scores(out / MODEL_FOLDER / "README.md", out / METRICS)
+        lock = out / LOCK
+        replace_text(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
+        return [*written, lock]
+
+
+def names(plan: "Plan") -> list[str]:
+    """What `publish` may write into a run folder, by name, whichever steps are made. Folders end in "/"."""
+    found = {METRICS, LOCK, *(f"{kind}/" for kind in plan.recipe.outputs)}
+    for name, step in plan.steps.items():
+        alone = replace(plan.recipe.view(name), stages={name: step.spec})
+        for view in (alone, plan.recipe.view(name)):
+            places = step.spec.publishes(view).items()
+            found |= {place if Path(source).suffix else f"{place}/" for place, source in places}
+    return sorted(found)
+
+
+def lock_content(plan: "Plan") -> dict[str, Any]:
+    """The resolved recipe with every step's key: enough to run the same again, and to see what differs."""
+    return {
+        "hardneg": hardneg.__version__,
+        "recipe": plan.recipe.name,
+        "preset": plan.recipe.preset,
+        "start_model": plan.start,
+        "keys": plan.keys,
+        "tree": dict(plan.recipe.tree),
+    }
+
+
+def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
+    """Place in the run folder to what is there of an artifact, as the stages that were made say, then the outputs."""
+    recipe, found = plan.recipe, dict[str, Path]()
+    made = {name: recipe.stages[name] for name in artifacts}
+    for name, artifact in artifacts.items():
+        places = recipe.stages[name].publishes(replace(recipe.view(name), stages=made))
+        found |= {place: artifact.path / source for place, source in places.items()}
+    for kind, name in recipe.outputs.items():
+        if output := artifacts.get(name):
+            found[kind] = output.path / recipe.stages[name].parts[kind]
+    return found
+
+
+def _add_scores(card: Path, metrics: Path) -> None:
+    """The test scores are known after the model is finished, so its card in the run folder gets them here."""
+    scores = json.loads(metrics.read_text(encoding="utf-8"))["metrics"]
+    replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))

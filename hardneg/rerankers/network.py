@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.errors import ModelError
-from hardneg.models.batching import Tokens, tokenise
 from hardneg.models.card import without_place
-from hardneg.models.files import check_files, read_json
+from hardneg.models.files import check_files, load_options, read_json
 from hardneg.models.load import quiet
 from hardneg.models.save import forget_last_call, written_whole
-from hardneg.models.weights import load_options
+from hardneg.models.tokens import Tokens, tokenise
 from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:

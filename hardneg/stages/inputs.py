@@ -15,7 +15,7 @@ from hardneg.stages.spec import StageSpec
 if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions
     from hardneg.models.encoder import Encoder
-    from hardneg.models.precision import Precision
+    from hardneg.models.fastest import Precision
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
 

@@ -178,8 +178,7 @@ def _answers(
 ) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
     from hardneg.models.inference import EncodeOptions
-    from hardneg.rerankers.score_cache import CachedScorer, CachedScores
-    from hardneg.rerankers.scoring import PairScorer
+    from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
 
     source = context.inputs.get("reranker")
     plugin = context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)

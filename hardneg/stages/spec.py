@@ -11,7 +11,7 @@ from hardneg.errors import UsageError
 from hardneg.fields import SECTION, PluginKind, Reference, counted_fields, marked_fields, marked_references
 from hardneg.layout import RUN
 from hardneg.machine import Machine
-from hardneg.models.shape import BASE, Shape
+from hardneg.models.configuration import BASE, Shape
 from hardneg.models.spec import FullSpec, ModelSpec
 from hardneg.types import PluginSetting
 

@@ -26,8 +26,7 @@ from hardneg.stages.training_common import (
     save,
     validation,
 )
-from hardneg.training.examples import TrainingData
-from hardneg.training.mixture import mixed
+from hardneg.training.examples import TrainingData, mixed
 from hardneg.training.teacher import Teacher, write_teacher
 
 _QUERIES = 4096

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher
     from hardneg.training.methods.adore import AdoreTraining
     from hardneg.training.negative_sources import NegativeSource
-    from hardneg.training.staleness import StalenessWatch
+    from hardneg.training.validation import StalenessWatch
 
 
 class WatchOptions(BaseModel):
@@ -239,7 +239,7 @@ def _watch(
     searcher: DenseSearcher,
     source: "NegativeSource",
 ) -> "StalenessWatch | None":
-    from hardneg.training.staleness import StalenessWatch
+    from hardneg.training.validation import StalenessWatch
 
     if (spec := context.spec.watch) is None:
         return None

@@ -26,8 +26,7 @@ from hardneg.stages.training_common import (
     validation,
 )
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.manifest import refresh_facts
+from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
 from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
 
 if TYPE_CHECKING:

@@ -180,8 +180,8 @@ def validation(
 
     The best weights are chosen by it, so it depends on nothing that was timed.
     """
+    from hardneg.models.fastest import usual_budget
     from hardneg.models.inference import EncodeOptions
-    from hardneg.models.token_budget import usual_budget
     from hardneg.training.validation import pool_validation
 
     if (data := validation_data(context, collection)) is None:

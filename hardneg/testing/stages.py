@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from hardneg.digest import canonical
 from hardneg.errors import HardnegError
 from hardneg.machine import SHEETS, Machine
-from hardneg.models.shape import BASE
+from hardneg.models.configuration import BASE
 from hardneg.models.spec import FullSpec, ModelSpec
 from hardneg.registry import configure
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec

@@ -1,7 +1,9 @@
-"""Which query meets which documents when: a function of the seed, the epoch and the query alone."""
+"""Which query meets which documents when: a function of the seed, the epoch and the query; sets of such as one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Literal, Protocol
 
 import numpy as np
@@ -14,6 +16,7 @@ from hardneg.digest import digest
 from hardneg.errors import TrainingError
 from hardneg.seeding import generator
 from hardneg.training.teacher import Teacher
+from hardneg.wording import counted
 
 
 class NegativeLists(Protocol):
@@ -232,3 +235,50 @@ def _lists(data: TrainingData, wanted: int) -> tuple[NDArray[np.int64], NDArray[
     places = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
     rows[:] = [places.get(query_id, -1) for query_id in data.query_ids]
     return rows, np.where(rows >= 0, np.append(data.negatives.counts, 0)[rows], 0)
+
+
+@dataclass(frozen=True)
+class JoinedLists:
+    """The rows of several files of negatives, one file after the other."""
+
+    files: Sequence[NegativeLists]
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The query of each row."""
+        return list(chain.from_iterable(file.query_ids for file in self.files))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64, how many negatives each row has."""
+        return np.concatenate([file.counts for file in self.files])
+
+    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+        """The negatives of one row at the given places."""
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return self.files[number].pick(row - int(self._starts[number]), places)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(file.counts) for file in self.files[:-1])], dtype=np.int64)
+
+
+def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
+    """The queries of both over one corpus, each with its own positives and negatives, drawn in one shuffled order.
+
+    Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are put together without weights.
+
+    Raises:
+        TrainingError: a query is in both.
+    """
+    if both := sorted({*data.query_ids} & {*more.query_ids}):
+        told = counted(len(both), "query is", "queries are")
+        raise TrainingError(f"{told} in both sets of examples, such as {both[0]!r}: label queries of another split")
+    files = [part.negatives for part in (data, more) if part.negatives is not None]
+    return replace(
+        data,
+        query_ids=[*data.query_ids, *more.query_ids],
+        texts=[*data.texts, *more.texts],
+        positives={**data.positives, **more.positives},
+        negatives=None if data.negatives is None else JoinedLists(files),
+    )

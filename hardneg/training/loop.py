@@ -14,7 +14,7 @@ from hardneg.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError, UsageError
-from hardneg.models.precision import takes_bf16
+from hardneg.models.fastest import takes_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import HISTORY, History, Record

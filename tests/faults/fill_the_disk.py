@@ -16,7 +16,7 @@ from hardneg.errors import ArtifactError, ModelError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 
 MORE = 4
 

@@ -15,7 +15,7 @@ from hardneg.artifacts import Store
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 
 DIED = 9
 LOADED = (

@@ -1,7 +1,6 @@
 """Every built-in miner against the kit that authors of plugins use."""
 
-from hardneg.miners.mixed import Mixed
-from hardneg.miners.random import Random
+from hardneg.miners.random import Mixed, Random
 from hardneg.miners.ranks import TopK, Window
 from hardneg.testing import MinerTests
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.errors import PluginError
-from hardneg.miners.mixed import Mixed
-from hardneg.miners.random import Random
+from hardneg.miners.random import Mixed, Random
 from hardneg.miners.ranks import TopK, Window
 from hardneg.miners.thresholds import Denoised, PosMargin
 from hardneg.protocols import NegativeMiner

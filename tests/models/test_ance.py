@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.errors import ModelError, UsageError
-from hardneg.models.ance import export_ance
 from hardneg.models.encoder import Encoder, split
 from hardneg.models.inference import EncodeOptions
+from hardneg.models.save import export_ance
 from hardneg.models.spec import ModelSpec
 
 FP32 = EncodeOptions(precision="fp32")

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from hardneg import trials
-from hardneg.models import precision
+from hardneg.models import fastest as precision
 from hardneg.models.encoder import Encoder
+from hardneg.models.fastest import takes_bf16
 from hardneg.models.inference import EncodeOptions
-from hardneg.models.precision import takes_bf16
 from hardneg.models.spec import ModelSpec
 
 USES = get_args(precision.Use)

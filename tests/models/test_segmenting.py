@@ -8,11 +8,11 @@ import pytest
 
 from hardneg.data.segments import Segments
 from hardneg.errors import ModelError
-from hardneg.models.batching import Tokens, tokenise
 from hardneg.models.encoder import Encoder
 from hardneg.models.inference import EncodeOptions
 from hardneg.models.segmenting import tokenise_segments
 from hardneg.models.spec import ModelSpec
+from hardneg.models.tokens import Tokens, tokenise
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["aa bb cc dd ee ff gg hh", "", "aa bb", "aa bb cc dd", "aa bb cc dd ee"]

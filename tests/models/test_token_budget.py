@@ -5,7 +5,7 @@ import pytest
 import torch
 from tiny import tiny_encoder
 
-from hardneg.models import token_budget as budgets
+from hardneg.models import fastest as budgets
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 

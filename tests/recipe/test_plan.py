@@ -8,14 +8,13 @@ from tiny import tiny_encoder
 from hardneg.artifacts import Store
 from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.machine import Machine
-from hardneg.models.shape import Shape, model_shape
+from hardneg.models.configuration import Shape, model_shape
 from hardneg.models.spec import ModelSpec
 from hardneg.recipe import plan as planning
-from hardneg.recipe.estimate import estimate
+from hardneg.recipe.estimate import estimate, networks, plan_sizes, step_sizes
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import explain, make_plan
-from hardneg.recipe.sizes import networks, plan_sizes, step_sizes
 from hardneg.stages.spec import Sizes
 
 PINNED = Path(__file__).with_name("pinned_keys.json")

@@ -9,8 +9,7 @@ import pytest
 
 from hardneg.models.inference import EncodeOptions, one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.score_cache import CachedScorer, CachedScores
-from hardneg.rerankers.scoring import PairScorer
+from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
 
 FP32 = EncodeOptions(precision="fp32")
 REQUESTS = [("old river", ["a bridge", "the old river"]), ("none", []), ("river", ["the old river", "a bridge"])]

@@ -8,7 +8,7 @@ from hardneg.errors import DataError, RecipeError, UsageError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 from hardneg.stages.context import ArtifactInput
 from tests.stages.analyzed import analyze, context
 from tests.stages.analyzed import made as made_alone

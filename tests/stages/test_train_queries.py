@@ -14,7 +14,7 @@ from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 
 ADORE = {
     "stage": "train-queries",

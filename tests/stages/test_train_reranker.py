@@ -20,7 +20,7 @@ from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.stages.train_reranker import _start
 from tests.run_lists import doc_lists, score_lists

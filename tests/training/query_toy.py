@@ -23,7 +23,7 @@ from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
 from hardneg.training.methods.jpq import JpqTraining
 from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, mined, searched
-from hardneg.training.staleness import StalenessWatch
+from hardneg.training.validation import StalenessWatch
 
 DEPTH = 8
 

@@ -246,7 +246,7 @@ def test_a_training_goes_on_in_the_precision_it_began_with(
     toy_folder: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hardneg import trials
-    from hardneg.models import precision
+    from hardneg.models import fastest as precision
     from hardneg.models.encoder import Encoder
     from hardneg.models.spec import ModelSpec
 

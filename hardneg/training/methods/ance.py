@@ -14,8 +14,7 @@ from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.manifest import kept_since_before
+from hardneg.training.refresh.folder import RefreshFolder, kept_since_before
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import RefreshProvider
 

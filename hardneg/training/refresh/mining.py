@@ -22,10 +22,10 @@ from hardneg.indexes.max_passage import pooled
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
 from hardneg.models.encoder import Encoder
+from hardneg.models.fastest import usual_budget
 from hardneg.models.inference import EncodeOptions
 from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.models.stream import write_index
-from hardneg.models.token_budget import usual_budget
 from hardneg.progress import Seconds, Silent
 from hardneg.protocols import NegativeMiner
 from hardneg.seeding import derive_seed

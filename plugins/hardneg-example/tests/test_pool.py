@@ -13,7 +13,7 @@ from hardneg.layout import RUN
 from hardneg.progress import Silent
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import names
+from hardneg.recipe.run_folder import names
 from hardneg.registry import configure
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.testing import StageTests

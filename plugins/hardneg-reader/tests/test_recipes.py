@@ -19,7 +19,7 @@ from hardneg.errors import RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import publish
+from hardneg.recipe.run_folder import publish
 
 OPTIONS = {"batch_size": 4, "negatives_per_query": 3, "max_steps": 8, "learning_rate": 2e-3, "precision": "fp32"}
 

@@ -12,11 +12,11 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.errors import RecipeError
-from hardneg.models.shape import BASE
+from hardneg.models.configuration import BASE
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.publish import names
+from hardneg.recipe.run_folder import names
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.registry import KINDS
 

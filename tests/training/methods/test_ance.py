@@ -17,8 +17,7 @@ from hardneg.errors import TrainingError, UsageError
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.manifest import kept, kept_since_before
+from hardneg.training.refresh.folder import RefreshFolder, kept, kept_since_before
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.tracking import numbers
 from hardneg.types import Negatives

@@ -18,7 +18,8 @@ from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.errors import TrainingError
-from hardneg.models import inference, token_budget
+from hardneg.models import fastest as token_budget
+from hardneg.models import inference
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.models.towers import in_bfloat16

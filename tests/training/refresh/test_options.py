@@ -6,9 +6,8 @@ import torch
 from hardneg.distributed import World
 from hardneg.errors import UsageError
 from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.folder import Refresh
+from hardneg.training.refresh.folder import Refresh, refresh_facts
 from hardneg.training.refresh.inferencer import due
-from hardneg.training.refresh.manifest import refresh_facts
 from hardneg.training.refresh.mining import chunk, known_to_be_relevant
 from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
 

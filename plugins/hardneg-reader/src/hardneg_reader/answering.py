@@ -14,10 +14,9 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.runs import lists_in_order
 from hardneg.errors import DataError, ModelError
-from hardneg.models.batching import token_batches
+from hardneg.models.fastest import takes_bf16, usual_budget
 from hardneg.models.inference import one_ahead
-from hardneg.models.precision import takes_bf16
-from hardneg.models.token_budget import usual_budget
+from hardneg.models.tokens import token_batches
 from hardneg.models.towers import evaluating
 from hardneg.types import Document
 from hardneg_reader.reader import Reader

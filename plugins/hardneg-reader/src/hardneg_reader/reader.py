@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.errors import ModelError
-from hardneg.models.files import check_files, read_json
+from hardneg.models.files import check_files, load_options, read_json
 from hardneg.models.load import without_bars
 from hardneg.models.save import forget_last_call, written_whole
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
-from hardneg.models.weights import load_options
 from hardneg.seeding import derive_seed
 from hardneg.types import Document
 from hardneg_reader.options import ReaderSpec

@@ -14,9 +14,9 @@ from tiny import tiny_encoder
 
 from hardneg.errors import ModelError
 from hardneg.models.encoder import Encoder
+from hardneg.models.files import weight_files, weights_in
 from hardneg.models.identity import model_digest
 from hardneg.models.spec import ModelSpec
-from hardneg.models.weights import weight_files, weights_in
 from hardneg.rerankers.network import load_classifier
 
 TEXTS = ["an old river", "the blue engine of a harbor", "x"]

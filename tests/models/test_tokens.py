@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.models.batching import Tokens, token_batches
+from hardneg.models.tokens import Tokens, token_batches
 
 
 def tokens(left: bool = False) -> Tokens:

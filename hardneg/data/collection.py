@@ -18,7 +18,7 @@ from hardneg.data.queries import Queries, read_answers, write_answers, write_que
 from hardneg.data.source_files import split_problem
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Progress
-from hardneg.types import Answers, Collection, HasAnswers, HasWithheld, Judgement
+from hardneg.types import Collection, HasAnswers, HasWithheld, Judgement
 from hardneg.wording import counted
 
 _FORMAT = 1
@@ -96,9 +96,7 @@ def _qrels(path: Path) -> Qrels:
     return qrels
 
 
-def write_collection(
-    collection: Collection, folder: Path, progress: Progress, total: int | None = None
-) -> dict[str, Any]:
+def write_collection(collection: Collection, folder: Path, progress: Progress) -> dict[str, Any]:
     """Writes a collection into `folder`, which the caller renames when all is done.
 
     Judgements about documents or queries that the collection does not have are left out, counted and noted.
@@ -107,7 +105,6 @@ def write_collection(
         collection: what a dataset loader gave.
         folder: a new or empty folder.
         progress: shows the corpus going by, and the notes.
-        total: about how many documents there are, where that is known.
 
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, by reason how many were left out or stand
@@ -122,17 +119,15 @@ def write_collection(
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with placed(collection):
-        counts = _write(collection, splits, folder, progress, total)
+        counts = _write(collection, splits, folder, progress)
     for note in counts["notes"]:
         progress.note(note)
-    _describe(folder, counts)
+    replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
     return counts
 
 
-def _write(
-    collection: Collection, splits: Sequence[str], folder: Path, progress: Progress, total: int | None
-) -> dict[str, Any]:
-    counts: dict[str, Any] = {"documents": write_corpus(collection.documents(), folder, progress, total), "splits": {}}
+def _write(collection: Collection, splits: Sequence[str], folder: Path, progress: Progress) -> dict[str, Any]:
+    counts: dict[str, Any] = {"documents": write_corpus(collection.documents(), folder, progress), "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
     for split in splits:
@@ -169,7 +164,8 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
     found["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
     found["without_relevant"] = len(waiting)
     if isinstance(collection, HasAnswers):
-        known = _known_answers(collection.answers(split), frozenset(query_ids))
+        own = frozenset(query_ids)
+        known = (answer for answer in collection.answers(split) if answer.query_id in own)
         if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             found["with_answers"] = count
     return dict(found)
@@ -195,10 +191,6 @@ def _hidden(folder: Path, splits: Iterable[str]) -> dict[str, int]:
     kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in splits)
     counts = {split: sum(len(withheld.get(query_id, ())) for query_id in found) for split, found in kept}
     return {split: count for split, count in counts.items() if count}
-
-
-def _known_answers(answers: Iterator[Answers], query_ids: frozenset[str]) -> Iterator[Answers]:
-    return (answer for answer in answers if answer.query_id in query_ids)
 
 
 def _known_judgements(
@@ -242,8 +234,3 @@ def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) 
         if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
             reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
             raise Unplaced("query ids with two texts", reason)
-
-
-def _describe(folder: Path, counts: dict[str, Any]) -> None:
-    text = json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False)
-    replace_text(folder / "collection.json", text)

@@ -23,7 +23,7 @@ _CHARACTERS = 1 << 24
 _LONGEST = 1 << 29
 
 
-def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress, total: int | None = None) -> int:
+def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress) -> int:
     """Writes documents in the order given into `folder`, which the caller renames when all is done.
 
     Memory: one batch of documents, and at the end 16 bytes a document to sort the hashes.
@@ -42,7 +42,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
             pa.ipc.new_file(file, _SCHEMA) as writer,
             spools[0].open("wb") as ids,
             spools[1].open("wb") as contents,
-            progress.task("corpus", total, "passages") as task,
+            progress.task("corpus", None, "passages") as task,
         ):
             for block in _blocks(documents):
                 writer.write_batch(_batch(block))

@@ -58,9 +58,9 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
         yield number, record
 
 
-def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
+def line_part(path: Path, parse: LineParser) -> Part:
     """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
-    return Part(str(path), lambda: _parsed(path, parse), split)
+    return Part(str(path), lambda: _parsed(path, parse))
 
 
 def qrels_part(path: Path, split: str) -> Part:

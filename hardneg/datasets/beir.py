@@ -1,18 +1,19 @@
 """Collections in BEIR's form: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or with `.gz`."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.data.qrels import iter_qrels
-from hardneg.data.source_files import JudgedQueries, Part, line_part, order_splits, qrels_part
+from hardneg.data.source_files import line_part, order_splits, qrels_part
 from hardneg.data.text_lines import estimate_lines, find_file, no_folder, read_lines
-from hardneg.digest import digest, tree_digest
+from hardneg.datasets.topic_files import PartedCollection
+from hardneg.digest import digest
 from hardneg.errors import DataError
-from hardneg.types import Answers, Document, Judgement, Query
+from hardneg.types import Answers, Document, Query
 
 _SAMPLED = 50_000
 """How many judgements are read to tell how many a query has."""
@@ -42,75 +43,43 @@ class Beir:
         qrels = _qrels_files(folder)
         if not qrels:
             raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one for each split")
-        return BeirCollection(_file(folder, "corpus.jsonl"), _file(folder, "queries.jsonl"), qrels)
+        corpus = line_part(_file(folder, "corpus.jsonl"), _document)
+        queries = dict.fromkeys(qrels, line_part(_file(folder, "queries.jsonl"), _query))
+        return BeirCollection([corpus], queries, {split: qrels_part(path, split) for split, path in qrels.items()})
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
         collection = self.load()
-        paths = [collection.corpus_file, collection.query_file, *collection.qrels_files.values()]
-        root = collection.corpus_file.parent
-        names = [path.relative_to(root).as_posix() for path in paths]
         marks = ["answers"] if collection.with_answers() else []
-        return digest(["beir", self.version, tree_digest(root, names), *marks])
+        return digest(["beir", self.version, collection.digest(Path(self.source).expanduser()), *marks])
 
     def size_hint(self) -> int:
         """About how many documents there are, from the first lines and the size of the corpus file."""
-        return estimate_lines(self.load().corpus_file)
+        return estimate_lines(Path(self.load().documents_in[0].name))
 
     def query_hint(self) -> Mapping[str, int]:
         """About how many queries each split has, from the first lines and the size of its qrels."""
-        return {split: _count_queries(path) for split, path in self.load().qrels_files.items()}
+        return {split: _count_queries(Path(part.name)) for split, part in self.load().qrels_in.items()}
 
 
 @dataclass(frozen=True)
-class BeirCollection:
-    """The opened files of a BEIR folder."""
-
-    corpus_file: Path
-    query_file: Path
-    qrels_files: dict[str, Path]
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
-
-    def documents(self) -> Iterator[Document]:
-        """The corpus, in the file's order."""
-        return (_document(self.corpus_file, number, line) for number, line in read_lines(self.corpus_file))
-
-    def splits(self) -> Sequence[str]:
-        """The splits that have a qrels file."""
-        return list(self.qrels_files)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's qrels name, in the order of the query file."""
-        named = {judgement.query_id for judgement in self.qrels(split)}
-        return self._judged.select(str(self.query_file), self._all_queries(), named)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
-        return (judgement for _, judgement in iter_qrels(self.qrels_files[split]))
+class BeirCollection(PartedCollection):
+    """The files of a BEIR folder; one holds the queries of all splits."""
 
     def with_answers(self) -> bool:
         """Whether a query has answers."""
-        marked = (line for line in read_lines(self.query_file) if '"answers"' in line[1])
-        return any("answers" in json_row(self.query_file, *line) for line in marked)
+        path = self._query_file
+        marked = (line for line in read_lines(path) if '"answers"' in line[1])
+        return any("answers" in json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of all splits: which are of this one, their ids say."""
-        rows = (_answers(self.query_file, *line) for line in read_lines(self.query_file))
+        rows = (_answers(self._query_file, *line) for line in read_lines(self._query_file))
         return rows if self.with_answers() else iter(())
 
-    def notes(self) -> Sequence[str]:
-        """How many queries no split's qrels name."""
-        return self._judged.notes()
-
-    def parts(self) -> Iterator[Part]:
-        """The files as `hardneg.data.check` reads them."""
-        yield line_part(self.corpus_file, _document)
-        yield line_part(self.query_file, _query)
-        for split, path in self.qrels_files.items():
-            yield qrels_part(path, split)
-
-    def _all_queries(self) -> Iterator[tuple[int, Query]]:
-        return ((number, _query(self.query_file, number, line)) for number, line in read_lines(self.query_file))
+    @property
+    def _query_file(self) -> Path:
+        return Path(next(iter(self.queries_in.values())).name)
 
 
 def _count_queries(path: Path) -> int:

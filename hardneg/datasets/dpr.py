@@ -135,8 +135,8 @@ class DprCollection:
 
     def notes(self) -> Sequence[str]:
         """Files that are not read, and how many passages of the questions were left out."""
-        counted = [(self.questions[split].name, counts) for split, counts in self._counts.items()]
-        return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in counted for what, n in counts.items())]
+        read = [(self.questions[split].name, counts) for split, counts in self._counts.items()]
+        return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
     def parts(self) -> Iterator[Part]:
         """The files as `hardneg.data.check` reads them; a mistake in a JSON file ends its reading."""

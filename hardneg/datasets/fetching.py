@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 _SECONDS = 60.0
 _PARTIAL = ".partial"
 _DONE = ".fetched"
-TABLE = Path(__file__).with_name("downloads.json")
+_TABLE = Path(__file__).with_name("downloads.json")
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class Published:
     files: tuple[Download, ...]
 
 
-def published(table: Path | None = None) -> Mapping[str, Published]:
-    """All datasets of a table, by name."""
-    rows: dict[str, Any] = json.loads((table or TABLE).read_text(encoding="utf-8"))
+def published() -> Mapping[str, Published]:
+    """All known datasets, by name."""
+    rows: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return {name: _published(row) for name, row in rows.items() if isinstance(row, dict)}
 
 
-def find_published(name: str, table: Path | None = None) -> Published:
+def find_published(name: str) -> Published:
     """The dataset of a name.
 
     Raises:
         UsageError: there is none, with what there is.
     """
-    known = published(table)
+    known = published()
     if name not in known:
         told = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
         raise UsageError(f"no dataset {name!r} can be fetched{suggestion(name, known)}; {told}")

@@ -1,21 +1,25 @@
 """Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hardneg.data.text_lines import one_word
 from hardneg.digest import file_digest, tree_digest
 from hardneg.errors import DataError, MissingDependency
+from hardneg.types import Lookup
 
-SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
+_SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
 _COMMIT_DIGITS = 40
 CONVERTED = "refs/convert/"
 _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 _PART = "partial-"
+_T = TypeVar("_T")
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -52,23 +56,32 @@ def open_table(table: HubTable) -> dict[str, Any]:
         DataError: it cannot be found or reached, or has no such split.
         MissingDependency: the `datasets` package is not installed.
     """
-    datasets = import_datasets()
+    datasets = _import_datasets()
+    with _refusals(table):
+        return _chosen(table, datasets.load_dataset(**_arguments(table, datasets), streaming=True))
+
+
+def _chosen(table: HubTable, found: Mapping[Any, _T]) -> dict[str, _T]:
+    """What was found of the splits that the table means."""
+    splits = {_SPLIT_NAMES.get(str(name), str(name)): value for name, value in found.items()}
+    wanted = _SPLIT_NAMES.get(table.split or "", table.split)
+    if not splits or (wanted is not None and wanted not in splits):
+        raise DataError(f"{table.title}: no split {table.split or 'at all'!r}; it has {', '.join(splits) or 'none'}")
+    return splits if wanted is None else {wanted: splits[wanted]}
+
+
+@contextmanager
+def _refusals(table: HubTable) -> Iterator[None]:
+    """What the hub's client raises in the block as the error for it, with what to do about it."""
     try:
-        found = datasets.load_dataset(**load_arguments(table, datasets), streaming=True)
+        yield
     except DataError:
         raise
     except Exception as error:
         raise refusal(table.title, str(table.repo), table.revision, error) from error
-    splits = {SPLIT_NAMES.get(str(name), str(name)): rows for name, rows in found.items()}
-    if table.split is None:
-        return splits
-    wanted = SPLIT_NAMES.get(table.split, table.split)
-    if wanted not in splits:
-        raise DataError(f"{table.title}: no split {table.split!r}; it has {', '.join(splits)}")
-    return {wanted: splits[wanted]}
 
 
-def import_datasets() -> Any:
+def _import_datasets() -> Any:
     """The `datasets` package. Raises MissingDependency where it is not installed."""
     try:
         import datasets
@@ -107,12 +120,10 @@ def table_digest(table: HubTable) -> str:
     revision = table.revision or ""
     if len(revision) == _COMMIT_DIGITS and set(revision) <= set("0123456789abcdef"):
         return revision
-    try:
+    with _refusals(table):
         from huggingface_hub import HfApi
 
         return str(HfApi().dataset_info(str(table.repo), revision=table.revision).sha)
-    except Exception as error:
-        raise refusal(table.title, str(table.repo), table.revision, error) from error
 
 
 def count_rows(table: HubTable) -> int:
@@ -120,13 +131,13 @@ def count_rows(table: HubTable) -> int:
     try:
         import datasets
 
-        builder = datasets.load_dataset_builder(**load_arguments(table, datasets))
+        builder = datasets.load_dataset_builder(**_arguments(table, datasets))
         return sum(split.num_examples or 0 for split in (builder.info.splits or {}).values())
     except Exception:
         return 0
 
 
-def load_arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
+def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     """What `datasets` is told to open a table."""
     if table.local is None:
         named = {"path": table.repo, "revision": table.revision}
@@ -233,3 +244,56 @@ def _instead(repo: str) -> str:
     owner, _, name = repo.partition("/")
     converted = f"its converted branch, dataset.revision={CONVERTED}parquet"
     return f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else f"take {converted}"
+
+
+def look_up(tables: Iterable[HubTable]) -> Lookup:
+    """The bytes of all files behind the tables: those on this machine, and those that are streamed from the hub.
+
+    Raises:
+        DataError: a table does not open, has no such split, or is behind a gate.
+        MissingDependency: the `datasets` package is not installed.
+    """
+    there, ahead, seen = 0, 0, set()
+    for table in tables:
+        for place, size in _files(table):
+            if place not in seen:
+                seen.add(place)
+                there, ahead = (there + size, ahead) if table.local else (there, ahead + size)
+    return Lookup(there, ahead)
+
+
+def _files(table: HubTable) -> Iterator[tuple[str, int]]:
+    datasets = _import_datasets()
+    with _refusals(table):
+        builder = datasets.load_dataset_builder(**_arguments(table, datasets))
+        places = [place for found in _chosen(table, builder.config.data_files or {}).values() for place in found]
+        if table.local is not None:
+            yield from ((str(place), Path(place).stat().st_size) for place in places)
+            return
+        _check_gate(table, places[0])
+        yield from _sizes(table, places)
+
+
+def _check_gate(table: HubTable, place: str) -> None:
+    """Asks for the head of one file, which a gated repository refuses although it lists it."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    path, revision = _in_repository(place)
+    get_hf_file_metadata(hf_hub_url(str(table.repo), path, repo_type="dataset", revision=revision))
+
+
+def _sizes(table: HubTable, places: Sequence[str]) -> Iterator[tuple[str, int]]:
+    from huggingface_hub import HfApi
+
+    named = {path: place for place in places for path in [_in_repository(place)[0]]}
+    paths, revision = list(named), _in_repository(places[0])[1]
+    for first in range(0, len(paths), _AT_ONCE):
+        part = paths[first : first + _AT_ONCE]
+        for info in HfApi().get_paths_info(str(table.repo), part, revision=revision, repo_type="dataset"):
+            yield named[info.path], int(getattr(info, "size", 0))
+
+
+def _in_repository(place: str) -> tuple[str, str]:
+    """Path and commit of `hf://datasets/OWNER/NAME@COMMIT/PATH`."""
+    commit, _, path = place.partition("@")[2].partition("/")
+    return path, commit

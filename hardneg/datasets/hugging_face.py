@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from hardneg.data.source_files import JudgedQueries, order_splits
-from hardneg.datasets.hub_lookup import look_up
 from hardneg.datasets.hub_tables import (
     HubTable,
     count_rows,
     id_cell,
+    look_up,
     numbered_rows,
     open_table,
     table_digest,

@@ -63,9 +63,9 @@ class IrDatasets:
         """
         collection = self.load()
         judged = self._judged(collection.corpus)
-        content = [_known(self.source, collection.corpus, "docs")]
+        content = [catalogued(self.source) or _content(collection.corpus, "docs")]
         content += [
-            _known(judged[split], opened, kind)
+            catalogued(judged[split]) or _content(opened, kind)
             for split, opened in collection.judged.items()
             for kind in ("queries", "qrels")
         ]
@@ -74,8 +74,6 @@ class IrDatasets:
 
     def look_up(self) -> Lookup:
         """The files behind the ids, and their sizes by the catalogue. Raises DataError where there is no such id."""
-        from hardneg.datasets.ir_datasets import look_up
-
         collection = self.load()
         judged = collection.judged.values()
         handlers = [handler() for opened in judged for handler in (opened.queries_handler, opened.qrels_handler)]
@@ -155,9 +153,8 @@ def _rows(where: str, items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _document(item: Any) -> Document:
-    text = next(
-        (value for value in (getattr(item, name, None) for name in ("text", "body")) if value is not None), None
-    )
+    values = (getattr(item, name, None) for name in ("text", "body"))
+    text = next((value for value in values if value is not None), None)
     if not isinstance(text, str):
         return Document(item.doc_id, item.default_text())
     return Document(item.doc_id, text, getattr(item, "title", None) or "")
@@ -177,10 +174,6 @@ def catalogued(name: str) -> str:
         return ""
     files = json.loads((folder / "etc" / "downloads.json").read_text(encoding="utf-8")).get(top)
     return digest([name, files])
-
-
-def _known(name: str, opened: Any, kind: str) -> str:
-    return catalogued(name) or _content(opened, kind)
 
 
 def _content(opened: Any, kind: str) -> str:

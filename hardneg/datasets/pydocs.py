@@ -1,4 +1,7 @@
-"""The embedded dataset: docstrings of the libraries that hardneg depends on, as queries and passages."""
+"""The embedded datasets: docstrings of the libraries that hardneg depends on, as queries and passages.
+
+And as questions with short answers: what is it called that this summary describes?
+"""
 
 import re
 import sys
@@ -8,11 +11,12 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import ClassVar, NamedTuple
 
+from hardneg.data.answer_matching import has_answer
 from hardneg.datasets.docstrings import distribution_of, find_package, read_docstrings, source_files
 from hardneg.digest import digest, file_digest, tree_digest
 from hardneg.errors import UsageError
 from hardneg.seeding import derive_seed
-from hardneg.types import Document, Judgement, Query
+from hardneg.types import Answers, Document, Judgement, Query
 
 _UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
 _SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
@@ -181,3 +185,56 @@ def _version(package: str) -> str:
     except metadata.PackageNotFoundError:
         root = find_package(package)
         return file_digest(root) if root.is_file() else tree_digest(root, source_files(root))
+
+
+@dataclass(frozen=True)
+class PyNames:
+    """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
+
+    An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
+    passage; about half the queries have one, the others have no answer.
+
+    Args:
+        packages: top-level names of installed packages.
+        max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
+        seed: changes the sample and the splits.
+    """
+
+    packages: tuple[str, ...] = PyDocs.packages
+    max_passages: int = PyDocs.max_passages
+    seed: int = PyDocs.seed
+    version: ClassVar[int] = 1
+
+    def load(self) -> "PyNamesCollection":
+        """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""
+        found = self._docs.load()
+        return PyNamesCollection(found.passages, found.by_split, found.left_out)
+
+    def fingerprint(self) -> str:
+        """That of `pydocs`, under another name."""
+        return digest(["pynames", self.version, self._docs.fingerprint()])
+
+    def size_hint(self) -> int:
+        """The cap; the default packages reach it."""
+        return self._docs.size_hint()
+
+    def query_hint(self) -> Mapping[str, int]:
+        """That of `pydocs`."""
+        return self._docs.query_hint()
+
+    @property
+    def _docs(self) -> PyDocs:
+        return PyDocs(packages=self.packages, max_passages=self.max_passages, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class PyNamesCollection(PyDocsCollection):
+    """What `pydocs` found, and answers."""
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The last parts of the names of the passages that a summary belongs to, where they stand in them."""
+        texts = {document.doc_id: document.text for document in self.passages}
+        for query, doc_ids in self.by_split[split]:
+            names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
+            told = [name for doc_id, name in names.items() if has_answer(texts[doc_id], [name])]
+            yield Answers(query.query_id, tuple(dict.fromkeys(told)))

@@ -66,7 +66,7 @@ class PartedCollection:
     def parts(self) -> Iterator[Part]:
         """All files, documents first, then queries, then judgements."""
         yield from self.documents_in
-        yield from self.queries_in.values()
+        yield from dict.fromkeys(self.queries_in.values())
         yield from self.qrels_in.values()
 
     def digest(self, root: Path) -> str:

@@ -11,21 +11,17 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.data.answer_matching import PassageAnswers
+from hardneg.data.qrels import Qrels
+from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.spare_home import spare_home
 
-if TYPE_CHECKING:
-    from hardneg.data.qrels import Qrels
-    from hardneg.data.runs import Run
-
-
-from hardneg.data.answer_matching import PassageAnswers
-from hardneg.data.runs import EMPTY, Run
 
 _log = logging.getLogger(__name__)
 
@@ -91,13 +87,13 @@ def is_metric(name: str) -> bool:
     return isinstance(_parse(name), Metric)
 
 
-def coverage(run: "Run", qrels: "Qrels") -> Coverage:
+def coverage(run: Run, qrels: Qrels) -> Coverage:
     """Counts the queries that `evaluate` scores, scores 0 for want of a ranking, and leaves out."""
     shared = len(run.keys() & qrels.keys())
     return Coverage(shared, len(qrels) - shared, len(run) - shared)
 
 
-def evaluate(run: "Run", qrels: "Qrels", metrics: Sequence[str], relevance_level: int = 1) -> Scores:
+def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
     """Scores every query of the qrels; queries that only the run has are left out (`coverage` counts them).
 
     The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that the
@@ -131,7 +127,7 @@ def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return {name: math.fsum(values.values()) / len(values) for name, values in scores.items()}
 
 
-def mean_of(metric: str, qrels: "Qrels", relevance_level: int, run: "Run") -> float:
+def mean_of(metric: str, qrels: Qrels, relevance_level: int, run: Run) -> float:
     """The mean of one metric over the judged queries."""
     return means(evaluate(run, qrels, [metric], relevance_level))[metric]
 
@@ -185,7 +181,7 @@ def _parse(name: str) -> Metric | str:
     return f"unknown metric '{name}': {hint}"
 
 
-def _as_arrays(run: "Run", qrels: "Qrels") -> tuple[Any, Any]:
+def _as_arrays(run: Run, qrels: Qrels) -> tuple[Any, Any]:
     """Judged and ranked documents by query of the qrels, as ranx has them: float64 [n, 2], number and score.
 
     Documents are numbered within their query; unjudged ones are -1. Ranked scores spell out the run's order.

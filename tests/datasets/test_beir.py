@@ -182,7 +182,7 @@ REAL = {
 def test_real_collections(test_data: Path, tmp_path: Path, name: str) -> None:
     documents, queries = REAL[name]
     loader = Beir(str(test_data / name))
-    counts = write_collection(loader.load(), tmp_path, Silent(), loader.size_hint())
+    counts = write_collection(loader.load(), tmp_path, Silent())
     assert counts["documents"] == documents
     assert {split: count["queries"] for split, count in counts["splits"].items()} == queries
     assert counts["notes"] == []

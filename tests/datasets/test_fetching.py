@@ -203,7 +203,7 @@ def test_the_command_ends_in_a_dataset_that_opens(
     rows = [{**vars(file), "members": list(file.members)} for file in files]
     table = tmp_path / "table.json"
     table.write_text(json.dumps({"small": {"loader": "msmarco", "terms": "none", "files": rows}}))
-    monkeypatch.setattr("hardneg.datasets.fetching.TABLE", table)
+    monkeypatch.setattr("hardneg.datasets.fetching._TABLE", table)
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["data", "fetch", "small"])
     assert done.exception is None, done.exception

@@ -211,7 +211,7 @@ def test_a_higher_cap_only_adds() -> None:
 def test_the_default_dataset(tmp_path: Path) -> None:
     loader = PyDocs()
     collection = loader.load()
-    counts = write_collection(collection, tmp_path, Silent(), loader.size_hint())
+    counts = write_collection(collection, tmp_path, Silent())
     assert counts["documents"] == 6000
     assert counts["splits"]["test"]["queries"] >= 600
     assert counts["splits"]["dev"]["queries"] >= 270

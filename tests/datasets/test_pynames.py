@@ -1,8 +1,7 @@
 """Names of objects as answers to their summaries."""
 
 from hardneg.data.answer_matching import has_answer
-from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
-from hardneg.datasets.pynames import PyNames, PyNamesCollection
+from hardneg.datasets.pydocs import PyDocs, PyNames, PyNamesCollection
 from hardneg.testing import DatasetTests
 from hardneg.types import Answers, Document, HasAnswers, Query
 
@@ -23,7 +22,7 @@ def test_an_answer_is_a_name_that_its_own_passage_tells() -> None:
         (Query("m.Frame._sum_all", "the sum"), ["m.Frame._sum_all"]),
         (Query("m.total", "all in all"), ["m.total"]),
     ]
-    collection = PyNamesCollection(PyDocsCollection(passages, {"test": queries}, {}))
+    collection = PyNamesCollection(passages, {"test": queries}, {})
     assert isinstance(collection, HasAnswers)
     assert list(collection.answers("test")) == [
         Answers("m.mean", ("mean",)),

@@ -22,7 +22,6 @@ from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.spare_home import spare_home
 
-
 _log = logging.getLogger(__name__)
 
 KINDS: Mapping[str, str] = {

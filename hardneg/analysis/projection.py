@@ -223,7 +223,7 @@ class Projection(Analysis):
                     axes.sharex(own)
                     axes.sharey(own)
                     own.autoscale()
-            drawn[0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.14))
+            drawn[-1].legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.14))
 
 
 def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
@@ -292,9 +292,9 @@ def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
     kinds = {kind: np.array(own).reshape(-1, 2).T for kind, own in points["documents"].items()}
-    axes.scatter(*kinds.pop(_RELEVANT), marker="o", s=42, color=COLOURS[0], label=_RELEVANT)
+    axes.scatter(*kinds.pop(_RELEVANT), marker="o", s=70, color=COLOURS[0], label=_RELEVANT)
     for place, (kind, own) in enumerate(kinds.items()):
         colour, sign = _SIGN_COLOURS[place % len(_SIGN_COLOURS)], _SIGNS[place % len(_SIGNS)]
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
         axes.scatter(*own, marker=sign, s=24, label=kind, linewidths=0.9, **fill)
-    axes.scatter(*points["query"], marker="*", s=190, color=COLOURS[1], edgecolors="black", label="query", zorder=3)
+    axes.scatter(*points["query"], marker="*", s=150, color=COLOURS[1], edgecolors="black", label="query", zorder=3)

@@ -132,8 +132,7 @@ def _number(value: str, text: str) -> float:
 
 def _check(asked: "Fusion", tuned: bool) -> None:
     """All mistakes in what was asked for, before any work."""
-    from hardneg.fusion.methods import METHODS
-    from hardneg.fusion.through_ranx import Norm
+    from hardneg.fusion.methods import METHODS, Norm
     from hardneg.registry import suggestion
 
     for option, value, known in (("method", asked.method, METHODS), ("norm", asked.norm, get_args(Norm))):

@@ -10,7 +10,7 @@ from types import FrameType
 import typer
 
 import hardneg
-from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
+from hardneg.cli import analyze, artifacts, data, options, plugins, recipe
 from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
@@ -18,7 +18,7 @@ from hardneg.cli.export import export
 from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
-from hardneg.cli.stages import encode, rerank, search, train
+from hardneg.cli.stages import encode, index_app, rerank, search, train
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError, DataError, HardnegError
 
@@ -45,7 +45,7 @@ app.add_typer(recipe.app, name="recipe", rich_help_panel=options.RECIPES)
 app.add_typer(artifacts.app, name="artifacts", rich_help_panel=options.RECIPES)
 app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
-app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
+app.add_typer(index_app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("encode", rich_help_panel=options.STAGES)(encode)

@@ -22,6 +22,15 @@ from hardneg.wording import counted
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
     from hardneg.recipe.plan import Plan
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hardneg.cli.console import size
+from hardneg.cli.outputs import free_bytes
+
+if TYPE_CHECKING:
+    from hardneg.recipe.needs import Need
+    from hardneg.recipe.plan import Plan
 
 app = typer.Typer(help="Recipes: named lines of stages from a dataset to a tested result.", no_args_is_help=True)
 
@@ -130,9 +139,7 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    from hardneg.cli.recipe_check import check_needs
-
-    check_needs(_plan(name, preset, settings, []), open_store(store), as_json)
+    _check_needs(_plan(name, preset, settings, []), open_store(store), as_json)
 
 
 @app.command(cls=renaming({"--out": "--output"}))
@@ -230,3 +237,50 @@ def _headline(plan: "Plan") -> str:
     ]
     other = f"; the other: --preset {others[0]}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
+
+
+def _check_needs(made: "Plan", store: Store, as_json: bool) -> None:
+    """Prints all that the plan needs; exits with the code of the first thing that is missing."""
+    from hardneg.recipe.needs import needs
+
+    found = list(needs(made))
+    told = _summary(made, store, found)
+    say_answer({**told, "needs": [asdict(need) for need in found]}, _lines(found, told), as_json)
+    for need in found:
+        if need.missing:
+            raise typer.Exit(need.exit_code)
+
+
+def _summary(made: "Plan", store: Store, found: Sequence["Need"]) -> dict[str, Any]:
+    from hardneg.recipe.estimate import estimate
+
+    return {
+        "recipe": made.recipe.name,
+        "preset": made.recipe.preset,
+        "ready": not any(need.missing for need in found),
+        "ahead": sum(need.ahead for need in found),
+        "disk": sum(row.disk for row in estimate(made, store) if not row.cached),
+        "free": free_bytes(store.root),
+        "store": str(store.root),
+    }
+
+
+def _lines(found: Sequence["Need"], told: dict[str, Any]) -> list[str]:
+    lines = [_line(need) for need in found]
+    scarce = told["disk"] + told["ahead"] > told["free"]
+    lines.append(
+        f"to come {size(told['ahead'])}; the run takes about {size(told['disk'])} in {told['store']}, where "
+        f"{size(told['free'])} are free{': too little' if scarce else ''}"
+    )
+    missing = sum(bool(need.missing) for need in found)
+    lines.append(f"{missing} of {len(found)} missing" if missing else "ready: all of it is here or can be fetched")
+    return lines
+
+
+def _line(need: "Need") -> str:
+    if need.missing:
+        return f"missing   {need.kind} {need.subject}: {need.missing}"
+    state = "to fetch" if need.ahead else "there"
+    sizes = [size(need.ahead)] * bool(need.ahead) + [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
+    facts = ", ".join([*sizes, *([need.note] if need.note else [])])
+    return f"{state:<8}  {need.kind} {need.subject}{f': {facts}' if facts else ''}"

@@ -1,12 +1,14 @@
-"""`hardneg encode`, `search`, `rerank` and `train`: one stage and what it needs, published as plain files."""
+"""`hardneg encode`, `index`, `search`, `rerank` and `train`: one stage and what it needs, published as plain files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.atomic_write import link_file
+from hardneg.atomic_write import link_file, replacing_folder
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import (
     ENCODED,
@@ -18,14 +20,24 @@ from hardneg.cli.adhoc_recipe import (
     mining_stages,
     plugin_options,
 )
-from hardneg.cli.console import say, tell_left_out
-from hardneg.cli.outputs import Target, check_run
+from hardneg.cli.console import bars, say, tell_left_out
+from hardneg.cli.options import OUTPUT_FOLDER, OVERWRITE, SET, STORE, key_values
+from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
 from hardneg.errors import UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.wording import counted
 
+if TYPE_CHECKING:
+    from hardneg.types import PluginSetting
+
 _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _INDEXES = completion.plugins("indexes")
+_BUILD = "index build"
+
+index_app = typer.Typer(
+    help="Indexes over texts and over vectors, and dense ones from vectors that other programs made.",
+    no_args_is_help=True,
+)
 
 
 def encode(
@@ -153,3 +165,91 @@ def rerank(
             link_file(Path(folder) / RUN, output)
     say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
     tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})
+
+
+@index_app.command()
+def build(
+    dataset: str | None = typer.Option(
+        None, help="For an index over texts: as in the other commands.", autocompletion=completion.plugins("datasets")
+    ),
+    vectors: Path | None = typer.Option(None, "--vectors", help="For one over vectors: a flat index folder."),
+    backend: str = typer.Option(
+        "bm25",
+        help="The kind of index; `hardneg plugins list indexes` shows them.",
+        autocompletion=completion.plugins("indexes"),
+    ),
+    option: list[str] = key_values("An option of the index, such as k1=1.2."),
+    output: Path = OUTPUT_FOLDER,
+    overwrite: bool = OVERWRITE,
+    settings: list[str] = SET,
+    store: Path | None = STORE,
+) -> None:
+    """Index the texts of a corpus, or compress the vectors of a dense index; Pyserini's searchers open the result.
+
+    Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
+
+    Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
+    """
+    from hardneg.registry import load_plugin
+    from hardneg.types import PluginSetting
+
+    setting = PluginSetting(backend, plugin_options(option))
+    takes = load_plugin("indexes", backend).input
+    if (dataset is None) == (vectors is None) or (takes == "vectors") != (vectors is not None):
+        wanted = "--vectors FOLDER, a flat index" if takes == "vectors" else "--dataset NAME"
+        raise UsageError(f"index build: {backend} is built from {takes}: give {wanted}, and that alone")
+    if vectors is not None:
+        _compress(vectors, setting, store_outputs(_BUILD, [Target(output, folder=True)], [vectors], overwrite))
+        return
+    stage = {"stage": "index", "backend": {"name": backend, **setting.options}}
+    recipe = AdhocRecipe(_BUILD, str(dataset), {ENCODED: stage}, settings=settings)
+    recipe.publish(ENCODED, output, Place(store), overwrite=overwrite)
+
+
+def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
+    from hardneg.registry import configure, plugin_errors
+
+    plugin = configure("indexes", setting)
+    with _aside(outputs) as folder, plugin_errors([plugin]):
+        count = plugin.build(source, folder, bars())
+    output = outputs.targets[0].path
+    size = (output / "index").stat().st_size if (output / "index").exists() else 0
+    say(f"{output}: {counted(count, 'vector')} in {counted(size, 'byte')}")
+
+
+@index_app.command("import")
+def import_(
+    output: Path = OUTPUT_FOLDER,
+    overwrite: bool = OVERWRITE,
+    vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
+    embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
+) -> None:
+    """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
+
+    Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
+    """
+    from hardneg.data.vectors_import import import_json_lines, import_npy
+
+    progress = bars()
+    reads = [path for path in (vectors, ids, embeddings) if path is not None]
+    with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
+        if embeddings is not None and vectors is None and ids is None:
+            count, dimension = import_json_lines(embeddings, folder, progress)
+        elif embeddings is None and vectors is not None and ids is not None:
+            count, dimension = import_npy(vectors, ids, folder, progress)
+        else:
+            raise UsageError("index import: give --vectors with --ids, or --embeddings")
+    say(f"{output}: {counted(count, 'vector')} of dimension {dimension}")
+
+
+@contextmanager
+def _aside(outputs: Outputs) -> Iterator[Path]:
+    """A folder to write, which becomes the output at the end of the block; where that fails, nothing is left of it.
+
+    Raises:
+        UsageError: the output is there already, and is not this command's own.
+    """
+    outputs.check()
+    with outputs.laid_out(), replacing_folder(outputs.targets[0].path) as aside:
+        yield aside

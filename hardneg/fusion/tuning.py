@@ -8,8 +8,7 @@ from typing import Any
 from hardneg.data.qrels import Qrels
 from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import DataError, UsageError
-from hardneg.fusion.methods import WITH_WEIGHTS, Fusion
-from hardneg.fusion.through_ranx import PARAMETERS
+from hardneg.fusion.methods import PARAMETERS, WITH_WEIGHTS, Fusion
 from hardneg.progress import Progress
 from hardneg.registry import suggestion
 from hardneg.types import RankedList

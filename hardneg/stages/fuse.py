@@ -13,8 +13,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_side_by_side, read_run, write_run
 from hardneg.errors import UsageError
 from hardneg.fields import LATER, MEASURED, MetricName, Name, Reference, marked_references
-from hardneg.fusion.methods import AnyMethod, Fusion
-from hardneg.fusion.through_ranx import Norm
+from hardneg.fusion.methods import AnyMethod, Fusion, Norm
 from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
 from hardneg.layout import RUN, TUNING
 from hardneg.registry import suggestion

@@ -85,7 +85,7 @@ def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
     from ranx import Run, fuse
 
     from hardneg.data.runs import read_run, strictly_decreasing
-    from hardneg.fusion.through_ranx import PARAMETERS, WEIGHTED
+    from hardneg.fusion.methods import PARAMETERS, WEIGHTED
 
     folder = test_data / "msmarco-dl1920" / "runs"
     runs = [read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25")]

@@ -13,12 +13,10 @@ from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.digest import tree_digest
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.indexes import compression
-from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.compression import sample_rows
 from hardneg.indexes.flat import Flat
-from hardneg.indexes.ivfpq import IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.indexes.scalar import Fp16, Sq8
+from hardneg.indexes.product import IvfPq, OpqPq, Pq
 from hardneg.progress import Silent
 from hardneg.protocols import DenseSearcher, ProductSearcher
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from hardneg.data.flat import FlatWriter
-from hardneg.indexes.ivfpq import IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.indexes.scalar import Fp16, Sq8
+from hardneg.indexes.compressed import Fp16, Sq8
+from hardneg.indexes.product import IvfPq, OpqPq, Pq
 from hardneg.progress import Silent
 
 pytestmark = pytest.mark.slow

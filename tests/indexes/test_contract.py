@@ -5,10 +5,9 @@ import pytest
 from hardneg.errors import MissingDependency
 from hardneg.indexes import java
 from hardneg.indexes.bm25 import Bm25
+from hardneg.indexes.compressed import Fp16, Sq8
 from hardneg.indexes.flat import Flat
-from hardneg.indexes.ivfpq import IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.indexes.scalar import Fp16, Sq8
+from hardneg.indexes.product import IvfPq, OpqPq, Pq
 from hardneg.testing import IndexTests
 
 

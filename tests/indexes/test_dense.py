@@ -12,12 +12,10 @@ from hardneg.analysis.inputs import Files, System
 from hardneg.analysis.projection import Projection
 from hardneg.data.flat import FlatWriter
 from hardneg.errors import ArtifactError
-from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.flat import Flat, FlatSearcher
-from hardneg.indexes.ivfpq import IvfPq
-from hardneg.indexes.product import OpqPq, Pq, PqSearcher
-from hardneg.indexes.scalar import Fp16, Sq8
+from hardneg.indexes.product import IvfPq, OpqPq, Pq, PqSearcher
 from hardneg.progress import Silent
 
 faiss = pytest.importorskip("faiss")

@@ -6,7 +6,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.data.runs import read_run
-from hardneg.indexes.scalar import Fp16
+from hardneg.indexes.compressed import Fp16
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

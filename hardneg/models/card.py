@@ -12,22 +12,19 @@ if TYPE_CHECKING:
 _Scores = Mapping[str, Mapping[str, float]]
 
 
-def model_card(encoder: "Encoder", facts: Mapping[str, object], scores: _Scores | None = None) -> str:
-    """Markdown with what the model was made from, its scores, and how to open it.
+def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
+    """Markdown with what the model was made from and how to open it.
 
     facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
         path is cut to its last part.
-    scores: metric values by row name (a model or a split) and metric.
     """
     shown = {name: without_place(value) for name, value in facts.items()}
-    parts = [_front_matter(shown), "# Dense retriever trained with hard negatives", _facts(encoder, shown)]
-    if scores:
-        parts += ["## Scores", _table(scores)]
-    return "\n\n".join([*parts, "## Use", _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
+    parts = [_front_matter(shown), "# Dense retriever trained with hard negatives", _facts(encoder, shown), "## Use"]
+    return "\n\n".join([*parts, _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
 
 
 def with_scores(card: str, scores: _Scores) -> str:
-    """A card that `model_card` made, with a table of scores before its last section."""
+    """A card that `model_card` made, with a table of scores, by row and metric, before its last section."""
     before, heading, after = card.rpartition("## Use")
     return f"{before}## Scores\n\n{_table(scores)}\n\n{heading}{after}"
 

@@ -1,9 +1,11 @@
-"""Runs a plan's steps: what the store has is taken, the rest is made, one lock a step."""
+"""Runs a plan's steps: what the store has is taken, the rest is made, one lock a step; what each took is noted."""
 
 import gc
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,13 @@ from hardneg.fields import DATASET, START, Trait
 from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
-from hardneg.recipe.resources import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
 from hardneg.stages.spec import StageSpec
 from hardneg.trials import noted
 
 _WORK, _DONE = "work", "done"
+_PATIENCE = 90.0  # seconds, for another process's artifact to be seen
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,9 @@ def _check_collection(made: Step, steps: Sequence[Step], artifact: Artifact, pla
         raise RecipeError(str(plan.recipe.source), problems)
 
 
-def _appears(step: Step, store: Store, seconds: float = 90.0) -> Artifact:
+def _appears(step: Step, store: Store) -> Artifact:
     """What another process has finished; on a network file system it may take a minute until it is seen."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + _PATIENCE
     while not (found := cached(step, store)):
         if time.monotonic() > end:
             raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
@@ -132,7 +134,7 @@ def _appears(step: Step, store: Store, seconds: float = 90.0) -> Artifact:
 def _check_processes(steps: Sequence[Step]) -> None:
     if world().size > 1:
         for step in steps:
-            if step.spec.kind == "model" and not _for_every_process(step):
+            if step.spec.kind == "model" and not step.spec.every_process:
                 raise UsageError(f"{step.name}: stage {step.verb} trains in one process; leave out --num-processes")
 
 
@@ -141,10 +143,6 @@ def _check_devices(steps: Sequence[Step]) -> None:
     for step in steps:
         for place, device in step.spec.named_devices():
             check_device(device, f"stages.{step.name}.{place}")
-
-
-def _for_every_process(step: Step) -> bool:
-    return step.spec.every_process
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def _make(
         folder = store.workspace(step.key)
         if not step.spec.resumes:
             empty(folder)
-        if world().size > 1 and _for_every_process(step):
+        if world().size > 1 and step.spec.every_process:
             from_first(_WORK)
         with usage(world().size) as used, noted() as choices:
             facts = _run_stage(step, _context(step, folder, plan, artifacts, run.watcher, run.options))
@@ -253,3 +251,43 @@ def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[s
                 name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins, traits=traits
             )
     return found
+
+
+_PROC = Path("/proc/self")
+
+
+@contextmanager
+def usage(processes: int) -> Iterator[dict[str, Any]]:
+    """Measures a block in the first of `processes` processes; the dict it gives is filled when the block ends.
+
+    device: the GPU's name where one held something, else `cpu`. peak_memory: bytes, the most that this process held in
+    main memory meanwhile (where the system cannot tell, since it began). peak_gpu_memory: bytes, on a GPU only.
+    """
+    found: dict[str, Any] = {}
+    _forget_peaks()
+    yield found
+    found |= {"processes": processes, "device": "cpu", "peak_memory": _peak_memory()}
+    if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
+        found |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
+
+
+def _forget_peaks() -> None:
+    with suppress(OSError):
+        (_PROC / "clear_refs").write_text("5", encoding="ascii")
+    if cuda := _cuda():
+        cuda.reset_peak_memory_stats()
+
+
+def _peak_memory() -> int:
+    try:
+        lines = (_PROC / "status").read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        scale = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def _cuda() -> Any:
+    """torch's own module, if it is loaded and a GPU is in use; nothing is loaded for this."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

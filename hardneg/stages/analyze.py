@@ -23,6 +23,7 @@ from hardneg.layout import DROPPED, METRICS, NEGATIVES, RUN
 from hardneg.registry import load_plugin, suggestion
 from hardneg.reporting.table import Section
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.inputs import open_encoder, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.training.history import HISTORY, History
 from hardneg.types import RankedList
@@ -254,7 +255,6 @@ class Artifacts(AnalysisInputs):
         from hardneg.indexes.exact import ExactOptions
         from hardneg.models.inference import EncodeOptions
         from hardneg.protocols import DenseSearcher
-        from hardneg.stages.inputs import open_encoder, open_searcher
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
         searcher = open_searcher(self._input(index), self._collection, device, progress)

@@ -18,6 +18,7 @@ from hardneg.fusion.tuning import Development, check_development, check_grid, nu
 from hardneg.layout import RUN, TUNING
 from hardneg.registry import suggestion
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection
 from hardneg.stages.spec import PROCESS_BYTES, Row, RunSpec, Sizes
 from hardneg.types import RankedList
 
@@ -118,8 +119,6 @@ class Fuse(RunSpec):
 
         Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
         """
-        from hardneg.stages.inputs import open_collection
-
         collection = open_collection(context.inputs["dataset"])
         query_ids = collection.queries(self.split).query_ids
         fusion, tuned = _tuned(context, collection)

@@ -65,9 +65,9 @@ def open_queries(context: StageContext[StageSpec], collection: StoredCollection,
     return queries
 
 
-def queries_of(context: StageContext[StageSpec], collection: StoredCollection, run: str, split: str) -> Queries:
-    """The queries of the run that is input `run`: those that stand beside it, or those of a split."""
-    return own_queries(context.inputs[run]) or open_queries(context, collection, split)
+def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of the input `run`: those that stand beside it, or those of a split."""
+    return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
 
 
 def own_queries(source: ArtifactInput | None) -> Queries | None:
@@ -76,9 +76,9 @@ def own_queries(source: ArtifactInput | None) -> Queries | None:
     return Queries.open(path) if path is not None and path.exists() else None
 
 
-def pass_on(context: StageContext[StageSpec], run: str) -> None:
+def pass_on(context: StageContext[StageSpec]) -> None:
     """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
-    if (path := context.inputs[run].folder / QUERIES).exists():
+    if (path := context.inputs["run"].folder / QUERIES).exists():
         link_file(path, context.folder / QUERIES)
 
 

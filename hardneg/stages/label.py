@@ -21,6 +21,7 @@ from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import PseudoLabels
 from hardneg.seeding import derive_seed
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection, pass_on, queries_of
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 
 _BLOCK = 4096
@@ -83,15 +84,13 @@ class Label(StageSpec):
 
         Queries for which a positive is known are left out: they need no label.
         """
-        from hardneg.stages.inputs import open_collection, pass_on
-
         spec, facts = self, Counter[str]()
         collection = open_collection(context.inputs["dataset"])
         rule = PseudoLabels(spec.above, spec.below, spec.count, spec.depth)
         labelled = rule.of(_listed(context, collection, facts), collection.corpus, facts)
         path = context.folder / NEGATIVES
         write_negatives(path, labelled)
-        pass_on(context, "run")
+        pass_on(context)
         if spec.size is not None:
             facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
         rows = read_negatives(path)
@@ -105,10 +104,9 @@ class Label(StageSpec):
 
 def _listed(context: StageContext[Label], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
     """The lists of the queries without known positives."""
-    from hardneg.stages.inputs import queries_of
 
     known = positives(collection.all_qrels())
-    query_ids = queries_of(context, collection, "run", context.spec.split).query_ids
+    query_ids = queries_of(context, collection, context.spec.split).query_ids
     runs = {label: context.inputs[field].folder / RUN for label, field in (("run", "run"), (SCORES, "scores"))}
     with context.progress.task("labelling", len(query_ids), "queries") as task:
         for query_id, hits in lists_side_by_side(runs, query_ids):

@@ -27,6 +27,7 @@ from hardneg.progress import Task
 from hardneg.protocols import PLACES, Reranker, TrainableReranker
 from hardneg.registry import plugin_identity
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection, pass_on, queries_of
 from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
 from hardneg.types import RankedList
 
@@ -85,11 +86,9 @@ class Rerank(RunSpec):
 
         Several processes share the blocks. A block's scores do not depend on the other blocks.
         """
-        from hardneg.stages.inputs import open_collection, pass_on, queries_of
-
         collection, here = open_collection(context.inputs["dataset"]), world()
         parts, facts = context.folder / SCRATCH, Counter({"depth": self.depth})
-        queries = queries_of(context, collection, "run", self.split)
+        queries = queries_of(context, collection, self.split)
         parts.mkdir(exist_ok=True)
         step, total = max(1, _PAIRS // self.depth), len(queries)
         mine = range(here.rank * step, total, here.size * step)
@@ -107,7 +106,7 @@ class Rerank(RunSpec):
         if here.first:
             join_runs([parts / _name(start) for start in range(0, total, step)], context.folder / RUN)
             context.keep_only(RUN, SCRATCH)
-            pass_on(context, "run")
+            pass_on(context)
         return {name: count for name, count in facts.items() if count}
 
 

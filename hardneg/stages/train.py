@@ -16,6 +16,7 @@ from hardneg.errors import TrainingError
 from hardneg.fields import Name, Reference
 from hardneg.layout import RUN
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import Row, Sizes
 from hardneg.stages.training_common import (
     EncoderTrainingSpec,
@@ -71,7 +72,6 @@ class Train(EncoderTrainingSpec):
 
     def make(self, context: "StageContext[Train]") -> Facts:
         """Trains, saves the model with its card, and leaves the learning curve beside it."""
-        from hardneg.stages.inputs import open_collection, open_learner
         from hardneg.training.methods.dual_encoder import train
 
         collection = open_collection(context.inputs["dataset"])

@@ -19,12 +19,13 @@ from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.inputs import open_collection, open_learner, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.training_common import (
     EncoderTrainingSpec,
     data_facts,
     kept_models,
-    loss_of,
+    learned,
     save,
     training_data,
     validation,
@@ -154,22 +155,13 @@ class TrainQueries(EncoderTrainingSpec):
     def make(self, context: "StageContext[TrainQueries]") -> Facts:
         """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
         from hardneg.models.encoder import split
-        from hardneg.stages.inputs import open_collection, open_learner
-        from hardneg.training.loop import learn
         from hardneg.training.methods.jpq import JpqTraining
 
         collection = open_collection(context.inputs["dataset"])
         encoder = split(open_learner(context, context.device))
         data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
         way = _approach(context, collection, data, encoder)
-        result = learn(
-            way,
-            loss_of(context),
-            self.options,
-            context.folder,
-            progress=context.progress,
-            validate=validation(context, collection, encoder),
-        )
+        result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
         share = way.search_share
@@ -200,7 +192,6 @@ def _approach(
 
 def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher:
     from hardneg.indexes.product import PqSearcher
-    from hardneg.stages.inputs import open_searcher
 
     source = context.inputs["index"]
     searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")

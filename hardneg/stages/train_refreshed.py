@@ -13,13 +13,14 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.fields import FREE, Name, Reference, has_answers, without_problems
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of
 from hardneg.stages.training_common import (
     EncoderTrainingSpec,
     data_facts,
     encoder_training,
-    loss_of,
+    learned,
     pseudo_positives,
     save,
     training_data,
@@ -95,8 +96,6 @@ class TrainRefreshed(EncoderTrainingSpec):
 
     def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
         """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
-        from hardneg.stages.inputs import open_collection, open_learner
-        from hardneg.training.loop import learn
         from hardneg.training.methods.ance import AnceTraining
         from hardneg.training.refresh.mining import known_to_be_relevant
 
@@ -108,14 +107,7 @@ class TrainRefreshed(EncoderTrainingSpec):
         with _supply(context, encoder, data, place) as supply:
             way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, place)
             _check(context, way)
-            result = learn(
-                way,
-                loss_of(context),
-                spec.options,
-                context.folder,
-                progress=context.progress,
-                validate=validation(context, collection, encoder),
-            )
+            result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
         told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
@@ -161,7 +153,6 @@ def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder, first: int
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
-    from hardneg.stages.inputs import open_collection
     from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.mining import Mining, asked_answers
     from hardneg.training.refresh.provider import SynchronousProvider

@@ -14,12 +14,14 @@ from hardneg.layout import MODEL_FOLDER
 from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.inputs import open_collection
 from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
 from hardneg.stages.training_common import (
     TrainingSpec,
     data_facts,
     examples_of,
     finished,
+    learned,
     loss_of,
     training_facts,
     validation_data,
@@ -92,23 +94,15 @@ class TrainReranker(TrainingSpec):
         """Trains, saves the network with its card, and leaves the learning curve beside it."""
         from hardneg.rerankers.network import PairNetwork, reranker_card
         from hardneg.rerankers.scoring import best_device
-        from hardneg.stages.inputs import open_collection
-        from hardneg.training.loop import learn
         from hardneg.training.methods.reranker import RerankerTraining
 
-        collection, spec = open_collection(context.inputs["dataset"]), self
-        reranker, loss = context.plugin("reranker", TrainableReranker), loss_of(context)
+        collection = open_collection(context.inputs["dataset"])
+        reranker = context.plugin("reranker", TrainableReranker)
         network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
         _check_outputs(context, network)
         data = examples_of(collection, context.inputs["negatives"])
-        result = learn(
-            RerankerTraining(network, data, loss, spec.options),
-            loss,
-            spec.options,
-            context.folder,
-            progress=context.progress,
-            validate=_validation(context, collection, network),
-        )
+        way = RerankerTraining(network, data, loss_of(context), self.options)
+        result = learned(context, way, _validation(context, collection, network))
         if not world().first:
             return {}
         network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))

@@ -20,6 +20,7 @@ from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.protocols import Loss
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.stages.inputs import own_queries
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
@@ -30,6 +31,7 @@ from hardneg.wording import counted
 if TYPE_CHECKING:
     from hardneg.models.encoder import Encoder
     from hardneg.training.loop import TrainingResult
+    from hardneg.training.method import TrainingMethod
     from hardneg.training.validation import ValidationData
 
 with_config(ConfigDict(extra="forbid"))(TrainOptions)
@@ -151,7 +153,6 @@ def kept_models(steps: int, options: TrainOptions) -> int:
 
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
     """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
-    from hardneg.stages.inputs import own_queries
 
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
@@ -230,6 +231,16 @@ def save(
     said = {"Base model": base, **facts, **training_facts(context, result, batch, "over a pool", more)}
     encoder.save(context.folder / MODEL_FOLDER, card=model_card(encoder, said))
     return finished(context, result)
+
+
+def learned(
+    context: StageContext[TrainingSpec], method: "TrainingMethod", validate: Callable[[], Mapping[str, float]] | None
+) -> "TrainingResult":
+    """Trains by the stage's loss and options, in its folder."""
+    from hardneg.training.loop import learn
+
+    options = context.spec.options
+    return learn(method, loss_of(context), options, context.folder, progress=context.progress, validate=validate)
 
 
 def loss_of(context: StageContext[TrainingSpec]) -> Loss:

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from hardneg.models.card import model_card
+from hardneg.models.card import model_card, with_scores
 from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 
@@ -9,7 +9,7 @@ def test_a_card_tells_facts_scores_and_how_to_open(tiny_model: Path):
     spec = ModelSpec(str(tiny_model), query_prompt="query: ")
     facts = {"Base model": "org/name", "Dataset": "/home/me/nq", "Loss": "infonce", "Steps": 150}
     scores = {"before": {"RR@10": 0.5}, "after": {"RR@10": 0.61234, "R@100": 0.9}}
-    card = model_card(Encoder.load(spec, "cpu"), facts, scores)
+    card = with_scores(model_card(Encoder.load(spec, "cpu"), facts), scores)
     assert card.startswith("---\nlibrary_name: sentence-transformers\n")
     for line in (
         "base_model: org/name",

@@ -68,9 +68,10 @@ def read_contract(folder: Path) -> Contract:
         "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
         **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
         **{f"{kind}_length": lengths[kind][0] for kind in KINDS},
-        **_saved(folder),
+        **saved_values(folder),
     }
-    remarks = dict.fromkeys(f"{kind}_length: {remark}" for kind, (_, remark) in lengths.items() if remark)
+    told = () if (folder / SPEC_FILE).is_file() else lengths.items()
+    remarks = [f"{kind}_length: {remark}" for kind, (_, remark) in told if remark]
     return Contract(
         **values,
         prompts=prompts,
@@ -81,7 +82,7 @@ def read_contract(folder: Path) -> Contract:
         truncate_dim=kept,
         dtype=_dtype(places["document"][0]),
         chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *_unless_saved(folder, remarks)),
+        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *remarks),
     )
 
 
@@ -168,7 +169,7 @@ def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
     return {"query": "", "document": ""} | {name: text or "" for name, text in said.items()}
 
 
-def _saved(folder: Path) -> dict[str, Any]:
+def saved_values(folder: Path) -> dict[str, Any]:
     """What hardneg has written of its own model; empty for the models of others.
 
     Raises:
@@ -187,10 +188,6 @@ def _saved(folder: Path) -> dict[str, Any]:
     if problems := ModelSpec(str(folder), **values).problems():
         raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
     return values
-
-
-def _unless_saved(folder: Path, remarks: Mapping[str, None]) -> tuple[str, ...]:
-    return () if (folder / SPEC_FILE).is_file() else tuple(remarks)
 
 
 def _count(value: Any, folder: Path) -> int | None:

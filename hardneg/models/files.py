@@ -53,11 +53,7 @@ def _routed(folder: Path) -> dict[Path, str]:
 
 
 def check_files(folder: Path) -> None:
-    """Refuses a folder that cannot be opened safely and whole.
-
-    Raises:
-        ModelError: no configuration or tokenizer, no weights or not all of them, or only an adapter.
-    """
+    """Refuses a folder without configuration, tokenizer or all of its weights, and one of an adapter alone."""
     places = module_folders(folder)
     encoders = [place for place, kind in places.items() if kind == "Transformer"] or [folder]
     for encoder in encoders:
@@ -77,11 +73,7 @@ _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they h
 
 
 def check_tokenizer_files(folder: Path) -> None:
-    """Refuses a transformer's folder without a tokenizer: an empty one would be made, which reads all texts as equal.
-
-    Raises:
-        ModelError: no file of a tokenizer is there.
-    """
+    """Refuses a transformer's folder without a tokenizer: an empty one would be made, to which all texts are equal."""
     config = folder / "tokenizer_config.json"
     made = read_json(config) if config.is_file() else {}
     if isinstance(made, dict) and made.get("tokenizer_class") in _OF_BYTES:
@@ -91,11 +83,7 @@ def check_tokenizer_files(folder: Path) -> None:
 
 
 def check_activations(folder: Path) -> None:
-    """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh.
-
-    Raises:
-        ModelError: a dense layer has one.
-    """
+    """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
     for place, kind in module_folders(folder).items():
         path = place / "config.json"
         content = read_json(path) if kind != "Transformer" and path.is_file() else {}

@@ -68,20 +68,26 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
 
 
-def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
-    """The modules that the folder holds; weights that it lacks are drawn from a fixed seed."""
+@contextmanager
+def opening(what: str, folder: Path, seed: int = 0) -> Iterator[None]:
+    """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
     from safetensors import SafetensorError
 
     with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(0, "weights that the files lack") >> 1)
+        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
         try:
-            if (folder / "modules.json").exists():
-                return _own_modules(folder, dtype)
-            return [_plain_transformer(folder, dtype)]
+            yield
         except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
             lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
             reason = " ".join(" ".join(lines).split())
-            raise ModelError(f"model {spec.name!r} cannot be opened ({reason}): check {folder}") from error
+            raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
+
+
+def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
+    with opening(f"model {spec.name!r}", folder):
+        return (
+            _own_modules(folder, dtype) if (folder / "modules.json").exists() else [_plain_transformer(folder, dtype)]
+        )
 
 
 def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hardneg.atomic_write import replacing_folder, system_errors
 from hardneg.errors import ModelError
-from hardneg.models.contract import OWN, SPEC_FILE
+from hardneg.models.contract import OWN, SPEC_FILE, saved_values
 from hardneg.models.files import read_json
 from hardneg.models.load import assembled, quiet, with_prompts
 from hardneg.models.spec import KINDS, FullSpec, ModelSpec
@@ -69,10 +69,8 @@ def read_spec(folder: Path) -> ModelSpec:
     path = folder / SPEC_FILE
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
-    content = read_json(path)
-    if lacking := set(OWN).difference(content if isinstance(content, dict) else ()):
-        raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
-    return ModelSpec(str(folder), **{name: content[name] for name in (*OWN, *_TYPES) if name in content})
+    own, content = saved_values(folder), read_json(path)
+    return ModelSpec(str(folder), **own, **{name: content[name] for name in _TYPES if name in content})
 
 
 def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":

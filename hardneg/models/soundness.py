@@ -42,11 +42,7 @@ def check_headers(folder: Path) -> None:
 
 
 def check_ids(highest: int, rows: int, name: str) -> None:
-    """Refuses a tokenizer whose highest id has no row among a transformer's embeddings.
-
-    Raises:
-        ModelError: they do not belong together.
-    """
+    """Refuses a tokenizer whose highest id has no row among a transformer's embeddings."""
     if highest >= rows:
         raise ModelError(
             f"model {name}: its tokenizer has ids up to {highest}, the transformer embeddings for {rows}: "
@@ -98,11 +94,7 @@ def _highest_id(tokenizer: Mapping[str, Any]) -> int | None:
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
-    """Refuses a first module that does not read plain text, or not as much of it as the spec says.
-
-    Raises:
-        ModelError: it is no transformer for texts, or has fewer positions.
-    """
+    """Refuses a first module that does not read plain text, or not as much of it as the spec says."""
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
     kinds = getattr(encoder, "modality_config", {"text": {}})
@@ -139,11 +131,7 @@ def positions(model: Any) -> int | None:
 
 
 def check_tokenizer(transformer: Any, name: str) -> None:
-    """Refuses a tokenizer that knows no words, or ids that the transformer has no embeddings for.
-
-    Raises:
-        ModelError: the tokenizer and the transformer do not belong together.
-    """
+    """Refuses a tokenizer that knows no words, or ids that the transformer has no embeddings for."""
     ids, special = transformer.tokenizer.get_vocab().values(), set(transformer.tokenizer.all_special_ids)
     if not set(ids) - special:
         raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")

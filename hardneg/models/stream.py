@@ -1,10 +1,9 @@
 """Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,35 +12,11 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatWriter, is_complete
 from hardneg.distributed import World, barrier, world
 from hardneg.models.encoder import Encoder
-from hardneg.models.inference import EncodeOptions, Tokenise, encode_windows, prepare
+from hardneg.models.inference import EncodeOptions, encode_windows, prepare
 from hardneg.models.segmenting import SegmentedCorpus
 from hardneg.progress import Progress
 
 BLOCK = 4096
-
-
-class TextBlocks(Protocol):
-    """A corpus, read in row order."""
-
-    def __len__(self) -> int:
-        """How many documents there are."""
-        ...
-
-    def blocks(self, start: int = 0, stop: int | None = None, size: int = BLOCK) -> Iterator[list[str]]:
-        """The contents of rows `start` to `stop`, `size` at a time."""
-        ...
-
-
-class BlockWriter(Protocol):
-    """Takes vectors in any order and remembers which blocks it has."""
-
-    def finished_blocks(self) -> set[int]:
-        """Numbers of the blocks that are on disk."""
-        ...
-
-    def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
-        """Writes float32 [n, d] from `start_row` on."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -52,7 +27,7 @@ class _Layout:
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, corpus: TextBlocks | SegmentedCorpus) -> "_Layout":
+    def of(cls, corpus: Corpus | SegmentedCorpus) -> "_Layout":
         """Blocks of at most `BLOCK` rows."""
         if not isinstance(corpus, SegmentedCorpus):
             starts = np.append(np.arange(0, len(corpus), BLOCK), len(corpus))
@@ -103,8 +78,8 @@ def write_index(
 
 def encode_blocks(
     encoder: Encoder,
-    corpus: TextBlocks | SegmentedCorpus,
-    writer: BlockWriter,
+    corpus: Corpus | SegmentedCorpus,
+    writer: FlatWriter,
     options: EncodeOptions,
     progress: Progress,
     here: World = World(),  # noqa: B008
@@ -122,7 +97,8 @@ def encode_blocks(
     mine = range(here.rank, len(layout.rows) - 1, here.size)
     missing = [number for number in mine if number not in finished]
     total, left = layout.sizes(mine), layout.sizes(missing)
-    segments = _segments(encoder, corpus) if isinstance(corpus, SegmentedCorpus) else None
+    cut = corpus.cut if isinstance(corpus, SegmentedCorpus) else None
+    segments = None if cut is None else lambda texts: encoder.segment(texts, cut).tokens
     inference = prepare(encoder, "document", options, total, segments)
     windows = ((int(layout.documents[number]), _texts(corpus, layout, number)) for number in missing)
     with progress.task("encode corpus", total, "segments" if segments else "passages", total - left) as task:
@@ -131,11 +107,7 @@ def encode_blocks(
             writer.write_block(number, int(layout.rows[number]), vectors)
 
 
-def _segments(encoder: Encoder, corpus: SegmentedCorpus) -> Tokenise:
-    return lambda texts: encoder.segment(texts, corpus.cut).tokens
-
-
-def _texts(corpus: TextBlocks | SegmentedCorpus, layout: _Layout, number: int) -> Sequence[str]:
+def _texts(corpus: Corpus | SegmentedCorpus, layout: _Layout, number: int) -> Sequence[str]:
     start, stop = (int(document) for document in layout.documents[number : number + 2])
     whole = corpus.corpus if isinstance(corpus, SegmentedCorpus) else corpus
     return next(whole.blocks(start, stop, stop - start))

@@ -124,11 +124,7 @@ def typed(tokens: Tokens, token_type: int) -> Tokens:
 
 
 def check_token_types(transformer: Any, spec: FullSpec) -> None:
-    """Refuses token types that a transformer has no embeddings for.
-
-    Raises:
-        ModelError: it has fewer types, or its tokenizer cannot be told to give them.
-    """
+    """Refuses token types that a transformer has no embeddings for."""
     if not spec.typed:
         return
     model, instead = transformer.model, 'leave the token types out and set query_prompt: "query: " instead'

@@ -24,11 +24,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def check_sides(parts: Sequence[nn.Module], name: str) -> None:
-    """Refuses a Router that is not one of queries and documents alone.
-
-    Raises:
-        ModelError: it has other routes, or stands between other modules.
-    """
+    """Refuses a Router that is not one of queries and documents alone."""
     routers: list[Any] = [part for part in parts if hasattr(part, "sub_modules")]
     if routers and (len(parts) > 1 or set(routers[0].sub_modules) != {"query", "document"}):
         raise ModelError(f"model {name!r}: its Router must be its only module, with routes query and document")

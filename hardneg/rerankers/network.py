@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from hardneg.errors import ModelError
 from hardneg.models.card import without_place
 from hardneg.models.files import check_files, load_options, read_json
-from hardneg.models.load import quiet
+from hardneg.models.load import opening
 from hardneg.models.save import forget_last_call, written_whole
 from hardneg.models.tokens import Tokens, tokenise
-from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -34,7 +33,6 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     Raises:
         ModelError: the folder holds no model that can be opened so.
     """
-    from safetensors import SafetensorError
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Transformer
 
@@ -42,19 +40,14 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     labels = outputs or own_outputs(folder)
     local = {"local_files_only": True, "trust_remote_code": False}
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
-        try:
-            transformer = Transformer(
-                str(folder),
-                transformer_task="sequence-classification",
-                model_kwargs=weights | local,
-                processor_kwargs=dict(local),
-                config_kwargs={**local, "num_labels": labels},
-            )
-        except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ModelError(f"reranker {folder}: cannot be opened ({reason}): check the folder") from error
+    with opening("the reranker", folder, seed):
+        transformer = Transformer(
+            str(folder),
+            transformer_task="sequence-classification",
+            model_kwargs=weights | local,
+            processor_kwargs=dict(local),
+            config_kwargs={**local, "num_labels": labels},
+        )
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
     _set_length(network, length, folder)
     return network.eval()

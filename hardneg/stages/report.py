@@ -1,9 +1,7 @@
 """Verb `report`: what an evaluation, trainings, analyses and readings came to, as pages to read."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -12,7 +10,7 @@ from hardneg.fields import SECTION, Name, Reference
 from hardneg.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.training.history import HISTORY
+from hardneg.training.history import HISTORY, History
 
 if TYPE_CHECKING:
     from hardneg.reporting.table import Section
@@ -61,7 +59,7 @@ class Report(StageSpec):
         content = ReportContent.of(
             self.title or "Results",
             measured,
-            histories={label: _history(source.folder / HISTORY) for label, source in trained.items()},
+            histories={label: History(source.folder / HISTORY).read() for label, source in trained.items()},
             settings=_settings(evaluation, trained),
             sections=_sections(context.inputs_of("analyses")) + _sections(context.inputs_of("reading")),
         )
@@ -70,10 +68,6 @@ class Report(StageSpec):
         runs = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
         write_report(context.folder, content, measured, Passages(runs, collection.qrels(split), collection, split))
         return {}
-
-
-def _history(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _settings(evaluation: ArtifactInput, trained: Mapping[str, ArtifactInput]) -> dict[str, object]:

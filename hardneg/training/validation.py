@@ -16,7 +16,6 @@ from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.indexes.ranks import best_rank, overlap
 from hardneg.models.encoder import Encoder
 from hardneg.models.inference import EncodeOptions
-from hardneg.progress import Progress, Silent
 from hardneg.protocols import DenseSearcher
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
@@ -62,7 +61,6 @@ def pool_validation(
     data: ValidationData,
     depth: int = 20,
     options: EncodeOptions = EncodeOptions(),  # noqa: B008
-    progress: Progress = Silent(),  # noqa: B008
 ) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
 
@@ -78,11 +76,11 @@ def pool_validation(
     def validate() -> dict[str, float]:
         texts, first = data.corpus.contents(pool.rows), None
         if data.segments is None:
-            documents = encoder.encode(texts, "document", options, progress)
+            documents = encoder.encode(texts, "document", options)
         else:
-            documents, counts = encoder.encode_segments(texts, data.segments, options, progress)
+            documents, counts = encoder.encode_segments(texts, data.segments, options)
             first = np.cumsum(counts) - counts
-        queries = encoder.encode(pool.texts, "query", options, progress)
+        queries = encoder.encode(pool.texts, "query", options)
         return pool_metrics(queries, documents, pool, first)
 
     return validate

@@ -11,7 +11,7 @@ import yaml
 from cli.commands import every_command
 
 from hardneg.recipe.yaml_load import shipped_recipes
-from hardneg.registry import list_plugins
+from hardneg.registry import list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
@@ -129,6 +129,30 @@ def test_the_command_exists_with_its_options(page: str, line: str) -> None:
     recipe = context.params.get("recipe") or (context.params.get("name") if words[0] == "recipe" else None)
     if recipe and not recipe.isupper() and not recipe.endswith(".yaml"):
         assert recipe in shipped_recipes(), line
+
+
+def stages_in_examples() -> Iterator[tuple[str, str, dict[str, object]]]:
+    """Every whole stage of a YAML block, with its page and name; short forms of recipes have tests of their own."""
+    for page in PAGES:
+        if not page.is_relative_to(ROOT / "docs") or page.name in ("recipes.md", "write-a-plugin.md"):
+            continue
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            found = yaml.safe_load(block)
+            for name, stage in found.get("stages", found).items():
+                if isinstance(stage, dict) and "stage" in stage:
+                    yield named(page), name, stage
+
+
+STAGES = list(stages_in_examples())
+
+
+def test_the_pages_have_examples_of_stages() -> None:
+    assert len(STAGES) >= 10
+
+
+@pytest.mark.parametrize(("page", "name", "stage"), STAGES)
+def test_an_example_is_what_its_verb_takes(page: str, name: str, stage: dict[str, object]) -> None:
+    load_plugin("stages", str(stage["stage"])).model_validate(stage)
 
 
 def test_the_site_has_every_page() -> None:

@@ -68,15 +68,12 @@ def load_plugin(kind: str, name: str) -> type[Any]:
             f"the {kind} plugin {name!r} of {_package(points[0])[0]} cannot be imported ({reason})"
         ) from error
     form = "pydantic model" if kind in _MODELS else "dataclass"
-    if not (isinstance(loaded, type) and _is_of(form, loaded) and isinstance(_version(loaded), int)):
+    fits = hasattr(loaded, "model_fields") if kind in _MODELS else dataclasses.is_dataclass(loaded)
+    if not (isinstance(loaded, type) and fits and isinstance(getattr(loaded, "version", None), int)):
         raise PluginError(
             f"the {kind} plugin {name!r} ({points[0].value}) must be a {form} with `version: ClassVar[int]`"
         )
     return loaded
-
-
-def _is_of(form: str, loaded: type[Any]) -> bool:
-    return hasattr(loaded, "model_fields") if form == "pydantic model" else dataclasses.is_dataclass(loaded)
 
 
 def plugin_names(kind: str) -> list[str]:
@@ -210,10 +207,6 @@ def _all_entry_points(
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
-
-
-def _version(plugin: type[Any]) -> Any:
-    return getattr(plugin, "version", None)
 
 
 def _describe(kind: str, point: importlib.metadata.EntryPoint) -> Plugin:

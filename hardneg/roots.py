@@ -156,7 +156,8 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
             kept.update(entry["keys"])
     folders = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
     unused = [path for path in folders if path.name.split(".")[0] not in kept]
-    return [(path, _size(path)) for path in unused if not store.held(path.name.split(".")[0])]
+    free = [path for path in unused if not store.held(path.name.split(".")[0])]
+    return [(path, sum(file.stat().st_size for file in path.rglob("*") if file.is_file())) for path in free]
 
 
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
@@ -213,7 +214,3 @@ def _is(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
 def _state(path: Path) -> list[int]:
     found = path.lstat()
     return [found.st_size, found.st_mtime_ns, found.st_ino if found.st_nlink > 1 else 0]
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

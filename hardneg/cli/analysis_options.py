@@ -204,14 +204,12 @@ def _least(info: FieldInfo) -> int | None:
 
 
 def _texts(name: str, info: FieldInfo, given: Mapping[str, Any]) -> Any:
-    """What was given for a field."""
     if _several_words(_mark(info)):
         return split_names(given[name] or [], given[f"more_{name}"] or [])
     return given.get(name)
 
 
 def _value(kind: type[Analysis], name: str, info: FieldInfo, given: Any) -> Any:
-    """A field's value from what was given."""
     mark, annotation = _mark(info), info.annotation
     if get_origin(annotation) is not dict:
         return str(given) if isinstance(given, Path) else given

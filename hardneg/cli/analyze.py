@@ -110,7 +110,6 @@ def command_of(kind: "type[Analysis]", called: str = "") -> Any:
 
 
 def _outputs() -> Iterator[inspect.Parameter]:
-    """What all analyses write."""
     parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     json = typer.Option("--json", help="Print JSON and nothing else.")
     plot = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)

@@ -143,7 +143,6 @@ def _check(asked: "Fusion", tuned: bool) -> None:
 
 
 def _tuned_on(tune_run: Sequence[Path], labels: Sequence[str], qrels: Path | None) -> "tuple[list[Run], Qrels]":
-    """The runs to tune on, and their judgements."""
     from hardneg.data.qrels import read_qrels
     from hardneg.data.runs import read_run
 

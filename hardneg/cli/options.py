@@ -15,6 +15,7 @@ from hardneg.cli.console import say
 from hardneg.cli.launch import ASKED
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError
+from hardneg.trials import cache_folder
 
 RECIPES = "Recipes"
 STAGES = "Single stages, on plain files"
@@ -114,8 +115,7 @@ def open_store(path: Path | None) -> Store:
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    root = (path or Path(os.environ.get("HARDNEG_STORE") or cache / "hardneg" / "store")).absolute()
+    root = (path or Path(os.environ.get("HARDNEG_STORE") or cache_folder() / "store")).absolute()
     _check_store(root)
     if path is not None and not root.exists() and world().first:
         say(f"note: there is no store at {path} yet; what is made goes there", err=True)

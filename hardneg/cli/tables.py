@@ -61,7 +61,6 @@ def _time(seconds: float) -> str:
 
 
 def _told(machine: Machine) -> str:
-    """What the times of a GPU are made from."""
     if machine.sheet is None:
         return f"GPU {machine.gpu}: its speed is unknown here, so times of networks and of vector search are too"
     many = counted(machine.processes, "GPU")

@@ -109,7 +109,8 @@ class _Checker:
 
     def finish(self) -> Iterator[Problem]:
         self._known.clear()
-        splits = {split: self._members(split) for split in self._contents.splits}
+        known, every = self._queries, self._queries.get(None)
+        splits = {split: members(known.get(split), every, self._judged.get(split)) for split in self._contents.splits}
         self._count(splits)
         yield from self._repeated_ids(self._documents, "document")
         for seen in self._queries.values():
@@ -120,9 +121,6 @@ class _Checker:
         for judged in self._judged.values():
             yield from self._judged_twice(judged)
         yield from self._nothing()
-
-    def _members(self, split: str) -> Members:
-        return members(self._queries.get(split), self._queries.get(None), self._judged.get(split))
 
     def _count(self, splits: dict[str, Members]) -> None:
         self._contents.documents = len(self._documents.ids)
@@ -137,7 +135,6 @@ class _Checker:
         self._contents.unjudged = sum(len(places) - int(among(used, places).sum()) for places in lists)
 
     def _nothing(self) -> Iterator[Problem]:
-        """What there is nothing of."""
         if not self._documents.ids:
             yield Problem("nothing to search", self._places.parts[0].name, 0, "no document that can be read")
         for split, counts in self._contents.splits.items():

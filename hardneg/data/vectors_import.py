@@ -1,7 +1,7 @@
 """Vectors that another program made, streamed into a dense index: a .npy array with ids, or Pyserini's JSON Lines."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -109,7 +109,7 @@ def _check_finite(block: NDArray[np.float32], place: Callable[[int], str]) -> No
 
 def _check_ids(path: Path, ids: Ids, wanted: int | None) -> int:
     """Their number. Eight bytes an id are held: hashes tell which may be repeated, a second pass which are."""
-    parts = [hash_texts(_words(path, block)) for block in _blocks(ids())]
+    parts = [hash_texts(checked_id(path, number, doc_id) for number, doc_id in block) for block in _blocks(ids())]
     hashes = np.concatenate([np.empty(0, np.uint64), *parts])
     if wanted is not None and len(hashes) != wanted:
         raise DataError(f"{path}: {counted(len(hashes), 'id')} for {counted(wanted, 'vector')}")
@@ -119,11 +119,6 @@ def _check_ids(path: Path, ids: Ids, wanted: int | None) -> int:
     if (counts > 1).any():
         _refuse_repeated(path, ids(), hashes, values[counts > 1])
     return len(hashes)
-
-
-def _words(path: Path, block: Iterable[tuple[int, str]]) -> Iterator[str]:
-    for number, doc_id in block:
-        yield checked_id(path, number, doc_id)
 
 
 def _blocks(items: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

@@ -138,7 +138,6 @@ def count_rows(table: HubTable) -> int:
 
 
 def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
-    """What `datasets` is told to open a table."""
     if table.local is None:
         named = {"path": table.repo, "revision": table.revision}
         if (table.revision or "").startswith(CONVERTED):

@@ -211,7 +211,6 @@ def _typed_list(arrays: Iterable[Any]) -> Any:
 
 
 def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
-    """One score a query."""
     function = getattr(_ranx_metrics(), KINDS[metric.kind])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)

@@ -135,7 +135,10 @@ def compare(
     """
     _check(scores, baselines)
     pairs = _pairs(list(scores), list(dict.fromkeys(baselines)))
-    differences = [_differences(scores[system], scores[baseline]) for system, baseline in pairs]
+    differences = [
+        np.array([score - scores[baseline][query_id] for query_id, score in scores[system].items()], np.float64)
+        for system, baseline in pairs
+    ]
     t_p = [paired_t_test(values) for values in differences]
     randomisation_p = [randomisation_test(values, options) for values in differences]
     t_holm, randomisation_holm = holm(t_p), holm(randomisation_p)
@@ -192,10 +195,6 @@ def _pairs(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
         for system in systems
         if system not in baselines[: place + 1]
     ]
-
-
-def _differences(system: Mapping[str, float], baseline: Mapping[str, float]) -> NDArray[np.float64]:
-    return np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
 
 
 def _all_patterns(n: int) -> Iterator[NDArray[np.float64]]:

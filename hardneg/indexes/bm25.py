@@ -6,7 +6,7 @@ ones set apart in the order of ids. Of Pyserini the library alone is used: none 
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.java import start_java
+from hardneg.indexes.validation import check_depth, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 from hardneg.types import Hits
@@ -60,13 +61,13 @@ class Bm25:
             MissingDependency: without Pyserini or Java.
             ArtifactError: where Lucene refused a document or holds another number in the end.
         """
-        indexed, blank = 0, 0
+        indexed, blank, pairs = 0, 0, iter(source)
         writer = self._writer(path, append=False)
         try:
             held = 0
             with progress.task("index", None, "passages") as task:
-                for batch in _batches(source):
-                    records = [_record(*pair) for pair in batch if pair[1].strip(_BLANKS)]
+                while batch := list(islice(pairs, _BATCH)):
+                    records = [json.dumps({"id": key, "contents": text}) for key, text in batch if text.strip(_BLANKS)]
                     _add(writer, records, path)
                     indexed, blank = indexed + len(records), blank + len(batch) - len(records)
                     held += sum(map(len, records))
@@ -130,16 +131,13 @@ class Bm25Searcher:
         """
         if isinstance(queries, np.ndarray):
             raise UsageError("a BM25 index searches with texts, not vectors")
-        if k < 1:
-            raise UsageError(f"k is {k}: ask for at least one document")
-        rows = np.full((len(queries), k), -1, np.int64)
-        scores = np.full((len(queries), k), -np.inf, np.float32)
+        check_depth(k)
+        hits = no_hits(len(queries), k)
         size = max(_threads(), _HELD // k)
         for start in range(0, len(queries), size):
             lists = _ranked(self.lucene, queries[start : start + size], k)
-            self._fill(lists, rows[start : start + size], scores[start : start + size])
-        order = np.lexsort((rows, -scores))
-        return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+            self._fill(lists, hits.rows[start : start + size], hits.scores[start : start + size])
+        return in_order(hits.rows, hits.scores)
 
     def _fill(self, lists: list[list[dict[str, Any]]], rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         found = self.rows([hit["docid"] for hits in lists for hit in hits])
@@ -153,16 +151,6 @@ class Bm25Searcher:
 
 def _threads() -> int:
     return min(16, os.cpu_count() or 1)
-
-
-def _batches(source: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    pairs = iter(source)
-    while batch := list(islice(pairs, _BATCH)):
-        yield batch
-
-
-def _record(doc_id: str, contents: str) -> str:
-    return json.dumps({"id": doc_id, "contents": contents})
 
 
 def _add(writer: Any, records: list[str], path: Path) -> None:

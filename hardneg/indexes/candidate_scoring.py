@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hardneg.data.hash_index import ranges
 from hardneg.errors import UsageError
 from hardneg.indexes.max_passage import PooledSearcher
-from hardneg.indexes.validation import check_queries, check_vectors
+from hardneg.indexes.validation import check_queries, check_vectors, in_order
 from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.types import Hits
 
@@ -47,8 +47,8 @@ def rank_candidates(
     for start in range(0, len(queries), step):
         owner, column = np.nonzero(rows[start : start + step] >= 0)
         scores[start + owner, column] = _scores(dense, wanted[start + owner], rows[start + owner, column], first)
-    order = np.lexsort((rows, -scores))[:, :k]
-    return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+    hits = in_order(rows, scores)
+    return Hits(hits.rows[:, :k], hits.scores[:, :k])
 
 
 def _scores(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
 from hardneg.indexes.compression import Training, encode_blocks, innermost, load_faiss, read_index, train, write_folder
-from hardneg.indexes.validation import check_queries, check_rows, check_vectors
+from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 from hardneg.types import Hits
@@ -50,7 +50,7 @@ class CompressedSearcher:
         wanted = check_vectors("compressed", queries)
         check_queries(wanted, self.index.d, k)
         wanted = np.ascontiguousarray(wanted, np.float32)
-        hits = Hits(np.full((len(wanted), k), -1, np.int64), np.full((len(wanted), k), -np.inf, np.float32))
+        hits = no_hits(len(wanted), k)
         for start in range(0, len(wanted), _QUERIES):
             rows, scores = self._best(wanted[start : start + _QUERIES], k)
             hits.rows[start : start + len(rows), : rows.shape[1]] = rows
@@ -89,8 +89,8 @@ class CompressedSearcher:
     def _sorted(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         scores, rows = self.index.search(queries, depth)
         scores[rows < 0] = -np.inf
-        order = np.lexsort((rows, -scores))
-        return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
+        hits = in_order(rows, scores)
+        return hits.rows, hits.scores
 
 
 def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -100,8 +100,19 @@ def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArr
     return np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (rows[:, -1] >= 0))
 
 
+class Compressed:
+    """What the backends of compressed vectors have in common."""
+
+    extra: ClassVar[str] = "cpu"
+    input: ClassVar[str] = "vectors"
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
+        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return CompressedSearcher.open(path)
+
+
 @dataclass(frozen=True)
-class Sq8:
+class Sq8(Compressed):
     """Eight bits a number: d bytes a vector, a quarter of the flat index.
 
     Args:
@@ -113,8 +124,6 @@ class Sq8:
     seed: int = 42
 
     version: ClassVar[int] = 1
-    extra: ClassVar[str] = "cpu"
-    input: ClassVar[str] = "vectors"
 
     def __post_init__(self) -> None:
         self._training().check()
@@ -131,18 +140,12 @@ class Sq8:
         """
         return _build("QT_8bit", source, path, progress, self._training())
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
-        return CompressedSearcher.open(path)
-
 
 @dataclass(frozen=True)
-class Fp16:
+class Fp16(Compressed):
     """Half precision: 2d bytes a vector, half of the flat index, with the same results but for near ties."""
 
     version: ClassVar[int] = 1
-    extra: ClassVar[str] = "cpu"
-    input: ClassVar[str] = "vectors"
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
@@ -151,10 +154,6 @@ class Fp16:
             MissingDependency: without faiss.
         """
         return _build("QT_fp16", source, path, progress)
-
-    def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
-        return CompressedSearcher.open(path)
 
 
 def _build(kind: str, source: Path, path: Path, progress: Progress, training: Training | None = None) -> int:

@@ -105,7 +105,6 @@ def _by_faiss(options: ExactOptions, products: int, dimension: int) -> bool:
 
 
 def _trial(faiss: bool, dimension: int) -> Callable[[], object]:
-    """A small search of random vectors."""
     draws = np.random.default_rng(0)
     rows = min(_TRIAL_ROWS, max(1024, _TRIAL_NUMBERS // dimension))
     vectors, queries = (draws.standard_normal((n, dimension), np.float32) for n in (rows, _TRIAL_QUERIES))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
 from hardneg.indexes.exact_torch import Blocks, DeviceVectors, search_blocks
-from hardneg.indexes.validation import vector_blocks
+from hardneg.indexes.validation import no_hits, vector_blocks
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits
 
@@ -46,7 +46,7 @@ def search_spans(
     """
     import faiss
 
-    hits = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32))
+    hits = no_hits(len(queries), k)
     depth = min(k + 1, len(vectors))
     queries = np.ascontiguousarray(queries, np.float32)
     starts = range(0, len(queries) if depth else 0, blocks.queries)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.validation import vector_blocks
+from hardneg.indexes.validation import no_hits, vector_blocks
 from hardneg.progress import Task
 from hardneg.types import Hits
 
@@ -183,18 +183,16 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _hits(best: list[_Best | None], count: int, k: int) -> Hits:
-    rows = np.full((count, k), -1, np.int64)
-    scores = np.full((count, k), -np.inf, np.float32)
-    done = 0
+    hits, done = no_hits(count, k), 0
     for part in best:
         if part is None:
             break
         part = _select(part.scores, part.rows, k)
         sorted_scores, order = part.scores.sort(dim=1, descending=True, stable=True)
         lines, width = sorted_scores.shape
-        scores[done : done + lines, :width] = sorted_scores.cpu().numpy()
-        rows[done : done + lines, :width] = part.rows.gather(1, order).cpu().numpy()
+        hits.scores[done : done + lines, :width] = sorted_scores.cpu().numpy()
+        hits.rows[done : done + lines, :width] = part.rows.gather(1, order).cpu().numpy()
         done += lines
-    if not np.isfinite(scores[rows >= 0]).all():
+    if not np.isfinite(hits.scores[hits.rows >= 0]).all():
         raise ArtifactError("inner products exceed the range of 32-bit numbers: scale the vectors down")
-    return Hits(rows, scores)
+    return hits

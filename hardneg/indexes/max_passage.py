@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.segments import document_rows
-from hardneg.indexes.validation import check_depth, check_vectors
+from hardneg.indexes.validation import check_depth, check_vectors, no_hits
 from hardneg.protocols import Searcher
 from hardneg.types import Hits
 
@@ -61,7 +61,7 @@ class PooledSearcher:
 
     def _search(self, queries: NDArray[np.float32], k: int, depth: int) -> Hits:
         """The documents of the best `depth` vectors, the first k of them."""
-        found = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32))
+        found = no_hits(len(queries), k)
         step = max(1, _HITS // depth)
         for start in range(0, len(queries), step):
             hits = self.searcher.search(queries[start : start + step], depth)
@@ -91,7 +91,7 @@ def first_of_each(hits: Hits, k: int) -> Hits:
     np.put_along_axis(keep, order, new & (ordered >= 0), 1)
     place = np.cumsum(keep, 1) - 1
     line, column = np.nonzero(keep & (place < k))
-    found = Hits(np.full((len(hits.rows), k), -1, np.int64), np.full((len(hits.rows), k), -np.inf, np.float32))
+    found = no_hits(len(hits.rows), k)
     found.rows[line, place[line, column]] = hits.rows[line, column]
     found.scores[line, place[line, column]] = hits.scores[line, column]
     return found

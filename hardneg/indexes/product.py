@@ -5,7 +5,6 @@ its IVFADC); the rotation: T. Ge, K. He, Q. Ke, J. Sun, Optimized product quanti
 search, CVPR 2013.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compressed import Compressed, CompressedSearcher
 from hardneg.indexes.compression import Codebook, encode_blocks, innermost, load_faiss, train, write_folder
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
@@ -25,7 +24,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Pq:
+class Pq(Compressed):
     """Product quantisation: `subvectors` * `bits` / 8 bytes a vector.
 
     Args:
@@ -41,8 +40,6 @@ class Pq:
     seed: int = 42
 
     version: ClassVar[int] = 1
-    extra: ClassVar[str] = "cpu"
-    input: ClassVar[str] = "vectors"
     name: ClassVar[str] = "pq"
 
     def __post_init__(self) -> None:
@@ -85,7 +82,6 @@ class OpqPq(Pq):
     iterations: int = 50
 
     version: ClassVar[int] = 1
-    extra: ClassVar[str] = "cpu"
     name: ClassVar[str] = "opq-pq"
 
     def __post_init__(self) -> None:
@@ -155,17 +151,15 @@ class PqSearcher(CompressedSearcher):
         if centroids.shape != own.shape or not np.isfinite(centroids).all():
             raise UsageError(f"centroids have shape {centroids.shape}: give {own.shape}, all of them finite")
         index = _trained(centroids, self.rotation())
-        write_folder(index, self._packed_blocks(), self.index.ntotal, self.path, out)
+        packed = self._packed()
+        blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
+        write_folder(index, blocks, self.index.ntotal, self.path, out)
 
     def _packed(self) -> NDArray[np.uint8]:
         """All codes as they are stored, uint8 [N, bytes a vector]; a view."""
         inner = innermost(self.index)
         view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
         return view.reshape(inner.ntotal, inner.code_size)
-
-    def _packed_blocks(self) -> Iterator[NDArray[np.uint8]]:
-        packed = self._packed()
-        yield from (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
 
 
 def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotations: int) -> int:
@@ -205,7 +199,7 @@ def _trained(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | Non
 
 
 @dataclass(frozen=True)
-class IvfPq:
+class IvfPq(Compressed):
     """Product quantisation of the distances to the centres of `lists` lists, `nprobe` of which a query looks into.
 
     Args:
@@ -225,8 +219,6 @@ class IvfPq:
     seed: int = 42
 
     version: ClassVar[int] = 1
-    extra: ClassVar[str] = "cpu"
-    input: ClassVar[str] = "vectors"
 
     def __post_init__(self) -> None:
         if not 1 <= self.nprobe <= self.lists:
@@ -255,7 +247,3 @@ class IvfPq:
         index.nprobe = self.nprobe
         train(index, vectors, codebook.training(self.lists), progress)
         return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), source, path)
-
-    def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
-        return CompressedSearcher.open(path)

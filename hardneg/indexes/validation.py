@@ -1,4 +1,4 @@
-"""What every dense index checks: of what it is asked, and of the vectors that it reads, block by block."""
+"""What indexes share: checks of what is asked and of the vectors that are read, block by block; lists of hits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
+from hardneg.types import Hits
 
 
 def check_vectors(kind: str, queries: Sequence[str] | NDArray[np.float32]) -> NDArray[np.float32]:
@@ -82,3 +83,14 @@ def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.in
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
         raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
+
+
+def no_hits(queries: int, k: int) -> Hits:
+    """Lists of pads alone, to be filled: rows -1 and scores -inf, [queries, k]."""
+    return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
+
+
+def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
+    """Lists [Q, k] in any order by descending score, ties by ascending row; pads last."""
+    order = np.lexsort((rows, -scores))
+    return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))

@@ -129,7 +129,8 @@ def read_dpr(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
             hard, other = (_objects(place, row, name) for name in ("hard_negative_ctxs", "negative_ctxs"))
             positives = _ids(place, row, "positive_ctxs", "passage_id")
             found = [value(place, item, "passage_id", str) for item in (*hard, *other)]
-            scores = [_number(item.get("score")) for item in (*hard, *other)]
+            given = [item.get("score") for item in (*hard, *other)]
+            scores = [float(score) if isinstance(score, int | float) else math.nan for score in given]
             yield negatives_of(query_id, lookup.known(positives), lookup.known(found), scores)
 
 
@@ -180,7 +181,3 @@ def _objects(place: str, row: JsonObject, name: str) -> list[JsonObject]:
 
 def _ids(place: str, row: JsonObject, name: str, key: str) -> list[str]:
     return [value(place, item, key, str) for item in _objects(place, row, name)]
-
-
-def _number(score: Any) -> float:
-    return float(score) if isinstance(score, int | float) else math.nan

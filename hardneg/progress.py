@@ -11,11 +11,9 @@ class Task(Protocol):
 
     def advance(self, count: int = 1) -> None:
         """`count` more units are done."""
-        ...
 
     def describe(self, text: str) -> None:
         """A short note beside the bar, such as the loss."""
-        ...
 
 
 class Progress(Protocol):
@@ -23,11 +21,9 @@ class Progress(Protocol):
 
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
         """A bar of `total` units (None: unknown), of which `done` are finished already."""
-        ...
 
     def note(self, text: str) -> None:
         """One line that stays: a count of things left out, say."""
-        ...
 
 
 class _SilentTask:

@@ -29,7 +29,6 @@ class NegativeMiner(Protocol):
 
         A draw depends on (seed, query_id) only.
         """
-        ...
 
 
 class Loss(Protocol):
@@ -45,7 +44,6 @@ class Loss(Protocol):
 
     def __call__(self, batch: ScoreBatch) -> "Tensor":
         """A scalar that is finite for scores of any size; zero with zero gradient where there is nothing to learn."""
-        ...
 
 
 class Searcher(Protocol):
@@ -56,7 +54,6 @@ class Searcher(Protocol):
 
         A k larger than the corpus is allowed; what is missing is padded with -1.
         """
-        ...
 
 
 @runtime_checkable
@@ -68,7 +65,6 @@ class DenseSearcher(Searcher, Protocol):
 
         A query's inner product with such a vector is the index's own score but for float noise.
         """
-        ...
 
 
 @runtime_checkable
@@ -80,19 +76,15 @@ class ProductSearcher(DenseSearcher, Protocol):
 
     def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The codes of rows int64 [n]: uint8 [n, M]."""
-        ...
 
     def centroids(self) -> NDArray[np.float32]:
         """float32 [M, C, d / M], with C = 256 for codes of 8 bits."""
-        ...
 
     def rotation(self) -> NDArray[np.float32] | None:
         """float32 [d, d], what a vector x is multiplied with, R x, before it is cut into M parts; None: nothing."""
-        ...
 
     def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
         """Writes an index of the same kind and codes in folder `out`, with other centroids, float32 [M, C, d / M]."""
-        ...
 
 
 RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
@@ -111,14 +103,12 @@ class IndexBackend(Protocol):
         source: for `"texts"` pairs (doc_id, contents) in row order, read once; for `"vectors"` the path of a
             dense index folder.
         """
-        ...
 
     def open(self, path: Path, rows: RowLookup) -> Searcher:
         """The index in folder `path`, ready to search.
 
         rows: for an index that knows documents by id only.
         """
-        ...
 
 
 class Reranker(Protocol):
@@ -128,7 +118,6 @@ class Reranker(Protocol):
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """For each (query text, document texts): one score a document, in the order given."""
-        ...
 
 
 @runtime_checkable
@@ -146,11 +135,9 @@ class TrainableReranker(Reranker, Protocol):
 
         The same weights at each call; `max_seq_length` is how many tokens of a pair are read.
         """
-        ...
 
     def fingerprint(self) -> str:
         """A digest of the content that `load(None)` reads; the options in `PLACES` then only say where it lies."""
-        ...
 
 
 PLACES = ("source", "revision")
@@ -163,15 +150,12 @@ class DatasetLoader(Protocol):
 
     def load(self) -> Collection:
         """The collection, opened for streaming."""
-        ...
 
     def fingerprint(self) -> str:
         """A digest of the source's content: another one whenever any byte that is read may differ."""
-        ...
 
     def size_hint(self) -> int:
         """About how many documents there are, without reading them all; 0 where that cannot be told."""
-        ...
 
 
 @runtime_checkable
@@ -180,7 +164,6 @@ class LooksUp(Protocol):
 
     def look_up(self) -> Lookup:
         """The files it will read: which are there, which come; none is fetched. Raises where one cannot be had."""
-        ...
 
 
 @runtime_checkable
@@ -189,4 +172,3 @@ class HintsQueries(Protocol):
 
     def query_hint(self) -> Mapping[str, int]:
         """About how many queries each split has, without reading the corpus; splits may be left out."""
-        ...

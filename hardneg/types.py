@@ -57,23 +57,18 @@ class Collection(Protocol):
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the order that row numbers will follow."""
-        ...
 
     def splits(self) -> Sequence[str]:
         """The splits that have queries, such as `train`, `dev`, `test`."""
-        ...
 
     def queries(self, split: str) -> Iterator[Query]:
         """The queries of one split."""
-        ...
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of one split."""
-        ...
 
     def notes(self) -> Sequence[str]:
         """After a full pass: one line for each kind of thing that was left out, with its count."""
-        ...
 
 
 class Lookup(NamedTuple):
@@ -90,7 +85,6 @@ class HasAnswers(Protocol):
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of one split; queries without any may be left out."""
-        ...
 
 
 @runtime_checkable
@@ -99,7 +93,6 @@ class HasWithheld(Protocol):
 
     def withheld(self) -> Iterator[Judgement]:
         """Judgements that no split has, about queries of some split."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,6 @@ class HasParts(Protocol):
 
     def parts(self) -> Iterator[Part]:
         """Documents first, then queries, then judgements."""
-        ...
 
 
 def parts_of(collection: Collection) -> Iterator[Part]:

@@ -22,11 +22,7 @@ _AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluk
 
 
 def transformer_options(place: Path) -> Mapping[str, Any]:
-    """What sentence-transformers has written of a transformer; empty where there is nothing.
-
-    Raises:
-        ModelError: a file is not readable.
-    """
+    """What sentence-transformers has written of a transformer; empty where there is nothing."""
     for name in _OPTIONS:
         path = place / f"sentence_{name}_config.json"
         if path.is_file() and (content := mapping(path)):
@@ -40,9 +36,6 @@ def own_length(place: Path, kind: str, trained: bool) -> tuple[int, str]:
     trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
-
-    Raises:
-        ModelError: a file is not readable, or a length in it is no number.
     """
     said, bound = _said(place, kind) if trained else None, _positions(place)
     asked = said or min(_tokenizer_bound(place), bound + _padding_offset(place))
@@ -55,11 +48,7 @@ def own_length(place: Path, kind: str, trained: bool) -> tuple[int, str]:
 
 
 def mapping(path: Path) -> dict[str, Any]:
-    """A JSON file that holds names and values; none where there is no such file.
-
-    Raises:
-        ModelError: it holds something else.
-    """
+    """A JSON file that holds names and values; none where there is no such file."""
     content = read_json(path) if path.is_file() else {}
     if not isinstance(content, dict):
         raise ModelError(f"{path}: not names and values in JSON: copy the model again")

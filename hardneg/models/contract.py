@@ -51,9 +51,6 @@ def read_contract(folder: Path) -> Contract:
     """What the files in a model's folder say.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
-
-    Raises:
-        ModelError: a file is not readable, or says what no such model can be.
     """
     config, trained = mapping(folder / _CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
@@ -170,11 +167,7 @@ def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """What hardneg has written of its own model; empty for the models of others.
-
-    Raises:
-        ModelError: the file lacks something, or has values that no spec can have.
-    """
+    """What hardneg has written of its own model; empty for the models of others."""
     path = folder / SPEC_FILE
     if not path.is_file():
         return {}

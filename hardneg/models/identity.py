@@ -68,11 +68,7 @@ def _options(spec: ModelSpec) -> dict[str, Any]:
 
 
 def model_content(spec: ModelSpec) -> list[Any]:
-    """What `model_digest` says of the files alone: a hub id's commit, or the bytes.
-
-    Raises:
-        ModelError: there is no such model, or it is only on the hub, which cannot be reached.
-    """
+    """What `model_digest` says of the files alone: a hub id's commit, or the bytes."""
     found = locate(spec)
     return [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
 

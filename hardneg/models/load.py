@@ -85,9 +85,8 @@ def opening(what: str, folder: Path, seed: int = 0) -> Iterator[None]:
 
 def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
     with opening(f"model {spec.name!r}", folder):
-        return (
-            _own_modules(folder, dtype) if (folder / "modules.json").exists() else [_plain_transformer(folder, dtype)]
-        )
+        whole = (folder / "modules.json").exists()
+        return _own_modules(folder, dtype) if whole else [_plain_transformer(folder, dtype)]
 
 
 def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
@@ -210,9 +209,6 @@ def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is that of CoRT.
-
-    Raises:
-        ModelError: the modules have no pooling to keep or to replace.
     """
     from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize
 

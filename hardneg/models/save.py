@@ -29,11 +29,7 @@ _READABLE = 0o444
 
 
 def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
-    """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`.
-
-    Raises:
-        ModelError: the folder cannot be written.
-    """
+    """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`."""
     with written_whole(folder) as place, evaluating(module):
         whole = _typed(module, spec) if spec.typed else module
         for transformer in transformers(whole):

@@ -29,9 +29,6 @@ def check_headers(folder: Path) -> None:
     """Refuses a transformer whose files lack layers, have too many, or have fewer embeddings than the tokenizer ids.
 
     What the files do not tell plainly, as those of several towers and of other formats, is left to the opening.
-
-    Raises:
-        ModelError: names the layers, or the ids.
     """
     shapes = read_shapes(folder)
     _check_layers(folder, shapes, mapping(folder / "config.json").get("num_hidden_layers"))
@@ -51,11 +48,7 @@ def check_ids(highest: int, rows: int, name: str) -> None:
 
 
 def read_shapes(folder: Path) -> Shapes:
-    """The shape of every tensor in a folder's safetensors files, by name; none for other formats.
-
-    Raises:
-        ModelError: a file's header is damaged.
-    """
+    """The shape of every tensor in a folder's safetensors files, by name; none for other formats."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
@@ -143,9 +136,6 @@ def check_weights(model: Any, place: Path, name: str) -> None:
     """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
 
     Heads that are not used, such as poolers and those of language models, may lack or be too many.
-
-    Raises:
-        ModelError: names the first of them.
     """
     _, found = type(model).from_pretrained(
         str(place),

@@ -89,9 +89,6 @@ def encode_blocks(
     A row is a document, or a segment; a block of segments holds whole documents. Texts are sorted by length within a
     block; `options.window` plays no part. Of several processes, `here` takes every so-manieth block, whichever are
     finished already.
-
-    Raises:
-        ModelError: a vector is not finite; names the first such document's row.
     """
     layout, finished = _Layout.of(corpus), writer.finished_blocks()
     mine = range(here.rank, len(layout.rows) - 1, here.size)

@@ -122,11 +122,7 @@ def read_whole_tree(path: Path) -> dict[str, Any]:
 
 
 def read_layers(path: Path) -> list[Mapping[str, Any]]:
-    """The trees of a recipe file and of all that it extends, in the order in which they are laid over each other.
-
-    Raises:
-        RecipeError: a file is no recipe, or extends one that is not there, or itself, or one twice.
-    """
+    """The trees of a recipe file and of all that it extends, in the order in which they are laid over each other."""
     return [layer.tree for layer in _layers(path, ())]
 
 

@@ -100,9 +100,6 @@ def check_recipe(
     """A recipe from its tree, be it read from `source` or made in memory.
 
     `found` are the problems met so far; `located` gives each line of a problem the path that was written.
-
-    Raises:
-        RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
     problems, notes = list[str](), list[str]()
     top = _check_top(tree, problems)

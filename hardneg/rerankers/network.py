@@ -132,11 +132,7 @@ class PairNetwork:
         return PairNetwork(copied)
 
     def save(self, folder: Path, card: str) -> None:
-        """Writes a folder that `sentence_transformers.CrossEncoder(folder)` opens; `card` becomes its README.md.
-
-        Raises:
-            ModelError: the folder cannot be written.
-        """
+        """Writes a folder that `sentence_transformers.CrossEncoder(folder)` opens; `card` becomes its README.md."""
         with written_whole(folder) as place:
             forget_last_call(self.module[0].tokenizer)
             self.module.save_pretrained(str(place), create_model_card=False, safe_serialization=True)

@@ -36,15 +36,8 @@ _Named = tuple[_Place, Any, Any]
 
 def _parse(value: Any) -> tuple[Analysis, ...]:
     """Analyses from one mapping with a `name`, a list of such, or a mapping from names to options."""
-    if isinstance(value, Mapping) and "name" not in value:
-        named: list[_Named] = [((str(name),), name, options or {}) for name, options in value.items()]
-    else:
-        given = [value] if isinstance(value, Mapping) else value
-        if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) and "name" in each for each in given):
-            raise ValueError("must be a mapping with the `name` of an analysis, or a list of such")
-        places: list[_Place] = [()] if isinstance(value, Mapping) else [(i,) for i in range(len(given))]
-        options = [{key: item for key, item in each.items() if key != "name"} for each in given]
-        named = [(place, each["name"], its) for place, each, its in zip(places, given, options, strict=True)]
+    if (named := _by_name(value)) is None:
+        raise ValueError("must be a mapping with the `name` of an analysis, or a list of such")
     problems: list[InitErrorDetails] = []
     found = [each for place, name, options in named if (each := _made(str(name), options, place, problems))]
     names = [each.name for each in found]
@@ -53,6 +46,18 @@ def _parse(value: Any) -> tuple[Analysis, ...]:
     if problems:
         raise ValidationError.from_exception_data("analysis", problems)
     return tuple(found)
+
+
+def _by_name(value: Any) -> list[_Named] | None:
+    """Where each analysis stands, its name and its options; None where the value has no form of today."""
+    if isinstance(value, Mapping) and "name" not in value:
+        return [((str(name),), name, options or {}) for name, options in value.items()]
+    given = [value] if isinstance(value, Mapping) else value
+    if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) and "name" in each for each in given):
+        return None
+    places: list[_Place] = [()] if isinstance(value, Mapping) else [(i,) for i in range(len(given))]
+    options = [{key: item for key, item in each.items() if key != "name"} for each in given]
+    return [(place, each["name"], its) for place, each, its in zip(places, given, options, strict=True)]
 
 
 def _made(name: str, options: Any, place: _Place, problems: list[InitErrorDetails]) -> Analysis | None:
@@ -103,7 +108,7 @@ class Analyze(StageSpec):
         if named is None or not any(key in given for key in _OLD):
             return given, ""
         shared = {key: value for key, value in given.items() if key not in {_FIELD, *_OLD, *_OLD_OPTIONS}}
-        analyses = dict(named)
+        analyses = {name: options for _, name, options in named}
         for name, options in _from_old(given):
             analyses[name] = {**analyses.get(name, {}), **options}
         return {**shared, _FIELD: analyses}, f"write {_FIELD}: {{{', '.join(f'{name}: ...' for name in analyses)}}}"
@@ -310,16 +315,6 @@ def _from_old(given: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "ablation", {name: given[name] for name in ("evaluation", "metric") if given.get(name)}
     if given.get("projection"):
         yield "projection", _projection(given)
-
-
-def _by_name(value: Any) -> Mapping[str, Any] | None:
-    """Options by the name of the analysis; None where they are of no form of today."""
-    if isinstance(value, Mapping) and "name" not in value:
-        return value
-    given = [value] if isinstance(value, Mapping) else value
-    if not isinstance(given, list) or not all(isinstance(each, Mapping) and "name" in each for each in given):
-        return None
-    return {each["name"]: {key: item for key, item in each.items() if key != "name"} for each in given}
 
 
 def _projection(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,8 +129,7 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
-    from hardneg.training.refresh.process import Process
-    from hardneg.training.refresh.provider import BackgroundProvider
+    from hardneg.training.refresh.provider import BackgroundProvider, Process
 
     spec, note = context.spec, context.progress.note
     first = 0 if data.negatives is None else spec.refresh.every or 1

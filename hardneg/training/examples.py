@@ -25,16 +25,13 @@ class NegativeLists(Protocol):
     @property
     def query_ids(self) -> list[str]:
         """The query of each row."""
-        ...
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """int64, how many negatives each row has."""
-        ...
 
     def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
         """The negatives of one row at the given places."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,6 @@ class Network(Protocol):
 
     def save(self, folder: Path, card: str) -> None:
         """Writes a folder that opens as a model, whole or not at all."""
-        ...
 
 
 class Objective(Protocol):
@@ -33,7 +32,6 @@ class Objective(Protocol):
 
     def __call__(self, batch: Any) -> Tensor:
         """A scalar."""
-        ...
 
 
 class TrainingMethod(Protocol):
@@ -62,30 +60,24 @@ class TrainingMethod(Protocol):
 
     def __len__(self) -> int:
         """How many queries an epoch has."""
-        ...
 
     def digest(self) -> str:
         """A name for all that is learnt from, besides the start weights, the loss and the options."""
-        ...
 
     def prepare(self, step: int) -> None:
         """Called before training starts or goes on at a step; what it makes is a function of the weights there."""
-        ...
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         """Batches of `size` queries, each with its `query_ids`, from these positions of the endless order."""
-        ...
 
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
         """What the loss looks at, such as a `ScoreBatch`.
 
         model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
         """
-        ...
 
     def log_metrics(self, step: int) -> Record:
         """What a step's record tells besides the loss, after this many steps; empty where it is not time to look."""
-        ...
 
 
 class ExampleTraining:

@@ -43,18 +43,15 @@ class NegativeSource(Protocol):
 
     def prepare(self, step: int) -> None:
         """Called before training starts or goes on at a step."""
-        ...
 
     def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
 
         vectors: float32 [b, d], this process's share of the queries; there for a live source.
         """
-        ...
 
     def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """int64 [B, K], the lists that queries with these vectors, float32 [B, d], would have now; -1 pads."""
-        ...
 
 
 @dataclass

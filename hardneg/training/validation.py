@@ -1,8 +1,7 @@
 """A quick look while training: at the dev queries, by exact search over a pool, and at how fixed negatives age."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from hardneg.data.runs import Run
 from hardneg.data.segments import Segments
 from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
-from hardneg.indexes.ranks import best_rank, overlap
+from hardneg.indexes.ranks import best_rank, corpus_pass, overlap
 from hardneg.models.encoder import Encoder
 from hardneg.models.inference import EncodeOptions
 from hardneg.protocols import DenseSearcher
@@ -129,9 +128,6 @@ def pool_metrics(
     return ranked_metrics(np.concatenate(ranked), pool.gains, pool.query)
 
 
-_ROWS = 4096
-
-
 @dataclass(frozen=True)
 class StalenessWatch:
     """Looks at some training queries every so many steps.
@@ -168,8 +164,9 @@ class StalenessWatch:
         some = (watched >= 0).any(axis=1)
         if not some.any():
             return {}
-        corpus = partial(_blocks, self.searcher, self.documents)
-        best = best_rank(corpus, queries[some], watched[some], str(self.encoder.device))
+        best = best_rank(
+            corpus_pass(self.searcher, self.documents), queries[some], watched[some], str(self.encoder.device)
+        )
         shared = overlap(watched[some], top[some, : self.depth])
         return {
             "overlap": float(shared.mean()),
@@ -181,8 +178,3 @@ class StalenessWatch:
 def _mrr(positive: NDArray[np.bool_]) -> float:
     first = np.where(positive.any(axis=1), 1 / (1 + positive.argmax(axis=1)), 0.0)
     return float(first.mean())
-
-
-def _blocks(searcher: DenseSearcher, documents: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    for start in range(0, documents, _ROWS):
-        yield start, searcher.vectors(np.arange(start, min(start + _ROWS, documents)))

@@ -106,12 +106,7 @@ def train(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Trains both sides of `encoder` in place, as `learn` says.
-
-    Raises:
-        UsageError: the options make no sense.
-        TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
-    """
+    """Trains both sides of `encoder` in place, as `learn` says."""
     check_options(options)
     return learn(
         DualEncoderTraining(encoder, data, options), loss, options, folder, progress=progress, validate=validate

@@ -22,12 +22,12 @@ from hardneg.models.encoder import Encoder
 from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
-from hardneg.training.refresh import inferencer, mining, process
+from hardneg.training.refresh import inferencer, mining
+from hardneg.training.refresh import provider as process
 from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.training.refresh.process import LIVES, Process
-from hardneg.training.refresh.provider import BackgroundProvider
+from hardneg.training.refresh.provider import LIVES, BackgroundProvider, Process
 from hardneg.types import Negatives
 
 

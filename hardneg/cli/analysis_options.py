@@ -147,7 +147,8 @@ def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Para
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        metrics = completion.metrics if name == "metric" or known_metric in _functions(info) else None
+        checks = [getattr(each, "func", None) for each in _metadata(info)]
+        metrics = completion.metrics if name == "metric" or known_metric in checks else None
         low = _least(info) if form is int or get_args(form) == (int,) else None
         said = typer.Option(_flag(name, mark), **text, min=low, autocompletion=metrics)
     default = Parameter.empty if required else info.default if get_origin(form) is not list else None
@@ -187,10 +188,6 @@ def _metadata(info: FieldInfo) -> Iterator[Any]:
     for inner in get_args(info.annotation):
         if get_origin(inner) is Annotated:
             yield from get_args(inner)[1:]
-
-
-def _functions(info: FieldInfo) -> list[Any]:
-    return [getattr(mark, "func", None) for mark in _metadata(info)]
 
 
 def _least(info: FieldInfo) -> int | None:

@@ -5,7 +5,6 @@ A command is made from the fields of its analysis when it is called; listing the
 
 import inspect
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
-from hardneg.cli.options import WRITTEN, renaming, tell_once
+from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, renaming, tell_once
 from hardneg.cli.outputs import Target, store_outputs
 from hardneg.layout import LOCK
 
@@ -111,13 +110,10 @@ def command_of(kind: "type[Analysis]", called: str = "") -> Any:
 
 def _outputs() -> Iterator[inspect.Parameter]:
     parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
-    json = typer.Option("--json", help="Print JSON and nothing else.")
     plot = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
-    replaced = "Replace what is there, whatever it is, unless it is read."
-    overwrite = typer.Option("--overwrite", help=replaced, rich_help_panel=WRITTEN)
-    yield parameter("as_json", default=False, annotation=Annotated[bool, json])
+    yield parameter("as_json", default=JSON, annotation=bool)
     yield parameter("plot", default=None, annotation=Annotated[Path | None, plot])
-    yield parameter("overwrite", default=False, annotation=Annotated[bool, overwrite])
+    yield parameter("overwrite", default=OVERWRITE, annotation=bool)
 
 
 def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
@@ -131,7 +127,7 @@ def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
     with plugin_errors([analysis]):
         found = analysis.measure(files)
         if plot:
-            with _drawing(plot):
+            with store_outputs("analyze", [Target(plot)], [], True).laid_out():
                 analysis.draw(found, [plot])
         if given["as_json"]:
             say_json(found)
@@ -146,11 +142,6 @@ def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
     check_forms([plot])
     known = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # a run folder may hold figures too
     store_outputs("analyze", [Target(plot)], known, overwrite).check()
-
-
-def _drawing(plot: Path) -> AbstractContextManager[None]:
-    """Draws, in the block: the figure is known afterwards as a result of hardneg."""
-    return store_outputs("analyze", [Target(plot)], [], True).laid_out()
 
 
 def _print(analysis: "Analysis", found: Any) -> None:

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hardneg.errors import PluginError
+from hardneg.fields import Renamed
 from hardneg.recipe.grids import FOR, Grids
 from hardneg.recipe.inheritance import apply_preset, is_removed, laid, lay_under, read_layers, without_removed
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.yaml_load import apply_settings
 from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
-from hardneg.renamed import Renamed
 
 DEFAULTS = "defaults"
 _STAGES = "stages"

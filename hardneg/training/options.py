@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from hardneg.distributed import world
-from hardneg.renamed import Renamed, old_names
+from hardneg.fields import Renamed, old_names
 
 
 def below(options: object, least: int, *names: str) -> list[str]:

@@ -21,7 +21,6 @@ from hardneg.cli.adhoc_recipe import (
     plugin_options,
 )
 from hardneg.cli.console import bars, say, tell_left_out
-from hardneg.cli.options import OUTPUT_FOLDER, OVERWRITE, SET, STORE, key_values
 from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
 from hardneg.errors import UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
@@ -174,15 +173,13 @@ def build(
     ),
     vectors: Path | None = typer.Option(None, "--vectors", help="For one over vectors: a flat index folder."),
     backend: str = typer.Option(
-        "bm25",
-        help="The kind of index; `hardneg plugins list indexes` shows them.",
-        autocompletion=completion.plugins("indexes"),
+        "bm25", help="The kind of index; `hardneg plugins list indexes` shows them.", autocompletion=_INDEXES
     ),
-    option: list[str] = key_values("An option of the index, such as k1=1.2."),
-    output: Path = OUTPUT_FOLDER,
-    overwrite: bool = OVERWRITE,
-    settings: list[str] = SET,
-    store: Path | None = STORE,
+    option: list[str] = options.key_values("An option of the index, such as k1=1.2."),
+    output: Path = options.OUTPUT_FOLDER,
+    overwrite: bool = options.OVERWRITE,
+    settings: list[str] = options.SET,
+    store: Path | None = options.STORE,
 ) -> None:
     """Index the texts of a corpus, or compress the vectors of a dense index; Pyserini's searchers open the result.
 
@@ -219,8 +216,8 @@ def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
 
 @index_app.command("import")
 def import_(
-    output: Path = OUTPUT_FOLDER,
-    overwrite: bool = OVERWRITE,
+    output: Path = options.OUTPUT_FOLDER,
+    overwrite: bool = options.OVERWRITE,
     vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
     embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),

@@ -176,9 +176,8 @@ def across_splits(splits: Mapping[str, Members], places: Places, parts: Iterable
     """
     parts = list(parts)
     yield from _other_texts(splits, places)
-    for one, other in combinations(splits, 2):
-        if not (one.startswith(f"{other}.") or other.startswith(f"{one}.")):
-            yield from _shared(_Pair(one, splits[one], other, splits[other]), places, parts)
+    for pair in _pairs(splits):
+        yield from _shared(pair, places, parts)
 
 
 class _Pair:
@@ -199,11 +198,15 @@ class _Pair:
 def leaked(splits: Mapping[str, Members]) -> set[int]:
     """The places of the queries that `across_splits` tells to have another split's text."""
     found: set[int] = set()
+    for pair in _pairs(splits):
+        found |= set(pair.second.places[pair.same_texts()[:, 1]].tolist())
+    return found
+
+
+def _pairs(splits: Mapping[str, Members]) -> Iterator[_Pair]:
     for one, other in combinations(splits, 2):
         if not (one.startswith(f"{other}.") or other.startswith(f"{one}.")):
-            pairs = _Pair(one, splits[one], other, splits[other]).same_texts()
-            found |= set(splits[other].places[pairs[:, 1]].tolist())
-    return found
+            yield _Pair(one, splits[one], other, splits[other])
 
 
 def _shared(pair: _Pair, places: Places, parts: Iterable[int]) -> Iterator[Problem]:

@@ -7,9 +7,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hardneg.errors import PluginError
-from hardneg.miners import selection as rules
 from hardneg.miners.filtered import Filtered
-from hardneg.miners.selection import Rule
+from hardneg.miners.selection import Rule, at_most, below, margin, share
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Denoised(Filtered):
         _check(self.below)
 
     def rule(self) -> Rule:
-        return rules.below(self.below)
+        return below(self.below)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ class MaxScore(Filtered):
         _check(self.highest)
 
     def rule(self) -> Rule:
-        return rules.at_most(self.highest)
+        return at_most(self.highest)
 
 
 def _check(threshold: float) -> None:
@@ -100,7 +99,7 @@ class PosMargin(PositiveAware):
             raise PluginError(f"margin must be a number, not {self.margin}")
 
     def rule(self) -> Rule:
-        return self._or_unknown(rules.margin(self.margin))
+        return self._or_unknown(margin(self.margin))
 
 
 @dataclass(frozen=True)
@@ -124,4 +123,4 @@ class PosPercent(PositiveAware):
             raise PluginError(f"share must be above 0 and at most 1, not {self.share}")
 
     def rule(self) -> Rule:
-        return self._or_unknown(rules.share(self.share))
+        return self._or_unknown(share(self.share))

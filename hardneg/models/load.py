@@ -41,31 +41,19 @@ def _networks(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """Keeps transformers from drawing progress bars."""
-    from transformers.utils import logging as bars
+def quiet() -> Iterator[None]:
+    """Keeps transformers from drawing progress bars, and from telling what is checked here."""
+    from transformers.utils import logging
 
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
-            bars.enable_progress_bar()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps transformers from telling, on top of that, what is checked here."""
-    from transformers.utils import logging
-
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        with without_bars():
-            yield
-    finally:
         logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

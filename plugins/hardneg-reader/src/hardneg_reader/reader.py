@@ -1,8 +1,7 @@
 """A reader: its network, loaded from an encoder's files, saved as a folder that transformers opens too."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ from torch import Tensor, nn
 
 from hardneg.errors import ModelError
 from hardneg.models.files import check_files, load_options, read_json
-from hardneg.models.load import without_bars
+from hardneg.models.load import opening
 from hardneg.models.save import forget_last_call, written_whole
 from hardneg.models.soundness import positions
 from hardneg.models.source import fetch
-from hardneg.seeding import derive_seed
 from hardneg.types import Document
 from hardneg_reader.options import ReaderSpec
 from hardneg_reader.spans import log_probabilities
@@ -74,8 +72,7 @@ class Reader:
         """
         folder = fetch(spec.start)
         check_files(folder)
-        with _opening(folder), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
+        with opening("the reader", folder, seed):
             return cls._of(folder, spec, device)
 
     @classmethod
@@ -89,7 +86,7 @@ class Reader:
 
         if not (folder / _SPEC).is_file():
             raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
-        with _opening(folder):
+        with opening("the reader", folder):
             said = read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, said["length"], said["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
@@ -144,21 +141,3 @@ def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
     most = positions(body)
     if most is not None and spec.length > most:
         raise ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")
-
-
-@contextmanager
-def _opening(folder: Path) -> Iterator[None]:
-    """Keeps transformers silent about fresh heads; what it cannot open is told in one line."""
-    from safetensors import SafetensorError
-    from transformers.utils import logging as reports
-
-    level = reports.get_verbosity()
-    reports.set_verbosity_error()
-    try:
-        with without_bars():
-            yield
-    except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"reader {folder}: cannot be opened ({reason}): check the folder") from error
-    finally:
-        reports.set_verbosity(level)

@@ -11,7 +11,6 @@ import pytest
 from recipe.recipes import large_collection
 
 from hardneg.cli import launch
-from hardneg.cli import liveness as watch
 from hardneg.cli.launch import launches
 from hardneg.distributed import World, _interface, world
 from hardneg.errors import UsageError
@@ -46,13 +45,13 @@ def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_mod
 
 def attended(said: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[int, bool]], bytes]:
     """What the first of three processes makes of the last words of process 1, and what it tells process 2."""
-    monkeypatch.setattr(watch, "_GRACE", 0.0)
+    monkeypatch.setattr(launch, "_GRACE", 0.0)
     (ours, one), (other, two) = socket.socketpair(), socket.socketpair()
     calls: list[tuple[int, bool]] = []
     with ours, other, two:
         one.sendall(said)
         one.close()
-        watch._attend(1, {1: ours, 2: other}, threading.Event(), lambda rank, in_order: calls.append((rank, in_order)))
+        launch._attend(1, {1: ours, 2: other}, threading.Event(), lambda rank, in_order: calls.append((rank, in_order)))
         two.settimeout(1)
         return calls, two.recv(8)
 
@@ -69,7 +68,7 @@ def test_nothing_is_told_where_this_process_ends_itself() -> None:
     ending = threading.Event()
     ending.set()
     with ours:
-        watch._attend(1, {1: ours}, ending, lambda rank, in_order: pytest.fail("told"))
+        launch._attend(1, {1: ours}, ending, lambda rank, in_order: pytest.fail("told"))
 
 
 @pytest.fixture

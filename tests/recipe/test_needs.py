@@ -110,7 +110,8 @@ def test_sizes_are_those_of_the_files_that_would_come(told: dict[str, Any], hub:
 def test_nothing_is_fetched(told: dict[str, Any], hub: tuple[Hub, Path]) -> None:
     cards = ("README.md", "dataset_infos.json")
     assert [path for path in hub[0].fetched() if not path.endswith(cards)] == []
-    assert not [path for path in (hub[1] / "ir").rglob("*") if path.is_file()]
+    own_mark = "irds_version.txt"  # ir_datasets writes two letters there when it is asked for a handler
+    assert {path.name for path in (hub[1] / "ir").rglob("*") if path.is_file()} <= {own_mark}
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from hardneg.data.negatives import drop_batches, read_negatives
 from hardneg.data.runs import stream_run
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.language import expand
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe
@@ -41,7 +41,7 @@ TIMED = {"manifest.json", "history.jsonl"}
 
 def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     """The demo with tiny models and without BM25, and a student of the cross-encoder's scores behind it."""
-    tree: dict[str, Any] = dict(read_whole_tree(find_recipe("rocketqa-passage")))
+    tree: dict[str, Any] = dict(expand(find_recipe("rocketqa-passage"), "demo", []).tree)
     stages = tree["stages"]
     for name in ("bm25-index", "bm25"):
         del stages[name]
@@ -49,8 +49,9 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     stages["scores"]["baselines"] = ["as shipped"]
     for name in ("rocketqa-1", "rocketqa-3", "rocketqa-4"):
         stages[name]["options"] |= DUAL
-    stages["cross-encoder"]["options"] |= JUDGE
-    stages["cross-encoder"]["reranker"] = {"name": "cross-encoder", "source": str(model), "length": 32}
+    for name in ("cross-encoder-lists", "cross-encoder"):
+        stages[name]["options"] |= JUDGE
+        stages[name]["reranker"] = {"name": "cross-encoder", "source": str(model), "length": 32}
     loss = {"name": "margin-mse", "probabilities": True}
     options = {**DUAL, "negatives_per_query": 1}
     taught = {"stage": "train", "negatives": "found-negatives", "teacher": "train-scores", "loss": loss}

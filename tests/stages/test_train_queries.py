@@ -166,7 +166,7 @@ def test_such_an_index_goes_where_any_index_does(made: tuple[Path, Store, Outcom
     assert 1e-4 < np.abs(first.centroids() - second.centroids()).max() < 0.1
     errors = json.loads((outcome.artifacts["behind"].path / "errors.json").read_text())
     assert list(errors) == ["JPQ", "again"] and errors["JPQ"]["queries"] == 14
-    assert plan.steps["behind"].inputs["models.again"] == "on-joint"
+    assert plan.steps["behind"].inputs["analysis.errors.models.again"] == "on-joint"
     assert outcome.artifacts["joint-by-adore"].facts["queries"] == 14
     told = r"stages\.copied\.vectors: 'joint' makes a compressed index; name an encode stage or a flat index"
     with pytest.raises(RecipeError, match=told):

@@ -39,9 +39,12 @@ def complaint(item: Mapping[str, Any]) -> str:
     if kind in _KINDS:
         rule = f"must be {_KINDS[kind].format(**context)}"
     elif kind in _LENGTHS:
-        rule = f"must {_LENGTHS[kind].format(**context)}"
+        length = len(got) if hasattr(got, "__len__") else context.get("actual_length")
+        rule = f"must {_LENGTHS[kind].format(**{**context, 'actual_length': length})}"
     else:
         rule = str(item["msg"]).removeprefix("Value error, ").replace("Input should ", "must ", 1)
+    if kind == "value_error" and isinstance(got, Mapping):
+        return rule
     hint = _nearest(str(got), str(context.get("expected", ""))) if kind in ("literal_error", "enum") else ""
     return f"{rule} (got {got!r:.60}){hint}"
 

@@ -21,6 +21,7 @@ class Spec(BaseModel):
     text: str = ""
     names: list[str] = Field(default=["a"], min_length=1)
     options: dict[str, int] = {}
+    few: dict[str, int] = Field(default={}, max_length=1)
     kind: Literal["dot", "cosine"] = "dot"
     count: int = Field(default=1, ge=1, lt=10)
     own: str = ""
@@ -44,6 +45,7 @@ class Spec(BaseModel):
         ({"text": 3}, "must be a text (got 3)"),
         ({"names": "a"}, "must be a list (got 'a')"),
         ({"names": []}, "must have at least 1, not 0 (got [])"),
+        ({"few": {"a": 1, "b": 2}}, "must have at most 1, not 2 (got {'a': 1, 'b': 2})"),
         ({"options": 3}, "must be a mapping of names to values (got 3)"),
         ({"kind": "cosin"}, "must be 'dot' or 'cosine' (got 'cosin'); did you mean 'cosine'?"),
         ({"count": 0}, "must be at least 1 (got 0)"),

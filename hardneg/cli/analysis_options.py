@@ -85,9 +85,16 @@ def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis
         analysis = kind.model_validate(kind.arranged(fields, {name: stage[0] for name, stage in stages.items()}))
     except ValidationError as error:
         flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
-        told = [f"{flags.get(str((item['loc'] or ('',))[0]), '')}: {complaint(item)}" for item in error.errors()]
-        raise UsageError("\n".join(f"analyze {kind.name}: {line.removeprefix(': ')}" for line in told)) from None
+        told = [_told(item, flags) for item in error.errors()]
+        raise UsageError("\n".join(f"analyze {kind.name}: {line}" for line in told)) from None
     return analysis, _files(analysis, given, stages)
+
+
+def _told(item: Any, flags: Mapping[str, str]) -> str:
+    """A mistake with its option; one of the whole says itself which field it is about."""
+    line = complaint(item)
+    field, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
+    return f"{flags[field]}: {rest}" if field in flags else line
 
 
 def read_files(files: Files) -> Iterator[Path]:

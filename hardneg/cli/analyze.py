@@ -77,7 +77,8 @@ class _Analyses(TyperGroup):
         from hardneg.plugin_help import plugin_summary
         from hardneg.registry import list_plugins
 
-        self.summaries = {plugin.name: f"{plugin_summary(plugin.target)}." for plugin in list_plugins("analyses")}
+        found = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
+        self.summaries = {name: f"{told or 'Nothing is told of it'}." for name, told in found.items()}
         super().format_help(ctx, formatter)
 
 

@@ -132,6 +132,8 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
+    from hardneg.registry import list_plugins
+
     kind = kind_of(kind)
     singular = next(one for one, many in singulars().items() if many == kind)
     if not _NAME.fullmatch(name):
@@ -143,6 +145,8 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
             f"{name!r} cannot be a plugin's name: it is a word of Python's own, and the plugin's module is named after "
             f"it; take another, such as 'my-{singular}'"
         )
+    if others := {plugin.package for plugin in list_plugins(kind) if plugin.name == name} - {f"hardneg-{name}"}:
+        raise UsageError(f"{name!r}: {', '.join(sorted(others))} has a {singular} of that name; take another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
     module, cls = name.replace("-", "_"), "".join(part.capitalize() for part in name.split("-"))

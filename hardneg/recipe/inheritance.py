@@ -11,7 +11,7 @@ from hardneg.registry import suggestion
 
 DEFAULT_PRESET = "demo"
 PRESETS = "presets"
-_KEY = "extends"
+EXTENDS = "extends"
 _DEEPEST = 8
 _SUFFIXES = {".yaml", ".yml"}
 
@@ -138,10 +138,10 @@ def _layers(path: Path, trail: tuple[Path, ...]) -> list[_Layer]:
     """The file behind all that it extends: what it extends comes first, in the order of its list, each once."""
     place = path.resolve()
     if place in trail or len(trail) >= _DEEPEST:
-        raise RecipeError(str(trail[0]), [f"{_KEY}: a circle, or over {_DEEPEST} deep: {path.name} comes again"])
+        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a circle, or over {_DEEPEST} deep: {path.name} comes again"])
     tree = read_tree(path)
     layers: list[_Layer] = []
-    for parent, preset in _parents(tree.pop(_KEY, None), path):
+    for parent, preset in _parents(tree.pop(EXTENDS, None), path):
         below = _layers(parent, (*trail, place))
         layers += _as_preset(below, preset, path) if preset else below
     return [*dict.fromkeys(layers), _Layer(place, tree)]
@@ -152,7 +152,7 @@ def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
     whole = laid(layer.tree for layer in dict.fromkeys(layers))
     _, _, problems = apply_preset(whole, preset)
     if problems:
-        raise RecipeError(str(path), [f"{_KEY}: {problem}" for problem in problems])
+        raise RecipeError(str(path), [f"{EXTENDS}: {problem}" for problem in problems])
     chosen = [replace(item, tree=_less(item.tree, preset), as_preset=(*item.as_preset, preset)) for item in layers]
     return [*chosen, _Layer(layers[-1].path, whole[PRESETS][preset] or {}, preset)]
 
@@ -168,12 +168,12 @@ def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:
     """The files of the recipes that are named: shipped ones, or paths seen from the folder of `path`; and presets."""
     listed = names if isinstance(names, list) else [] if names is None else [names]
     if not all(isinstance(name, str) for name in listed):
-        raise RecipeError(str(path), [f"{_KEY}: must be a recipe's name or path, or a list of them"])
+        raise RecipeError(str(path), [f"{EXTENDS}: must be a recipe's name or path, or a list of them"])
     named = [(name, "") if Path(name).suffix in _SUFFIXES else name.partition(":")[::2] for name in listed]
     found = [(_parent(name, path), preset) for name, preset in named]
     seen = [(parent.resolve(), preset) for parent, preset in found]
     if again := [name for at, name in enumerate(listed) if seen[at] in seen[:at]]:
-        raise RecipeError(str(path), [f"{_KEY}: {name} stands here twice; each is laid once" for name in again])
+        raise RecipeError(str(path), [f"{EXTENDS}: {name} stands here twice; each is laid once" for name in again])
     return found
 
 
@@ -181,7 +181,7 @@ def _parent(name: str, path: Path) -> Path:
     try:
         return find_recipe(str(path.parent / name) if Path(name).suffix in _SUFFIXES else name)
     except HardnegError as error:
-        raise RecipeError(str(path), [f"{_KEY}: {error}"]) from None
+        raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
 
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

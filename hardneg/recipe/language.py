@@ -12,12 +12,23 @@ from pydantic_core import ErrorDetails
 from hardneg.errors import PluginError
 from hardneg.fields import Renamed
 from hardneg.recipe.grids import FOR, Grids
-from hardneg.recipe.inheritance import apply_preset, is_removed, laid, lay_under, read_layers, without_removed
+from hardneg.recipe.inheritance import (
+    EXTENDS,
+    PRESETS,
+    apply_preset,
+    is_removed,
+    laid,
+    lay_under,
+    read_layers,
+    without_removed,
+)
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
-from hardneg.recipe.yaml_load import apply_settings
+from hardneg.recipe.yaml_load import apply_settings, is_shipped
 from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
 
 DEFAULTS = "defaults"
+SHORT_FORMS = (EXTENDS, PRESETS, DEFAULTS, FOR)
+"""What may stand at the top of a recipe beside what the plain one has."""
 _STAGES = "stages"
 _UNKNOWN = {"extra_forbidden", "unexpected_keyword_argument"}
 
@@ -43,7 +54,8 @@ class Expanded:
         """A problem of the plain stages with the path that was written."""
         for name, own in self.own.items():
             path = problem.removeprefix(f"{_STAGES}.{name}.")
-            keys, verb = path.partition(":")[0].split("."), own["stage"]
+            place, *told = path.split(": ")
+            keys, verb = [*place.split("."), *told[: len(told) - 1][:1]], own["stage"]
             if path != problem and _depth(self.defaults[verb], keys) > _depth(own, keys):
                 return f"{DEFAULTS}.{verb}.{path}"
         made = [path for path in self.origins if problem.startswith((f"{'.'.join(path)}.", f"{'.'.join(path)}:"))]
@@ -68,7 +80,34 @@ def expand(path: Path, preset: str | None, settings: Sequence[str], checked: boo
     later = [setting for setting in settings if setting not in first]
     found.tree, more = apply_settings(found.tree, later)
     found.problems += more
+    if not is_shipped(path):
+        found.notes += _taken(apply_preset(layers[-1], chosen)[0], found)
     return found
+
+
+def _taken(file: Mapping[str, Any], found: Expanded) -> Iterator[str]:
+    """A line on each stage of a file without short forms that has options of the defaults of what the file extends."""
+    stages = file.get(_STAGES)
+    if not isinstance(stages, Mapping) or {DEFAULTS, FOR} & {*file}:
+        return
+    added = {name for name, stage in stages.items() if isinstance(stage, Mapping) and "stage" in stage}
+    if any(SYSTEM in stages[name] for name in added):
+        return
+    for name, own in found.own.items():
+        options = list(_below(found.defaults[own["stage"]], own)) if name in added else []
+        if options:
+            told = f"takes {', '.join(options)} from the `{DEFAULTS}` of a recipe that this one extends"
+            yield f"{_STAGES}.{name}: {told}; write your own, or null for none"
+
+
+def _below(defaults: Mapping[str, Any], own: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The paths of the options that a stage takes from defaults."""
+    laid = lay_under(defaults, own)
+    for key in defaults.keys() & laid.keys():
+        if key not in own:
+            yield f"{path}{key}"
+        elif isinstance(defaults[key], Mapping) and isinstance(own[key], Mapping) and laid[key] != own[key]:
+            yield from sorted(_below(defaults[key], own[key], f"{path}{key}."))
 
 
 def _plain(tree: Mapping[str, Any], found: Expanded, order: RowOrder, checked: bool) -> dict[str, Any]:
@@ -96,6 +135,8 @@ def _defaults(given: Any, found: Expanded, checked: bool) -> Iterator[tuple[str,
         if verb not in known:
             hint = suggestion(str(verb), known)
             found.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")
+        elif isinstance(options, Mapping) and "stage" in options:
+            found.problems.append(f"{path}.stage: leave it out; the defaults are those of stage {verb!r}")
         elif isinstance(options, Mapping):
             yield verb, _renamed(verb, without_removed(options), path, found, checked)
         elif not is_removed(options):

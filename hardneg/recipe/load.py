@@ -12,7 +12,7 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.models.contract import known
 from hardneg.models.spec import ModelSpec
-from hardneg.recipe.language import expand, parts, unknown_options, with_new_names
+from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options, with_new_names
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion
 from hardneg.stages.dataset import ReadDataset
@@ -189,7 +189,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
         fields = kind.model_fields if issubclass(kind, BaseModel) else {}
         kind = next(parts(fields[name].annotation), kind) if name in fields else kind
     if issubclass(kind, BaseModel):
-        return list(kind.model_fields)
+        return [*kind.model_fields, *(SHORT_FORMS if kind is _Top else ())]
     return [field.name for field in dataclasses.fields(kind)]
 
 

@@ -172,7 +172,9 @@ class Systems:
                 continue
             others = added.setdefault((row.table, row.field), {})
             if other := others.get(row.label):
-                self.problems.append(f"{row.where}: {row.label!r} in {row.table!r} is a row of {other.where} already")
+                advice = "give the search a `row` of its own" if row.owner == other.owner else "name one otherwise"
+                told = f"{row.label!r} in {row.table!r} is a row of {other.where} already"
+                self.problems.append(f"{row.where}: {told}; {advice}")
             others[row.label] = row
         for (name, field), own in added.items():
             stages[name] = {**stages[name], field: self._labels(name, field, stages[name].get(field), own)}

@@ -53,6 +53,11 @@ def shipped_recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted(shipped_folder().glob("*" + SUFFIX))}
 
 
+def is_shipped(path: Path) -> bool:
+    """Whether a recipe's file is one that comes with hardneg."""
+    return path.resolve().parent == shipped_folder().resolve()
+
+
 def find_recipe(name: str) -> Path:
     """The file of a recipe named by its shipped name or by a path.
 

@@ -77,3 +77,10 @@ def test_tails_of_scores(files, tmp_path):
 def test_each_help_has_an_example(name):
     result = call(name, "--help")
     assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output
+
+
+@pytest.mark.parametrize("name", ["unjudged", "overlap"])
+def test_a_baseline_that_is_none_of_the_runs_is_told_with_its_option(files, name):
+    found = call(name, "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm52.trec")
+    told = "--baseline: no run is labelled bm52.trec; did you mean 'bm25.trec'?; runs has bm25.trec, dense.trec"
+    assert str(found.exception) == f"analyze {name}: {told}"

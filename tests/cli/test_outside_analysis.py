@@ -46,6 +46,11 @@ def test_it_is_listed_and_called(outside):
     assert "Missing option '--run'" in call("list-lengths").stderr
 
 
+def test_one_whose_class_is_not_there_is_listed_all_the_same(outside):
+    (outside / "package" / "src" / "hardneg_list_lengths" / "list_lengths.py").write_text("")
+    assert "Nothing is told of it." in call("--help").stdout
+
+
 def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):
     tree = small_tree(small_collection(outside / "data"), tiny_model)
     asked = {"name": "list-lengths", "runs": {"start": "start-test"}}

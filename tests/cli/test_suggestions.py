@@ -74,3 +74,8 @@ def test_a_word_of_python_is_refused_as_such():
     told = refused("plugins", "new", "loss", "class")
     assert "a word of Python's own" in told and "'my-loss'" in told
     assert "lower-case letters" in refused("plugins", "new", "loss", "My_Loss")
+
+
+def test_a_name_that_another_package_has_is_refused(tmp_path):
+    told = refused("plugins", "new", "stage", "search", "-o", str(tmp_path / "new"))
+    assert "'search': hardneg has a stage of that name; take another" in told

@@ -138,12 +138,57 @@ LINE = "stages: {i: {stage: encode}, t: {stage: search, index: i}}\n"
             "defaults.train.options.optimzer: no such option; did you mean 'optimizer'",
         ),
         ("{search: deep}", "defaults.search: must be a mapping of options"),
+        ("{search: {stage: mine}}", "defaults.search.stage: leave it out; the defaults are those of stage 'search'"),
         ("3", "defaults: must map a verb to options of its stages"),
     ],
 )
 def test_a_mistake_in_a_default_is_told_with_its_own_path(tmp_path: Path, defaults: str, told: str):
     (only,) = problems(tmp_path, f"defaults: {defaults}\n{LINE}")
     assert only.replace("?", "").startswith(told.replace("?", "")), only
+
+
+BASE = """
+defaults: {train: {loss: {temperature: 0.05}, options: {max_steps: 3}}}
+stages: {i: {stage: encode}, n: {stage: train, loss: nll, options: {negatives_per_query: 0}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "stage", "told"),
+    [
+        ("", "{stage: train, loss: nll, options: {negatives_per_query: 0}}", "options.max_steps"),
+        ("", "{stage: train, loss: {name: nll}, options: {max_steps: 9, negatives_per_query: 0}}", "loss.temperature"),
+        ("", "{stage: train, loss: nll, options: {max_steps: 9, negatives_per_query: 0}}", ""),
+        ("", "{stage: train, loss: nll, options: {max_steps: null, negatives_per_query: 0}}", ""),
+        ("defaults: {train: {options: {batch_size: 8}}}\n", "{stage: train, loss: nll}", ""),
+        ("", "{stage: train, loss: nll, system: M}", ""),
+    ],
+)
+def test_a_recipe_without_short_forms_is_told_what_its_stages_take_from_those_of_another(
+    tmp_path: Path, top: str, stage: str, told: str
+):
+    (tmp_path / "base.yaml").write_text(HEAD + BASE)
+    path = tmp_path / "child.yaml"
+    path.write_text(f"extends: base.yaml\n{top}stages: {{m: {stage}}}\n")
+    line = f"stages.m: takes {told} from the `defaults` of a recipe that this one extends; write your own, or null"
+    assert [note[: len(line)] for note in expand(path, None, ()).notes] == ([line] if told else [])
+
+
+def test_a_plugins_option_that_a_default_has_is_told_with_the_defaults_path(tmp_path: Path):
+    (tmp_path / "base.yaml").write_text(HEAD + BASE)
+    path = tmp_path / "child.yaml"
+    path.write_text(
+        "extends: base.yaml\n"
+        "stages: {m: {stage: train, loss: {name: triplet, margin: 0.1}, options: {negatives_per_query: 0}}}\n"
+    )
+    with pytest.raises(RecipeError, match=r"defaults\.train\.loss: temperature: triplet has no such option"):
+        load_recipe(path)
+
+
+def test_an_unknown_key_at_the_top_is_told_with_the_short_forms(tmp_path: Path):
+    (only,) = problems(tmp_path, f"fr: {{k: [a]}}\n{LINE}")
+    assert only.startswith("fr: no such option; did you mean 'for'?; it has: title, ")
+    assert only.endswith("extends, presets, defaults, for")
 
 
 def test_a_mistake_of_several_stages_in_one_default_is_told_once(tmp_path: Path):
@@ -277,7 +322,11 @@ presets: {other: {stages: {a-test: null, a-index: {precision: fp32}}}, none: {st
         ("{name: A, serches: {}}", "stages.a.system.serches: no such option; did you mean 'searches'?; it has: "),
         ("{name: A, searches: {test: deep}}", "stages.a.system.searches.test: must be a mapping of names to values"),
         ("{name: A, evaluation: scoers}", "stages.a.system: no stage 'scoers'; did you mean 'scores'?, for 'A'"),
-        ("{name: B}", "stages.b.system: 'B' in 'scores' is a row of stages.a.system already"),
+        ("{name: B}", "stages.b.system: 'B' in 'scores' is a row of stages.a.system already; name one otherwise"),
+        (
+            "{name: A, searches: {dev: {split: dev}}}",
+            "stages.a.system: 'A' in 'scores' is a row of stages.a.system already; give the search a `row` of its own",
+        ),
         ("{name: A, searches: {test: {dept: 3}}}", "stages.a-test.dept: no such option; did you mean 'depth'"),
     ],
 )

@@ -40,10 +40,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """A new folder to write in place of `folder`, which it becomes at the end of the block, whole and on disk.
 
-    Where the block fails, `folder` stays as it was.
+    Where the block fails, `folder` stays as it was. What a process that died has left aside goes with the next one, so
+    one process at a time may replace a folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    aside = folder.with_name(f".{folder.name}.tmp")
     old = folder.with_name(f"{aside.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
@@ -52,6 +53,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         for path in [*aside.rglob("*"), aside]:
             flush(path)
         if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)
             os.replace(folder, old)
         os.replace(aside, folder)
         flush(folder.parent)

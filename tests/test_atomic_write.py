@@ -56,6 +56,14 @@ def test_a_folder_is_replaced_whole_or_stays(tmp_path):
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
+def test_what_a_dead_process_left_of_a_folder_goes_with_the_next(tmp_path):
+    for name in (".model.tmp", ".model.tmp.old", "model"):
+        (tmp_path / name / "half").mkdir(parents=True)
+    with replacing_folder(tmp_path / "model") as place:
+        (place / "whole").mkdir()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["model", "model/whole"]
+
+
 def test_a_folder_of_links_lacks_what_is_left_out(tmp_path):
     (tmp_path / "made" / "deep").mkdir(parents=True)
     for name in ("manifest.json", "deep/file", "deep/manifest.json"):

@@ -15,6 +15,9 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from waiting import wait_until
 
+from hardneg.training.refresh import provider
+
+INFERENCER = provider.PROGRAM[-1].encode()
 PROGRAM = Path(__file__).with_name("refreshing.py")
 STEPS = 50
 
@@ -59,7 +62,7 @@ class Run:
                 words = path.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"hardneg.training.refresh" in words and any(str(self.store).encode() in word for word in words):
+            if INFERENCER in words and any(str(self.store).encode() in word for word in words):
                 found.append(int(path.parent.name))
         return found
 

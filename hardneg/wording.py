@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 _WHOLE, _NUMBER, _LIST, _MAPPING = "a whole number", "a number", "a list", "a mapping of names to values"
 _KINDS = {
     **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), _WHOLE),
@@ -39,7 +42,8 @@ def complaint(item: Mapping[str, Any]) -> str:
     if kind in _KINDS:
         rule = f"must be {_KINDS[kind].format(**context)}"
     elif kind in _LENGTHS:
-        length = len(got) if hasattr(got, "__len__") else context.get("actual_length")
+        counted_length = context.get("actual_length")  # None where there are too many to count
+        length = len(got) if counted_length is None and hasattr(got, "__len__") else counted_length
         rule = f"must {_LENGTHS[kind].format(**{**context, 'actual_length': length})}"
     else:
         rule = str(item["msg"]).removeprefix("Value error, ").replace("Input should ", "must ", 1)
@@ -47,6 +51,17 @@ def complaint(item: Mapping[str, Any]) -> str:
         return rule
     hint = _nearest(str(got), str(context.get("expected", ""))) if kind in ("literal_error", "enum") else ""
     return f"{rule} (got {got!r:.60}){hint}"
+
+
+def mistakes(error: ValidationError) -> list[ErrorDetails]:
+    """What pydantic found, but for lists that are too short only because what they hold is wrong."""
+    found = error.errors()
+    return [
+        item
+        for item in found
+        if item["type"] != "too_short"
+        or not any(other is not item and other["loc"][: len(item["loc"])] == item["loc"] for other in found)
+    ]
 
 
 def _nearest(word: str, expected: str) -> str:

@@ -19,7 +19,7 @@ from hardneg.cli.evaluate import Level, QrelsFile, run_labels, split_names
 from hardneg.cli.options import DEVICE, STORE, open_store
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
-from hardneg.wording import complaint
+from hardneg.wording import complaint, mistakes
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
@@ -85,7 +85,7 @@ def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis
         analysis = kind.model_validate(kind.arranged(fields, {name: stage[0] for name, stage in stages.items()}))
     except ValidationError as error:
         flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
-        told = [_told(item, flags) for item in error.errors()]
+        told = [_told(item, flags) for item in mistakes(error)]
         raise UsageError("\n".join(f"analyze {kind.name}: {line}" for line in told)) from None
     return analysis, _files(analysis, given, stages)
 

@@ -17,7 +17,7 @@ from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
-from hardneg.wording import complaint
+from hardneg.wording import complaint, mistakes
 
 _MOST_STAGES = 200
 
@@ -168,7 +168,7 @@ def _check_stages(
 
 
 def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[str]:
-    return [_problem(path, item, spec) for item in error.errors()]
+    return [_problem(path, item, spec) for item in mistakes(error)]
 
 
 def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:

@@ -84,3 +84,9 @@ def test_a_baseline_that_is_none_of_the_runs_is_told_with_its_option(files, name
     found = call(name, "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm52.trec")
     told = "--baseline: no run is labelled bm52.trec; did you mean 'bm25.trec'?; runs has bm25.trec, dense.trec"
     assert str(found.exception) == f"analyze {name}: {told}"
+
+
+def test_an_unknown_metric_is_one_mistake(files):
+    found = call("unjudged", "--qrels", files / "qrels.txt", *runs(files), "--metric", "foo@x")
+    assert str(found.exception).startswith("analyze unjudged: --metrics: unknown metric 'foo@x'")
+    assert "at least" not in str(found.exception)

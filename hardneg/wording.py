@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 _WHOLE, _NUMBER, _LIST, _MAPPING = "a whole number", "a number", "a list", "a mapping of names to values"
 _KINDS = {
@@ -53,7 +54,7 @@ def complaint(item: Mapping[str, Any]) -> str:
     return f"{rule} (got {got!r:.60}){hint}"
 
 
-def mistakes(error: ValidationError) -> list[ErrorDetails]:
+def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
     """What pydantic found, but for lists that are too short only because what they hold is wrong."""
     found = error.errors()
     return [

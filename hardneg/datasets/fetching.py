@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 import urllib.error
 import urllib.request
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from hardneg.errors import DataError, UsageError
 from hardneg.progress import Progress
@@ -181,7 +182,8 @@ def _unpack(download: Download, archive: Path) -> None:
                 raise DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
             for name in download.members:
                 place = archive.with_name(f"{name}{_PARTIAL}")
-                tar.extract(found[name].replace(name=place.name, deep=False), archive.parent, filter="data")
+                with cast(IO[bytes], tar.extractfile(found[name])) as source, place.open("wb") as target:
+                    shutil.copyfileobj(source, target, _BLOCK)
                 place.rename(archive.with_name(name))
                 note.append(f"{name}\t{archive.with_name(name).stat().st_size}")
     except (tarfile.TarError, EOFError, zlib.error) as error:

@@ -1,5 +1,6 @@
 """The Markdown files: short lines, links that lead somewhere, commands that exist; the pages made from the code."""
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -153,6 +154,28 @@ def test_the_pages_have_examples_of_stages() -> None:
 @pytest.mark.parametrize(("page", "name", "stage"), STAGES)
 def test_an_example_is_what_its_verb_takes(page: str, name: str, stage: dict[str, object]) -> None:
     load_plugin("stages", str(stage["stage"])).model_validate(stage)
+
+
+MOVED = re.findall(r"^\| `(hardneg\.[\w.]+)` \| (.+) \|$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+
+
+def importable(name: str) -> bool:
+    """Whether there is a module of this name, or what it names is in one."""
+    module, _, own = name.rpartition(".")
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return bool(module) and importable(module) and hasattr(importlib.import_module(module), own)
+
+
+@pytest.mark.parametrize(("old", "now"), MOVED)
+def test_what_has_moved_is_where_the_changelog_says(old: str, now: str) -> None:
+    assert now.startswith("the same name") or not importable(old)
+    assert [name for name in re.findall(r"`(hardneg\.[\w.]+)`", now) if not importable(name)] == []
+
+
+def test_the_changelog_says_what_has_moved() -> None:
+    assert ("hardneg.seconds", "`hardneg.progress`") in MOVED and len(MOVED) > 30
 
 
 def test_the_site_has_every_page() -> None:

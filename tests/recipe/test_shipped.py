@@ -221,3 +221,17 @@ def test_bm25_has_the_parameters_of_each_papers_figures():
         backend = load_recipe(find_recipe(name), "paper").stages["bm25-index"].backend
         assert backend.options == parameters, name
         assert load_recipe(find_recipe(name), "demo").stages["bm25-index"].backend.options == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "metric"),
+    [
+        ("star-adore-trec-dl", "test", "ndcg@10"),
+        ("ance-rates-passage", "dev", "mrr@10"),
+        ("ance-rates-document", "test", "ndcg@10"),
+    ],
+)
+def test_the_report_shows_the_queries_that_the_recipe_is_for(name: str, split: str, metric: str):
+    stages = load_recipe(find_recipe(name), "paper").stages
+    shown = stages[stages["report"].evaluation]
+    assert (shown.split, shown.metrics[0]) == (split, metric) and len(shown.runs) >= 7

@@ -213,7 +213,7 @@ def _typed_list(arrays: Iterable[Any]) -> Any:
 def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
     function = getattr(_ranx_metrics(), KINDS[metric.kind])
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
+        warnings.filterwarnings("ignore", message=r"(?s).*unsafe cast", category=Warning)
         scores = function(judged, ranked, metric.cutoff, 1 if metric.graded else relevance_level)
     return [float(score) for score in scores]
 

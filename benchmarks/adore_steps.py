@@ -29,11 +29,11 @@ from torch import Tensor
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.datasets.pydocs import PyDocs
+from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.models.encoder import Encoder, split
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn

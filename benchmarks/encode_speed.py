@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.models.encoder import Encoder
-from hardneg.models.inference import EncodeOptions
-from hardneg.models.spec import ModelSpec
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
 
 Encode = Callable[[list[str]], NDArray[np.float32]]
 

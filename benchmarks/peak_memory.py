@@ -62,10 +62,10 @@ def measure_encode(folder: Path) -> None:
     """Encodes the corpus into a flat index folder."""
     from hardneg.data.corpus import Corpus
     from hardneg.data.flat import FlatWriter
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.inference import EncodeOptions
-    from hardneg.models.spec import ModelSpec
-    from hardneg.models.stream import encode_blocks
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.stream import encode_blocks
     from hardneg.progress import Silent
 
     corpus = Corpus.open(folder)

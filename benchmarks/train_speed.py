@@ -25,9 +25,9 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train

@@ -18,9 +18,9 @@ from pydantic import (
 
 from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
-from hardneg.models.spec import ModelSpec
 from hardneg.types import PluginSetting
 
 START = "start"

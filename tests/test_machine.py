@@ -9,8 +9,8 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
 from hardneg.cli.tables import plan_table
+from hardneg.encoders.configuration import Shape
 from hardneg.machine import NETWORK_PART, PRODUCT_PART, SHEETS, Machine, Sheet, sheet_of
-from hardneg.models.configuration import Shape
 from hardneg.recipe.estimate import Estimate, estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

@@ -9,8 +9,8 @@ from gpu.material import encoder, finish, peak, seconds, texts
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
-from hardneg.models.fastest import WORTH_TIMING, token_budget
-from hardneg.models.inference import EncodeOptions, prepare
+from hardneg.encoders.fastest import WORTH_TIMING, token_budget
+from hardneg.encoders.inference import EncodeOptions, prepare
 
 Vectors = NDArray[np.float32]
 _ENOUGH = {"fp32": 0.99999, "bf16": 0.995}

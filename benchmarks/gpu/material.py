@@ -10,8 +10,8 @@ from gpu.setting import Setting
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.negatives import read_negatives, write_negatives
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.types import Document, Negatives

@@ -258,10 +258,10 @@ class Files(AnalysisInputs):
         return self._path(path), None
 
     def system(self, index: str, model: str) -> System:
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.spec import ModelSpec
         from hardneg.indexes.dense import DenseIndex
-        from hardneg.models.encoder import Encoder
-        from hardneg.models.inference import EncodeOptions
-        from hardneg.models.spec import ModelSpec
 
         opened, encoder = DenseIndex.open(self._path(index)), Encoder.load(ModelSpec(self.named[model]), self.device)
         if opened.dimension != encoder.dimension:

@@ -8,8 +8,8 @@ from hardneg.errors import ModelError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hardneg.models.contract import Contract
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders.contract import Contract
+    from hardneg.encoders.spec import ModelSpec
 
 
 def read(name: str) -> "tuple[Path, Contract]":
@@ -18,10 +18,10 @@ def read(name: str) -> "tuple[Path, Contract]":
     Raises:
         ModelError: they are not on this machine, or not readable.
     """
-    from hardneg.models.contract import read_contract
-    from hardneg.models.files import check_files
-    from hardneg.models.source import HubCommit, at_hand, locate
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders.contract import read_contract
+    from hardneg.encoders.files import check_files
+    from hardneg.encoders.source import HubCommit, at_hand, locate
+    from hardneg.encoders.spec import ModelSpec
 
     spec = ModelSpec(name)
     folder = at_hand(spec)
@@ -54,8 +54,8 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
 
 def override_lines(spec: "ModelSpec") -> list[str]:
     """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet."""
-    from hardneg.models.contract import OWN, overrides, read_contract
-    from hardneg.models.source import at_hand
+    from hardneg.encoders.contract import OWN, overrides, read_contract
+    from hardneg.encoders.source import at_hand
 
     folder = at_hand(spec)
     if folder is None:

@@ -18,7 +18,7 @@ from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
-    from hardneg.models.positive_scores import PositiveScores
+    from hardneg.encoders.positive_scores import PositiveScores
 
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"
@@ -132,8 +132,8 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.save import QUERY_LENGTH, export_ance
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()

@@ -30,7 +30,7 @@ from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.models.positive_scores import PositiveScores
+    from hardneg.encoders.positive_scores import PositiveScores
     from hardneg.recipe.execute import Outcome
 
 _COUNT = typer.Option(8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN)
@@ -126,8 +126,8 @@ def _from_runs(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import read_run
+    from hardneg.encoders.positive_scores import scores_in_run
     from hardneg.miners.filtered import SCORES
-    from hardneg.models.positive_scores import scores_in_run
 
     dataset = work.dataset()
     if not world().first:
@@ -148,8 +148,8 @@ def _model_scores(work: PlannedWork, outcome: "Outcome", made: MinedNegatives) -
     from hardneg.data.flat import FlatVectors
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import stream_run
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.positive_scores import fill_from_model, scores_in_run
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.positive_scores import fill_from_model, scores_in_run
 
     negatives = read_negatives(made.folder / NEGATIVES)
     found = scores_in_run(negatives, stream_run(outcome.artifacts[SEARCHED].path / RUN))

@@ -92,7 +92,7 @@ def _checked_device(context: typer.Context, device: str | None) -> str | None:
         UsageError: there is none of that name here.
     """
     if device is not None and not context.resilient_parsing:
-        from hardneg.models.devices import check_device
+        from hardneg.encoders.devices import check_device
 
         check_device(device)
     return device

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, replace
 
 from hardneg.artifacts import Store
 from hardneg.datasets.held_out import UNLABELLED
+from hardneg.encoders.configuration import BASE, USUAL, Shape, model_shape
+from hardneg.encoders.contract import known
+from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.machine import Machine, this_machine
-from hardneg.models.configuration import BASE, USUAL, Shape, model_shape
-from hardneg.models.contract import known
-from hardneg.models.spec import KINDS, FullSpec, ModelSpec
 from hardneg.protocols import HintsQueries
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry import plugin_errors

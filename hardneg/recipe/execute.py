@@ -12,9 +12,9 @@ from typing import Any
 
 from hardneg.artifacts import EARLIER, Artifact, Store, damage, disk_errors
 from hardneg.distributed import from_first, world
+from hardneg.encoders.devices import check_device
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
 from hardneg.fields import DATASET, START, Trait
-from hardneg.models.devices import check_device
 from hardneg.progress import Progress, Silent
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry import plugin_errors

@@ -8,10 +8,10 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from hardneg.encoders.contract import known
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
-from hardneg.models.contract import known
-from hardneg.models.spec import ModelSpec
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options, with_new_names
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion

@@ -6,10 +6,10 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from hardneg.encoders.source import look_up
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.fields import DATASET, START, InputFile, marked_fields
-from hardneg.models.source import look_up
-from hardneg.models.spec import ModelSpec
 from hardneg.protocols import LooksUp
 from hardneg.recipe.estimate import networks
 from hardneg.recipe.plan import Plan

@@ -9,10 +9,10 @@ from typing import Any
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, file_digest
+from hardneg.encoders.identity import model_digest
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.fields import DATASET, START, InputFile, PluginKind, marked_fields
-from hardneg.models.identity import model_digest
-from hardneg.models.spec import ModelSpec
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker

@@ -16,9 +16,9 @@ import hardneg
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.atomic_write import link_file, link_folder, replace_text
 from hardneg.digest import digest
+from hardneg.encoders.card import with_scores
 from hardneg.errors import DataError
 from hardneg.layout import LOCK, METRICS, MODEL_FOLDER
-from hardneg.models.card import with_scores
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.roots import laid_out

@@ -10,7 +10,7 @@ from hardneg.errors import PluginError
 if TYPE_CHECKING:
     import sentence_transformers
 
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders.spec import ModelSpec
 
 _SHORTEST = 5
 
@@ -47,15 +47,15 @@ class CrossEncoder:
     def fingerprint(self) -> str:
         """A name for the source's content."""
         from hardneg.digest import digest
-        from hardneg.models.identity import model_content
+        from hardneg.encoders.identity import model_content
 
         return digest(model_content(self._spec))
 
     @property
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
+        from hardneg.encoders.source import locate
         from hardneg.errors import HardnegError
-        from hardneg.models.source import locate
         from hardneg.rerankers.network import own_outputs
 
         if self.outputs is not None:
@@ -74,7 +74,7 @@ class CrossEncoder:
         """
         from torch import nn
 
-        from hardneg.models.source import fetch
+        from hardneg.encoders.source import fetch
         from hardneg.rerankers.network import load_classifier
 
         network = load_classifier(folder or fetch(self._spec), self.length, self.outputs, self.seed)
@@ -90,6 +90,6 @@ class CrossEncoder:
 
     @property
     def _spec(self) -> "ModelSpec":
-        from hardneg.models.spec import ModelSpec
+        from hardneg.encoders.spec import ModelSpec
 
         return ModelSpec(self.source, self.revision)

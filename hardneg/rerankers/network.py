@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hardneg.encoders.card import without_place
+from hardneg.encoders.files import check_files, load_options, read_json
+from hardneg.encoders.load import opening
+from hardneg.encoders.save import forget_last_call, written_whole
+from hardneg.encoders.tokens import Tokens, tokenise
 from hardneg.errors import ModelError
-from hardneg.models.card import without_place
-from hardneg.models.files import check_files, load_options, read_json
-from hardneg.models.load import opening
-from hardneg.models.save import forget_last_call, written_whole
-from hardneg.models.tokens import Tokens, tokenise
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.digest import digest
+from hardneg.encoders.fastest import takes_bf16, usual_budget
+from hardneg.encoders.inference import EncodeOptions, one_ahead
+from hardneg.encoders.tokens import Tokens, token_batches
+from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError
-from hardneg.models.fastest import takes_bf16, usual_budget
-from hardneg.models.inference import EncodeOptions, one_ahead
-from hardneg.models.tokens import Tokens, token_batches
-from hardneg.models.towers import evaluating
 from hardneg.rerankers.network import PairNetwork
 from hardneg.trials import cache_folder
 

@@ -257,8 +257,8 @@ class Artifacts(AnalysisInputs):
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
+        from hardneg.encoders.inference import EncodeOptions
         from hardneg.indexes.exact import ExactOptions
-        from hardneg.models.inference import EncodeOptions
         from hardneg.protocols import DenseSearcher
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from hardneg.models.spec import ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.progress import Progress
 from hardneg.stages.spec import StageSpec
 

@@ -16,9 +16,9 @@ from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec, encoding
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.segmenting import SegmentedCorpus
     from hardneg.indexes.exact import ExactOptions
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.segmenting import SegmentedCorpus
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
 
@@ -63,9 +63,9 @@ class Encode(StageSpec):
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
-        from hardneg.models.inference import EncodeOptions
-        from hardneg.models.segmenting import SegmentedCorpus
-        from hardneg.models.stream import write_index
+        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.segmenting import SegmentedCorpus
+        from hardneg.encoders.stream import write_index
 
         corpus = open_corpus(context)
         encoder = open_encoder(context.inputs["model"], context.device, self.precision)
@@ -82,7 +82,7 @@ class Encode(StageSpec):
 
 def _rows(context: StageContext[Encode], corpus: Corpus, encoder: "Encoder", here: World) -> "Corpus | SegmentedCorpus":
     """What gets a vector each: documents, or their segments."""
-    from hardneg.models.segmenting import SegmentedCorpus
+    from hardneg.encoders.segmenting import SegmentedCorpus
 
     if context.spec.segments is None:
         return corpus

@@ -13,9 +13,9 @@ from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.spec import StageSpec
 
 if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.fastest import Precision
     from hardneg.indexes.exact import ExactOptions
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.fastest import Precision
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
 
@@ -24,7 +24,7 @@ _RESIDENT = 512 << 20  # bytes
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "Encoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.models.encoder import Encoder
+    from hardneg.encoders.encoder import Encoder
 
     if source.model is not None:
         return Encoder.load(source.model, device, precision)

@@ -19,10 +19,10 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import PluginError
 from hardneg.fields import FREE, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import MODEL_FOLDER, RUN
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, Reranker, TrainableReranker
 from hardneg.registry import plugin_identity
@@ -176,7 +176,7 @@ def _answers(
     context: StageContext[Rerank], corpus: Corpus, blocks: Iterable[_QueryBlock], advance: "Advance"
 ) -> Iterator[Sequence[float]]:
     """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
-    from hardneg.models.inference import EncodeOptions
+    from hardneg.encoders.inference import EncodeOptions
     from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
 
     source = context.inputs.get("reranker")

@@ -28,7 +28,7 @@ from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec
 from hardneg.types import Hits, RankedList
 
 if TYPE_CHECKING:
-    from hardneg.models.encoder import Encoder
+    from hardneg.encoders.encoder import Encoder
     from hardneg.protocols import Searcher
 
 QUERIES_AT_ONCE = 65_536
@@ -161,7 +161,7 @@ def _write_queries(
 
 def _share(queries: int, here: World) -> range:
     """This process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
-    from hardneg.models.inference import EncodeOptions
+    from hardneg.encoders.inference import EncodeOptions
 
     window = EncodeOptions().window
     part = here.share(-(-queries // window))
@@ -186,7 +186,7 @@ class _Searching:
         """The ranked lists of a part of the queries, in order."""
         if not part:
             return
-        from hardneg.models.inference import EncodeOptions
+        from hardneg.encoders.inference import EncodeOptions
 
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
@@ -213,7 +213,7 @@ class _Searching:
             pass
 
     def _encoded(self, encoder: "Encoder | None", texts: Sequence[str]) -> Wanted:
-        from hardneg.models.inference import EncodeOptions
+        from hardneg.encoders.inference import EncodeOptions
 
         if encoder is None:
             return texts

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from pydantic import BaseModel, ConfigDict
 
 from hardneg.data.segments import Segments
+from hardneg.encoders.configuration import BASE, Shape
+from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import UsageError
 from hardneg.fields import SECTION, PluginKind, Reference, counted_fields, marked_fields, marked_references
 from hardneg.layout import RUN
 from hardneg.machine import Machine
-from hardneg.models.configuration import BASE, Shape
-from hardneg.models.spec import FullSpec, ModelSpec
 from hardneg.types import PluginSetting
 
 if TYPE_CHECKING:

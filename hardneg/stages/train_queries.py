@@ -33,8 +33,8 @@ from hardneg.stages.training_common import (
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 
 if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
     from hardneg.indexes.exact import ExactOptions
-    from hardneg.models.encoder import Encoder
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
     from hardneg.training.methods.adore import AdoreTraining
@@ -154,7 +154,7 @@ class TrainQueries(EncoderTrainingSpec):
 
     def make(self, context: "StageContext[TrainQueries]") -> Facts:
         """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
-        from hardneg.models.encoder import split
+        from hardneg.encoders.encoder import split
         from hardneg.training.methods.jpq import JpqTraining
 
         collection = open_collection(context.inputs["dataset"])

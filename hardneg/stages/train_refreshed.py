@@ -31,7 +31,7 @@ from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
 from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
 
 if TYPE_CHECKING:
-    from hardneg.models.encoder import Encoder
+    from hardneg.encoders.encoder import Encoder
     from hardneg.training.methods.ance import AnceTraining
     from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import RefreshProvider

@@ -8,10 +8,10 @@ from pydantic import AfterValidator, ConfigDict, Field, with_config
 
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.fields import LossSetting, Name, PluginKind, Reference, Setting, without_problems
 from hardneg.layout import MODEL_FOLDER
-from hardneg.models.spec import ModelSpec
 from hardneg.protocols import TrainableReranker
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection
@@ -134,7 +134,7 @@ def _validation(
     context: StageContext[TrainReranker], collection: StoredCollection, network: "PairNetwork"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
-    from hardneg.models.inference import EncodeOptions
+    from hardneg.encoders.inference import EncodeOptions
     from hardneg.training.methods.reranker import rerank_validation
 
     if (data := validation_data(context, collection)) is None:

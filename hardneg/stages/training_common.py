@@ -29,7 +29,7 @@ from hardneg.types import RankedList
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.models.encoder import Encoder
+    from hardneg.encoders.encoder import Encoder
     from hardneg.training.loop import TrainingResult
     from hardneg.training.method import TrainingMethod
     from hardneg.training.validation import ValidationData
@@ -181,8 +181,8 @@ def validation(
 
     The best weights are chosen by it, so it depends on nothing that was timed.
     """
-    from hardneg.models.fastest import usual_budget
-    from hardneg.models.inference import EncodeOptions
+    from hardneg.encoders.fastest import usual_budget
+    from hardneg.encoders.inference import EncodeOptions
     from hardneg.training.validation import pool_validation
 
     if (data := validation_data(context, collection)) is None:
@@ -222,7 +222,7 @@ def save(
     result: "TrainingResult",
 ) -> dict[str, Any]:
     """Saves the model with a card of these and the common facts; returns what the manifest says."""
-    from hardneg.models.card import model_card
+    from hardneg.encoders.card import model_card
 
     options, model, cut = context.spec.options, context.inputs["model"], context.spec.segments
     base = model.name if model.model is None else model.model.name

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from hardneg.digest import canonical
+from hardneg.encoders.configuration import BASE
+from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import HardnegError
 from hardneg.machine import SHEETS, Machine
-from hardneg.models.configuration import BASE
-from hardneg.models.spec import FullSpec, ModelSpec
 from hardneg.registry import configure
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.testing.contract import rule

@@ -12,7 +12,7 @@ from torch import Tensor
 from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World, world
-from hardneg.models.encoder import Encoder
+from hardneg.encoders.encoder import Encoder
 from hardneg.training.examples import SampledBatch
 from hardneg.training.scoring import BatchColumns
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hardneg.models.spec import Kind
+from hardneg.encoders.spec import Kind
 from hardneg.training.batches import Features, Parts
 
 Vectors = tuple[Tensor, ...]

@@ -13,8 +13,8 @@ import torch
 from hardneg.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
+from hardneg.encoders.fastest import takes_bf16
 from hardneg.errors import TrainingError, UsageError
-from hardneg.models.fastest import takes_bf16
 from hardneg.progress import Progress, Silent, Task
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import HISTORY, History, Record

@@ -15,8 +15,8 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.mmap import map_array
 from hardneg.data.negatives import NegativesFile
 from hardneg.distributed import barrier, gather, world
+from hardneg.encoders.encoder import Encoder
 from hardneg.errors import TrainingError
-from hardneg.models.encoder import Encoder
 from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
 from hardneg.seeding import generator

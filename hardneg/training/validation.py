@@ -10,11 +10,11 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.hash_index import known_to
 from hardneg.data.runs import Run
 from hardneg.data.segments import Segments
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
 from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.indexes.ranks import best_rank, corpus_pass, overlap
-from hardneg.models.encoder import Encoder
-from hardneg.models.inference import EncodeOptions
 from hardneg.protocols import DenseSearcher
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record

@@ -240,7 +240,7 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
 def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
     _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
-    monkeypatch.setattr("hardneg.models.fastest.WORTH_A_TRIAL", 1)
+    monkeypatch.setattr("hardneg.encoders.fastest.WORTH_A_TRIAL", 1)
     monkeypatch.setattr("hardneg.trials._known", {})
     monkeypatch.setattr("hardneg.trials._found", lambda *_: "bf16")
     made = execute(plan, Store(tmp_path), Options(until="start-index", device="cpu"), Watcher()).artifacts

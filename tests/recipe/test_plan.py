@@ -6,10 +6,10 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 from hardneg.artifacts import Store
+from hardneg.encoders.configuration import Shape, model_shape
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.machine import Machine
-from hardneg.models.configuration import Shape, model_shape
-from hardneg.models.spec import ModelSpec
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate, networks, plan_sizes, step_sizes
 from hardneg.recipe.execute import Options, Watcher, execute

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import maker

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from hardneg.models.inference import EncodeOptions, one_ahead
+from hardneg.encoders.inference import EncodeOptions, one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
 

@@ -19,10 +19,10 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
 from hardneg.data.runs import read_run
 from hardneg.data.segments import Segments
-from hardneg.models.encoder import Encoder
-from hardneg.models.inference import EncodeOptions
-from hardneg.models.positive_scores import fill_from_model
-from hardneg.models.spec import ModelSpec
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.positive_scores import fill_from_model
+from hardneg.encoders.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -160,7 +160,7 @@ def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe: Path)
 KILLED = """
 import os, signal, sys
 from hardneg.data.flat import FlatWriter
-from hardneg.models import stream
+from hardneg.encoders import stream
 from hardneg.cli.main import app
 
 write = FlatWriter.write_block
@@ -178,7 +178,7 @@ app(sys.argv[1:])
 def test_a_killed_run_goes_on_to_the_same_bytes(
     recipe: Path, made: dict[str, Artifact], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hardneg.models import stream
+    from hardneg.encoders import stream
 
     store = recipe.parent / "killed"
     command = ["recipe", "run", str(recipe), "--store", str(store), "--until", "start-index", "--device", "cpu"]

@@ -81,7 +81,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_the_documents_side_and_the_index_stay(made: tuple[Path, Store, Outcome], tiny_model: Path) -> None:
-    from hardneg.models.encoder import Encoder
+    from hardneg.encoders.encoder import Encoder
 
     outcome = made[2]
     folder = outcome.artifacts["adore"].path / "model"

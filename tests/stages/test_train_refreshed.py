@@ -97,7 +97,7 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
     whole, _ = make(recipe, store, "ance")
     places = [
         ("hardneg.training.loop.update", 3),
-        ("hardneg.models.stream.encode_blocks", 1),
+        ("hardneg.encoders.stream.encode_blocks", 1),
         ("hardneg.training.refresh.mining.write_negatives", 1),
         ("hardneg.training.loop.update", 6),
     ]
@@ -167,7 +167,7 @@ def test_what_was_timed_plays_no_part_where_training_waits(
 ) -> None:
     """Neither in mining nor in dev metrics, by which the best weights are chosen."""
     make(recipe, store, "start-dev")
-    monkeypatch.setattr("hardneg.models.inference.token_budget", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr("hardneg.encoders.inference.token_budget", lambda *_: pytest.fail("timed"))
     settings = ["stages.ance.validation_run=start-dev", "stages.ance.options.max_steps=4"]
     assert "best step" in make(recipe, store, "ance", *settings)[0].facts
 

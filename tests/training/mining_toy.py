@@ -7,8 +7,8 @@ from typing import Any
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatWriter
 from hardneg.data.qrels import positives
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder

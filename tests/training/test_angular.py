@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from toy import toy_data, write_toy
 
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.triplet import Triplet
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

@@ -59,8 +59,8 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     from safetensors.torch import save_file
     from toy import toy_data
 
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.spec import ModelSpec
 
     loss, size = case.split("-")
     encoder = Encoder.load(ModelSpec(str(model), query_length=16, document_length=24), "cpu")

@@ -14,11 +14,11 @@ from test_loop import Interrupted
 from toy import options, toy_data
 
 from hardneg.data.segments import Segments
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training import gradient_cache
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train

@@ -7,9 +7,9 @@ import pytest
 import torch
 from toy import Interrupted, options, toy_data
 
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Progress, Silent
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from toy import BagEncoder, options, toy_data
 
+from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
-from hardneg.models.encoder import Encoder, split
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.history import HISTORY, History
 from hardneg.training.methods.dual_encoder import train

@@ -207,8 +207,8 @@ def test_trackers_log_or_say_what_to_install(toy_folder: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path, precision: Any) -> None:
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.spec import ModelSpec
 
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     found = []
@@ -223,8 +223,8 @@ def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path
 
 
 def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.spec import ModelSpec
 
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="bf16")
@@ -246,9 +246,9 @@ def test_a_training_goes_on_in_the_precision_it_began_with(
     toy_folder: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hardneg import trials
-    from hardneg.models import fastest as precision
-    from hardneg.models.encoder import Encoder
-    from hardneg.models.spec import ModelSpec
+    from hardneg.encoders import fastest as precision
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.spec import ModelSpec
 
     monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)

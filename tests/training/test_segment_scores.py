@@ -11,10 +11,10 @@ from toy import options, toy_data
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.segments import Segments
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
-from hardneg.models.encoder import Encoder
-from hardneg.models.inference import EncodeOptions
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train

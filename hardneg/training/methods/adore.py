@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hardneg.data.hash_index import known_to
 from hardneg.digest import digest
 from hardneg.distributed import gather, world
-from hardneg.models.encoder import Encoder
+from hardneg.encoders.encoder import Encoder
 from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
 from hardneg.training.batches import ahead, by_length, own_share

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from hardneg.data.negatives import read_negatives
 from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
+from hardneg.encoders.encoder import Encoder
 from hardneg.errors import ArtifactError, TrainingError, UsageError
-from hardneg.models.encoder import Encoder
 from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record

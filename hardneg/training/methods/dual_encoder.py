@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.distributed import World, gather, world
+from hardneg.encoders.encoder import Encoder
 from hardneg.errors import UsageError
-from hardneg.models.encoder import Encoder
 from hardneg.progress import Progress
 from hardneg.protocols import Loss
 from hardneg.training.batches import Batch, Features, in_parts, make_batch

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hardneg.encoders.encoder import Encoder
 from hardneg.indexes.compression import innermost, load_faiss
 from hardneg.indexes.product import PqSearcher
-from hardneg.models.encoder import Encoder
 from hardneg.training.history import Record
 from hardneg.training.methods.adore import AdoreTraining, Listed, QueryBatch, QueryTower
 from hardneg.types import ScoreBatch

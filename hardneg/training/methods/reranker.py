@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from hardneg.data.runs import EMPTY
 from hardneg.digest import digest
 from hardneg.distributed import gather, world
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.towers import evaluating
 from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
-from hardneg.models.inference import EncodeOptions
-from hardneg.models.towers import evaluating
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer

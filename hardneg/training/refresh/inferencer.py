@@ -20,9 +20,9 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.segments import Segments
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder

@@ -15,17 +15,17 @@ from hardneg.data.corpus import Corpus, candidates
 from hardneg.data.flat import FlatVectors
 from hardneg.data.negatives import write_negatives
 from hardneg.distributed import barrier, world
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.fastest import usual_budget
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.segmenting import SegmentedCorpus
+from hardneg.encoders.stream import write_index
 from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import pooled
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
-from hardneg.models.encoder import Encoder
-from hardneg.models.fastest import usual_budget
-from hardneg.models.inference import EncodeOptions
-from hardneg.models.segmenting import SegmentedCorpus
-from hardneg.models.stream import write_index
 from hardneg.progress import Seconds, Silent
 from hardneg.protocols import NegativeMiner
 from hardneg.seeding import derive_seed

@@ -14,8 +14,8 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from hardneg.distributed import from_first, world
+from hardneg.encoders.encoder import Encoder
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.models.encoder import Encoder
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import Settings

@@ -11,8 +11,8 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
+from hardneg.encoders.configuration import BASE
 from hardneg.errors import RecipeError
-from hardneg.models.configuration import BASE
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from toy import Interrupted, toy_data
 from two_processes import results
 
+from hardneg.encoders.inference import EncodeOptions
 from hardneg.errors import TrainingError
 from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
-from hardneg.models.inference import EncodeOptions
 from hardneg.rerankers.scoring import PairScorer
 from hardneg.training.examples import SampledBatch
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation

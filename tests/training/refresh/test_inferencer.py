@@ -17,9 +17,9 @@ from waiting import wait_until
 from hardneg.data.collection import write_collection
 from hardneg.data.negatives import write_negatives
 from hardneg.datasets.beir import Beir
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, TrainingError
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
 from hardneg.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.refresh import inferencer, mining

@@ -17,12 +17,12 @@ from toy import toy_data
 from hardneg.data.answer_matching import PassageAnswers
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.encoders import fastest as token_budget
+from hardneg.encoders import inference
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.towers import in_bfloat16
 from hardneg.errors import TrainingError
-from hardneg.models import fastest as token_budget
-from hardneg.models import inference
-from hardneg.models.encoder import Encoder
-from hardneg.models.spec import ModelSpec
-from hardneg.models.towers import in_bfloat16
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
@@ -161,7 +161,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(
         patch.setattr(mining_module, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
-    monkeypatch.setattr("hardneg.models.stream.encode_blocks", die)
+    monkeypatch.setattr("hardneg.encoders.stream.encode_blocks", die)
     assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
 
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.runs import lists_in_order
+from hardneg.encoders.fastest import takes_bf16, usual_budget
+from hardneg.encoders.inference import one_ahead
+from hardneg.encoders.tokens import token_batches
+from hardneg.encoders.towers import evaluating
 from hardneg.errors import DataError, ModelError
-from hardneg.models.fastest import takes_bf16, usual_budget
-from hardneg.models.inference import one_ahead
-from hardneg.models.tokens import token_batches
-from hardneg.models.towers import evaluating
 from hardneg.types import Document
 from hardneg_reader.reader import Reader
 from hardneg_reader.spans import best_spans

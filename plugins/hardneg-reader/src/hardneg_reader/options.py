@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hardneg.models.spec import ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.training.options import TrainOptions
 
 _SHORTEST = 8

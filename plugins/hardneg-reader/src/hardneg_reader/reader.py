@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hardneg.encoders.files import check_files, load_options, read_json
+from hardneg.encoders.load import opening
+from hardneg.encoders.save import forget_last_call, written_whole
+from hardneg.encoders.soundness import positions
+from hardneg.encoders.source import fetch
 from hardneg.errors import ModelError
-from hardneg.models.files import check_files, load_options, read_json
-from hardneg.models.load import opening
-from hardneg.models.save import forget_last_call, written_whole
-from hardneg.models.soundness import positions
-from hardneg.models.source import fetch
 from hardneg.types import Document
 from hardneg_reader.options import ReaderSpec
 from hardneg_reader.spans import log_probabilities

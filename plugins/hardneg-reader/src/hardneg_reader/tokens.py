@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.models.tokens import Tokens
+from hardneg.encoders.tokens import Tokens
 from hardneg.types import Document
 
 ANSWERABLE = "answerable"

@@ -11,10 +11,10 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import positives
 from hardneg.digest import digest
 from hardneg.distributed import world
+from hardneg.encoders.identity import model_content
+from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Name, Reference, Trait, has_answers, parse_model, without_problems
 from hardneg.layout import MODEL_FOLDER, RUN
-from hardneg.models.identity import model_content
-from hardneg.models.spec import ModelSpec
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.stages.training_common import Validation, ValidationRun

@@ -1,0 +1,107 @@
+"""The model card that goes with a trained encoder."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from hardneg.encoders.source import HUB_ID
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+_Scores = Mapping[str, Mapping[str, float]]
+
+
+def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
+    """Markdown with what the model was made from and how to open it.
+
+    facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
+        path is cut to its last part.
+    """
+    shown = {name: without_place(value) for name, value in facts.items()}
+    parts = [_front_matter(shown), "# Dense retriever trained with hard negatives", _facts(encoder, shown), "## Use"]
+    return "\n\n".join([*parts, _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
+
+
+def with_scores(card: str, scores: _Scores) -> str:
+    """A card that `model_card` made, with a table of scores, by row and metric, before its last section."""
+    before, heading, after = card.rpartition("## Use")
+    return f"{before}## Scores\n\n{_table(scores)}\n\n{heading}{after}"
+
+
+def without_place(value: object) -> str:
+    """The value as text; an absolute path is cut to its last part."""
+    text = str(value)
+    return PurePath(text).name if PurePath(text).is_absolute() else text
+
+
+def _front_matter(facts: Mapping[str, str]) -> str:
+    lines = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
+    base = facts.get("Base model", "")
+    if "/" in base and HUB_ID.fullmatch(base):
+        lines.append(f"base_model: {base}")
+    lines.append("tags: [sentence-transformers, dense-retrieval, hard-negatives, hardneg]")
+    return "\n".join(["---", *lines, "---"])
+
+
+def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
+    spec = encoder.spec
+    own = {
+        "Vectors": f"{encoder.dimension} dimensions, compared by {spec.similarity}",
+        "Tokens read": f"{spec.query_length} of a query, {spec.document_length} of a document",
+    }
+    if spec.typed:
+        own["Token types"] = f"{spec.query_token_type} of a query, {spec.document_token_type} of a document"
+    for name, prompt in (("Query prompt", spec.query_prompt), ("Document prompt", spec.document_prompt)):
+        if prompt:
+            own[name] = f"`{prompt}`"
+    return "\n".join(f"- {name}: {value}" for name, value in {**facts, **own}.items())
+
+
+def _table(scores: _Scores) -> str:
+    metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
+    lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
+    for name, row in scores.items():
+        lines.append([name, *(f"{row[metric]:.4f}" if metric in row else "" for metric in metrics)])
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _sentence_transformers(encoder: "Encoder") -> str:
+    return f"""\
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+queries = model.encode_query(["a question"])  # hardneg cuts queries at {encoder.spec.query_length} tokens
+documents = model.encode_document(["a passage"])
+scores = model.similarity(queries, documents)
+```"""
+
+
+def _pyserini(encoder: "Encoder") -> str:
+    pooling = _plain_pooling(encoder)
+    if pooling is None:
+        return (
+            "Pyserini's `AutoQueryEncoder` cannot apply this model's head or token types; its `FaissSearcher` searches "
+            "the index that hardneg writes with query vectors from `SentenceTransformer`."
+        )
+    options = f'pooling="{pooling}", l2_norm={encoder.spec.similarity == "cosine"}'
+    if encoder.spec.query_prompt:
+        options += f", prefix={encoder.spec.query_prompt.removesuffix(' ')!r}"
+    return f"""\
+```python
+from pyserini.encode import AutoQueryEncoder
+from pyserini.search.faiss import FaissSearcher
+
+encoder = AutoQueryEncoder("path/to/this/folder", {options})
+hits = FaissSearcher("path/to/its/index", encoder).search("a question", k=10)
+```"""
+
+
+def _plain_pooling(encoder: "Encoder") -> str | None:
+    """`mean` or `cls` where that and a normalisation are all that follows the transformer, else None."""
+    if encoder.spec.typed:
+        return None
+    rest = [part for part in list(encoder.module.children())[1:] if type(part).__name__ != "Normalize"]
+    mode = getattr(rest[0], "pooling_mode", None) if len(rest) == 1 else None
+    return mode if mode in ("mean", "cls") else None

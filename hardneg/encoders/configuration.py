@@ -1,0 +1,147 @@
+"""What a model's files say before it is opened: how many tokens it reads, and what decides its cost."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.files import read_json, weight_files
+from hardneg.encoders.source import locate
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import HardnegError, ModelError
+
+USUAL = 512
+"""What is read by a model that names no bound, and by one that is not made for retrieval yet and could read more."""
+
+_UNBOUNDED = 1 << 30
+_OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+# Models that count positions from behind the padding index on.
+_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
+_AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
+
+
+def transformer_options(place: Path) -> Mapping[str, Any]:
+    """What sentence-transformers has written of a transformer; empty where there is nothing."""
+    for name in _OPTIONS:
+        path = place / f"sentence_{name}_config.json"
+        if path.is_file() and (content := mapping(path)):
+            return content
+    return {}
+
+
+def own_length(place: Path, kind: str, trained: bool) -> tuple[int, str]:
+    """How many tokens of a text are read, and a remark where that is not what the files say ("" where it is).
+
+    trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
+
+    Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
+    """
+    said, bound = _said(place, kind) if trained else None, _positions(place)
+    asked = said or min(_tokenizer_bound(place), bound + _padding_offset(place))
+    if asked >= _UNBOUNDED:
+        return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
+    if not trained and min(asked, bound) > USUAL:
+        return USUAL, f"could read {min(asked, bound)} tokens: {USUAL} are read unless a length is given"
+    remark = f"says {asked} tokens and has positions for {bound}: those are read" if said and asked > bound else ""
+    return min(asked, bound), remark
+
+
+def mapping(path: Path) -> dict[str, Any]:
+    """A JSON file that holds names and values; none where there is no such file."""
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
+    return content
+
+
+def _said(place: Path, kind: str) -> int | None:
+    """What the options of sentence-transformers say, the most particular one first."""
+    options = transformer_options(place)
+    texts = _part(options, "processing_kwargs").get("text") or {}
+    tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
+    names = ((texts, "max_length"), (options, f"{kind}_length"), (tokenizer, "model_max_length"))
+    for content, name in (*names, (options, "max_seq_length")):
+        if (value := content.get(name)) is not None:
+            return _number(value, place, name)
+    return None
+
+
+def _part(options: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = options.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _tokenizer_bound(place: Path) -> int:
+    value = mapping(place / "tokenizer_config.json").get("model_max_length")
+    return _UNBOUNDED if value is None else _number(value, place, "model_max_length")
+
+
+def _positions(place: Path) -> int:
+    most = mapping(place / "config.json").get("max_position_embeddings")
+    if not isinstance(most, int) or most < 1:
+        return _UNBOUNDED
+    return most - _padding_offset(place)
+
+
+def _padding_offset(place: Path) -> int:
+    config = mapping(place / "config.json")
+    padding = config.get("pad_token_id", 1)
+    return int(padding) + 1 if config.get("model_type") in _AFTER_PADDING and isinstance(padding, int) else 0
+
+
+def _number(value: Any, place: Path, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        raise ModelError(f"model {place}: {name} is {value!r}: must be a number of tokens")
+    return min(int(value), _UNBOUNDED)
+
+
+_VOCABULARY = 30_522
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides a model's cost: hidden size, layers, and the bytes of its weights."""
+
+    hidden: int = 768
+    layers: int = 12
+    weights: int = 440_000_000
+
+    @property
+    def operations_a_token(self) -> float:
+        """Multiplications and additions of one forward pass, by token."""
+        return 2.0 * 12 * self.layers * self.hidden**2
+
+    def kept_a_token(self, length: int, checkpointing: bool = False) -> int:
+        """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.
+
+        checkpointing: only what goes into each layer is kept, and one layer at a time as a whole.
+        """
+        layer = 60 * self.hidden + 3 * 4 * max(12, self.hidden // 64) * length
+        return self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer
+
+    @property
+    def embeddings(self) -> int:
+        """Bytes of the word embeddings of a vocabulary of usual size."""
+        return _VOCABULARY * self.hidden * 4
+
+
+BASE = Shape()
+LARGE = Shape(1024, 24, 1_340_000_000)
+
+
+def model_shape(spec: ModelSpec) -> Shape:
+    """A model's shape from its configuration; where that is not at hand, a large or a base one's by its name."""
+    unseen = LARGE if "large" in spec.name.lower() else BASE
+    try:
+        folder = locate(spec)
+    except HardnegError:
+        return unseen
+    if not isinstance(folder, Path):
+        return unseen
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        weights = sum(path.stat().st_size for path in weight_files(folder))
+    except (OSError, ValueError, HardnegError):
+        return unseen
+    return Shape(int(config.get("hidden_size", 768)), int(config.get("num_hidden_layers", 12)), weights)

@@ -1,0 +1,216 @@
+"""What a model's folder says of how it wants to be used, read from its JSON files alone."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.configuration import mapping, own_length, transformer_options
+from hardneg.encoders.files import module_folders, read_json, sides
+from hardneg.encoders.source import at_hand
+from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.errors import ModelError
+
+SPEC_FILE = "hardneg.json"
+OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
+"""Fields of a spec that a model has a value of its own for."""
+
+_CONFIG = "config_sentence_transformers.json"
+_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+_MADE = "SentenceTransformer"
+_CUT = "similarity dot of vectors that are normalised first and cut then cannot be had"
+
+
+@dataclass(frozen=True)
+class Contract:
+    """How a model wants to be used.
+
+    similarity: `cosine` or `dot`, or a distance, which an index of inner products cannot give. prompts: all of them, by
+    name. pooling: the modes of sentence-transformers; "" where there is none. normalised: whether vectors leave it with
+    norm 1. dimension: None where it is not told. truncate_dim: how many dimensions are kept. dtype: that of the files.
+    chat: whether texts go through a chat template, with the prompt as the system's words. odd: what a user should know.
+    """
+
+    similarity: str
+    query_prompt: str
+    document_prompt: str
+    query_length: int
+    document_length: int
+    prompts: Mapping[str, str]
+    default_prompt_name: str | None
+    pooling: str
+    normalised: bool
+    dimension: int | None
+    truncate_dim: int | None
+    dtype: str
+    chat: bool
+    odd: tuple[str, ...]
+
+
+def read_contract(folder: Path) -> Contract:
+    """What the files in a model's folder say.
+
+    Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
+    """
+    config, trained = mapping(folder / _CONFIG), (folder / "modules.json").exists()
+    config = config if trained else {}
+    if (made := config.get("model_type", _MADE)) != _MADE:
+        raise ModelError(f"model {folder}: a {made}, not a dense encoder: use another model")
+    kinds, places = list(module_folders(folder).values()), sides(folder)
+    lengths = {kind: own_length(places[kind][0], kind, trained) for kind in KINDS}
+    prompts, head = _prompts(config, folder), _Head.of(places["document"], folder)
+    said, kept = _similarity(config), _count(config.get("truncate_dim"), folder)
+    cut = kept is not None and kept < (head.dimension or kept + 1)
+    values: dict[str, Any] = {
+        "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
+        **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
+        **{f"{kind}_length": lengths[kind][0] for kind in KINDS},
+        **saved_values(folder),
+    }
+    told = () if (folder / SPEC_FILE).is_file() else lengths.items()
+    remarks = [f"{kind}_length: {remark}" for kind, (_, remark) in told if remark]
+    return Contract(
+        **values,
+        prompts=prompts,
+        default_prompt_name=config.get("default_prompt_name"),
+        pooling=head.pooling,
+        normalised=head.normalised,
+        dimension=head.dimension,
+        truncate_dim=kept,
+        dtype=_dtype(places["document"][0]),
+        chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
+        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *remarks),
+    )
+
+
+def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
+    """The spec with the folder's own values wherever it has none.
+
+    Raises:
+        ModelError: the folder is not readable, or its similarity cannot be had here.
+    """
+    contract, values = read_contract(folder), asdict(spec)
+    values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
+    if values["truncate_dim"] is None and spec.projection is None:
+        values["truncate_dim"] = contract.truncate_dim
+    if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
+        raise ModelError(f"model {spec.name!r}: {_CUT}: say similarity: cosine, or use another model")
+    if values["similarity"] not in ("cosine", "dot"):
+        raise ModelError(
+            f"model {spec.name!r} is compared by {values['similarity']} distance, which an index of inner products "
+            "cannot give: use another model, or say similarity: cosine or dot"
+        )
+    return FullSpec(**values)
+
+
+def known(spec: ModelSpec) -> FullSpec | None:
+    """The spec in full if its files are on this machine and readable, else None; downloads nothing."""
+    folder = at_hand(spec)
+    try:
+        return resolve(spec, folder) if folder else None
+    except (ModelError, OSError):
+        return None
+
+
+def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
+    """What a spec says otherwise than the model: (the spec's, the model's) by field."""
+    stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
+    pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
+    return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What comes behind a transformer, as far as the files tell."""
+
+    pooling: str
+    normalised: bool
+    dimension: int | None
+
+    @classmethod
+    def of(cls, places: list[Path], folder: Path) -> "_Head":
+        names = module_folders(folder)
+        pooling, dimension = "", _count(mapping(places[0] / "config.json").get("hidden_size"), places[0])
+        for place in places[1:]:
+            content = mapping(place / "config.json")
+            if names[place] == "Pooling":
+                modes = _modes(content)
+                size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), place)
+                pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
+            dimension = _count(content.get("out_features"), place) or dimension
+        return cls(pooling, names[places[-1]] == "Normalize", dimension)
+
+
+_MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
+
+
+def _modes(content: Mapping[str, Any]) -> list[str]:
+    """The modes of a pooling, in the form of version 6 or in that of older ones."""
+    modes = content.get("pooling_mode")
+    if modes is not None:
+        return [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
+    ends = {"cls": "_token", "lasttoken": ""}
+    return [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")] or ["mean"]
+
+
+def _similarity(config: Mapping[str, Any]) -> str:
+    said = config.get("similarity_fn_name")
+    return said if said in _SIMILARITIES else "cosine"
+
+
+def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """By name; queries and documents have one each, be it empty."""
+    said = config.get("prompts") or {}
+    if not isinstance(said, dict) or not all(isinstance(text, str | None) for text in said.values()):
+        raise ModelError(f"{folder / _CONFIG}: prompts must be texts by name: copy the model again")
+    return {"query": "", "document": ""} | {name: text or "" for name, text in said.items()}
+
+
+def saved_values(folder: Path) -> dict[str, Any]:
+    """What hardneg has written of its own model; empty for the models of others."""
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        return {}
+    content = read_json(path)
+    if lacking := set(OWN).difference(content if isinstance(content, dict) else ()):
+        raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
+    values = {name: content[name] for name in OWN}
+    kinds = {field.name: str if "prompt" in field.name else int for field in fields(ModelSpec) if field.name in OWN[1:]}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(values[name], kind)]:
+        raise ModelError(f"{path}: {', '.join(wrong)}: not of the right kind: save the model again")
+    if problems := ModelSpec(str(folder), **values).problems():
+        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+    return values
+
+
+def _count(value: Any, folder: Path) -> int | None:
+    if value is None or (isinstance(value, int) and value > 0):
+        return value
+    raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
+
+
+def _dtype(place: Path) -> str:
+    config = mapping(place / "config.json")
+    return str(config.get("dtype") or config.get("torch_dtype") or "float32")
+
+
+def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], kinds: list[str]) -> list[str]:
+    found = []
+    unused = [name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"]]
+    if unused:
+        found.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
+    if name := config.get("default_prompt_name"):
+        found.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
+    if len(kinds) == 1:
+        found.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
+    return found
+
+
+def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:
+    if said not in ("cosine", "dot"):
+        return [f"similarity {said} cannot be had from an index of inner products: set similarity"]
+    if said == "dot" and head.normalised and cut:
+        return [f"{_CUT}: set similarity"]
+    if said == "dot" and head.normalised:
+        return ["similarity dot of normalised vectors is told as cosine: the scores are the same"]
+    return []

@@ -1,0 +1,204 @@
+"""What is fastest here, as timed trials tell and not the names of units: a network's precision, and tokens a pass."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.atomic_write import replace_text
+from hardneg.encoders.soundness import positions
+from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode
+from hardneg.trials import Way, cache_folder, choose, machine_of
+
+Precision = Literal["auto", "fp32", "bf16"]
+Use = Literal["inference", "training"]
+
+WORTH_A_TRIAL = 1_000_000  # weights from which on a transformer's precision makes a difference
+_ROWS, _LENGTH = 2, 128
+
+
+def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
+    """Whether the transformer in `network` is to compute in bfloat16.
+
+    `auto` times its forward pass, for training with the backward pass, in both, and stays with float32 unless
+    bfloat16 is clearly faster. Without a transformer, or with one of fewer than a million weights, it is float32.
+    """
+    if precision != "auto":
+        return precision == "bf16"
+    transformer = _transformer(network)
+    if transformer is None:
+        return False
+    weights, device = sum(weight.numel() for weight in transformer.parameters()), transformer.device
+    if weights < WORTH_A_TRIAL or device.type not in {"cpu", "cuda"}:
+        return False
+    ways = _training_ways(transformer) if use == "training" else _inference_ways(transformer)
+    return choose(f"{use} on {device.type}, {weights:,} weights", machine_of(device), ways) == "bf16"
+
+
+def weights_dtype(spec: ModelSpec, precision: Precision | None) -> torch.dtype:
+    """What a transformer's weights are loaded as: float32 to train (no precision) and for trials, else as asked for."""
+    if precision is None or spec.dtype == "fp32":
+        return torch.float32
+    if spec.dtype == "auto":
+        return torch.bfloat16 if precision == "bf16" else torch.float32
+    return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
+
+
+def _transformer(network: nn.Module) -> Any:
+    from transformers import PreTrainedModel
+
+    return next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)
+
+
+def _inference_ways(transformer: Any) -> dict[str, Way]:
+    def ready(half: bool) -> Callable[[], object]:
+        module: Any = in_bfloat16(transformer) if half else transformer
+        features = _features(transformer)
+
+        def run() -> None:
+            with in_mode(module, training=False), torch.inference_mode():
+                module(**features)
+            finish(module.device)
+
+        return run
+
+    return {"fp32": lambda: ready(False), "bf16": lambda: ready(True)}
+
+
+def _training_ways(transformer: Any) -> dict[str, Way]:
+    """Passes there and back, plain and under autocast; neither gradients nor the state of the draws stay changed."""
+    devices = [transformer.device] if transformer.device.type == "cuda" else []
+
+    def ready(half: bool) -> Callable[[], object]:
+        features = _features(transformer)
+
+        def run() -> None:
+            with in_mode(transformer, training=True), torch.random.fork_rng(devices=devices):
+                with torch.autocast(transformer.device.type, torch.bfloat16, enabled=half):
+                    out = transformer(**features)[0]
+                out.float().square().mean().backward()
+                transformer.zero_grad(set_to_none=True)
+            finish(transformer.device)
+
+        return run
+
+    return {"fp32": lambda: ready(False), "bf16": lambda: ready(True)}
+
+
+def _features(transformer: Any) -> dict[str, torch.Tensor]:
+    """Made-up texts of many different tokens, as long as the transformer reads, but no longer than 128."""
+    length = min(_LENGTH, positions(transformer) or _LENGTH)
+    vocabulary = transformer.get_input_embeddings().num_embeddings
+    ids = (torch.arange(_ROWS * length) * 31 % vocabulary).reshape(_ROWS, length).to(transformer.device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+WORTH_TIMING = 16_384  # texts to encode from which on a few seconds of timing pay
+_GPU_TOKENS, _GPU_MOST = 65_536, 1 << 20
+_AS_GOOD = 0.97
+_SECONDS = 20.0  # of timing, at most, on a machine that is busy or slow
+_SHARE = 0.5  # of a GPU's free memory that a pass may take: others may need the rest
+
+
+def usual_budget(device: torch.device) -> int:
+    """What serves without timing: on a CPU what stays in its caches."""
+    return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
+
+
+def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -> int:
+    """Padded tokens a pass for `count` texts: what was remembered for such a model here, timed, or the usual.
+
+    Few texts are not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
+    """
+    place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device)
+    known = _remembered(place)
+    if name in known:
+        return known[name]
+    if count < WORTH_TIMING:
+        return usual_budget(device)
+    found = _timed(parts, device)
+    _remember(place, known | {name: found})
+    return found
+
+
+def _setting(transformer: nn.Module, device: torch.device) -> str:
+    """All that the best budget depends on, in words."""
+    weights = list(transformer.parameters())
+    size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
+    return f"{machine_of(device)}, {size} weights in {dtype}"
+
+
+@cache
+def _remembered(place: Path) -> dict[str, int]:
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {name: budget for name, budget in known.items() if isinstance(budget, int) and budget > 0}
+
+
+def _remember(place: Path, known: dict[str, int]) -> None:
+    _remembered.cache_clear()
+    try:
+        replace_text(place, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    except OSError:
+        return  # a home that cannot be written costs a few seconds each time
+
+
+def _timed(parts: Sequence[nn.Module], device: torch.device) -> int:
+    """The smallest budget that is about as fast as the best; larger ones are tried until they get slower.
+
+    On a GPU the next one takes about twice the memory: it is not tried where that is more than its share.
+    """
+    speeds: dict[int, float] = {}
+    torch.cuda.empty_cache()
+    end, free = time.monotonic() + _SECONDS, _free(device)
+    for budget in _ladder(device):
+        if time.monotonic() > end or 2 * (free - _free(device)) > _SHARE * free:
+            break
+        try:
+            speeds[budget] = max(_speed(parts, device, budget) for _ in range(2))
+        except torch.OutOfMemoryError:
+            break
+        if speeds[budget] < 0.9 * max(speeds.values()):
+            break
+    torch.cuda.empty_cache()
+    best = max(speeds.values(), default=0.0)
+    return next((budget for budget, speed in speeds.items() if speed >= _AS_GOOD * best), usual_budget(device))
+
+
+def _free(device: torch.device) -> int:
+    """Bytes of a GPU's memory that nobody holds, this process's own caches included; 0 elsewhere."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+
+
+def _ladder(device: torch.device) -> Iterator[int]:
+    budget, most = (1024, 32_768) if device.type == "cpu" else (16_384, _GPU_MOST)
+    while budget <= most:
+        yield budget
+        budget *= 2
+
+
+def _speed(parts: Sequence[nn.Module], device: torch.device, budget: int) -> float:
+    features = _made_up(max(1, budget // _LENGTH))
+    passes = max(1, 8192 // budget)
+    forward(parts, dict(features), device)
+    finish(device)
+    start = time.perf_counter()
+    for _ in range(passes):
+        forward(parts, dict(features), device)
+    finish(device)
+    return passes * budget / (time.perf_counter() - start)
+
+
+def _made_up(rows: int) -> dict[str, Tensor]:
+    ids = torch.ones((rows, _LENGTH), dtype=torch.int64)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

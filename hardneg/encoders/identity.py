@@ -1,0 +1,109 @@
+"""A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hardneg.digest import digest, file_digest
+from hardneg.encoders.configuration import mapping
+from hardneg.encoders.contract import resolve
+from hardneg.encoders.files import check_activations, check_files, module_folders, read_json, routes, weight_files
+from hardneg.encoders.soundness import check_headers
+from hardneg.encoders.source import HubCommit, locate
+from hardneg.encoders.spec import ModelSpec
+
+_PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
+_CONFIGS = (
+    "config.json",
+    "sentence_*_config.json",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+# Options that models were made without: they count where they have another value than their default.
+_LATER = ("twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype")
+# Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
+_IGNORED = {
+    "_name_or_path",
+    "__version__",
+    "transformers_version",
+    "name_or_path",
+    "is_local",
+    "local_files_only",
+    "tokenizer_file",
+    "special_tokens_map_file",
+    "max_seq_length",
+    "model_max_length",
+    "truncation",
+    "padding",
+}
+
+
+def model_digest(spec: ModelSpec) -> str:
+    """32 hexadecimal digits that name the model `spec` makes: its weights, tokenizer, modules and options.
+
+    The files' bytes count, not their place, dates, README or library versions. Of a folder, what the spec leaves to the
+    model counts by the model's own value. A hub id counts by its commit, and by what the spec says, for the commit says
+    the rest: so its digest is the same before and after it is downloaded.
+
+    Raises:
+        ModelError: there is no such model, or it is only on the hub, which cannot be reached.
+    """
+    found = locate(spec)
+    if isinstance(found, HubCommit):
+        return digest([[found.repository, found.commit], _options(spec)])
+    content = _contents(found)
+    return digest([content, _options(resolve(spec, found))])
+
+
+def _options(spec: ModelSpec) -> dict[str, Any]:
+    options = asdict(spec)
+    del options["name"], options["revision"]
+    if spec.dtype == "fp32":  # float32 weights are what `auto` comes from
+        options["dtype"] = "auto"
+    return {name: value for name, value in options.items() if name not in _LATER or value != getattr(ModelSpec, name)}
+
+
+def model_content(spec: ModelSpec) -> list[Any]:
+    """What `model_digest` says of the files alone: a hub id's commit, or the bytes."""
+    found = locate(spec)
+    return [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
+
+
+def _contents(folder: Path) -> list[Any]:
+    check_files(folder)
+    check_activations(folder)
+    modules = module_folders(folder)
+    for place, kind in modules.items():
+        if kind == "Transformer":
+            check_headers(place)
+    found: list[Any] = [list(modules.values()), *routes(folder)]
+    for place in modules:
+        found.append([[path.name, _identity(path)] for path in sorted(_files(place))])
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    yield from weight_files(folder)
+    for pattern in (*_PATTERNS, *_CONFIGS):
+        yield from (path for path in folder.glob(pattern) if path.is_file())
+
+
+def _identity(path: Path) -> Any:
+    if path.suffix != ".json" or path.name == "vocab.json":
+        return file_digest(path)
+    content = read_json(path)
+    if isinstance(content, dict):
+        kept = {key: value for key, value in content.items() if key not in _IGNORED}
+        return digest(kept | (_sides(content, path) if path.name == "tokenizer.json" else {}))
+    return digest(content)
+
+
+def _sides(content: dict[str, Any], path: Path) -> dict[str, str]:
+    """What of a last call is in force: the left side, where the tokenizer's configuration does not say which."""
+    said = mapping(path.with_name("tokenizer_config.json"))
+    last = {name: content.get(name) for name in ("truncation", "padding") if f"{name}_side" not in said}
+    return {name: "Left" for name, call in last.items() if isinstance(call, dict) and call.get("direction") == "Left"}

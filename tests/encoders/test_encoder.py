@@ -1,0 +1,236 @@
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny import tiny_encoder
+
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+
+FP32 = EncodeOptions(precision="fp32")
+TEXTS = ["the mean of an array", "", "word " * 300, "read a file", "x", "Ünïcode 漢字!", "read a file"]
+TEXTS += [f"passage {'and more ' * (n % 17)}{n}" for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> Encoder:
+    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+
+
+def names(encoder: Encoder) -> list[str]:
+    return [type(part).__name__ for part in encoder.module.children()]
+
+
+def test_vectors_are_those_of_sentence_transformers(encoder: Encoder):
+    vectors = encoder.encode(TEXTS, "document", FP32)
+    assert vectors.dtype == np.float32 and vectors.shape == (len(TEXTS), encoder.dimension) == (67, 32)
+    np.testing.assert_allclose(vectors, encoder.module.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_vectors_do_not_depend_on_the_batch(encoder: Encoder):
+    one = encoder.encode(TEXTS, "document", EncodeOptions(64, "fp32"))
+    other = encoder.encode(TEXTS, "document", EncodeOptions(100_000, "fp32", window=5))
+    np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_no_texts(encoder: Encoder):
+    assert encoder.encode([], "query").shape == (0, 32)
+
+
+def test_an_empty_text_is_its_special_tokens(encoder: Encoder):
+    tokens = encoder.features([""], "document")["input_ids"][0].tolist()
+    assert encoder.module.tokenizer.convert_ids_to_tokens(tokens) == ["[CLS]", "[SEP]"]
+    assert np.isfinite(encoder.encode([""], "query")).all()
+
+
+def test_features_are_padded_and_cut_to_their_kind(tiny_model: Path):
+    spec = ModelSpec(str(tiny_model), query_length=5, document_length=9, query_prompt="q: ")
+    encoder = Encoder.load(spec, "cpu")
+    long = "a b c d e f g h i j k"
+    query, document = encoder.features([long, "a"], "query"), encoder.features([long], "document")
+    assert query["input_ids"].shape == (2, 5) and document["input_ids"].shape == (1, 9)
+    assert query["attention_mask"].tolist() == [[1] * 5, [1] * 5]
+    read = encoder.module.tokenizer.convert_ids_to_tokens(query["input_ids"][1].tolist())
+    assert read == ["[CLS]", "q", ":", "a", "[SEP]"]
+    assert read[0] == "[CLS]" and document["input_ids"][0, -1] == encoder.module.tokenizer.sep_token_id
+
+
+def test_embed_gives_gradients_and_the_vectors_of_encode(encoder: Encoder):
+    vectors = encoder.embed(encoder.features(TEXTS[:5], "document"), "document")
+    expected = encoder.encode(TEXTS[:5], "document", FP32)
+    np.testing.assert_allclose(vectors.detach().numpy(), expected, atol=1e-5)
+    vectors.sum().backward()
+    weight = encoder.module[0].model.embeddings.word_embeddings.weight
+    assert weight.grad is not None and float(weight.grad.abs().sum()) > 0
+    encoder.module.zero_grad()
+
+
+def test_embed_is_float32_under_autocast(encoder: Encoder):
+    with torch.autocast("cpu", torch.bfloat16):
+        vectors = encoder.embed(encoder.features(TEXTS[:5], "document"), "document")
+    assert vectors.dtype == torch.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors.detach().numpy(), axis=1), 1, atol=1e-6)
+
+
+def test_bf16_is_close(encoder: Encoder):
+    half = encoder.encode(TEXTS, "document", EncodeOptions(precision="bf16"))
+    assert float((half * encoder.encode(TEXTS, "document", FP32)).sum(axis=1).min()) > 0.999
+
+
+def test_training_mode_comes_back_part_by_part(tiny_model: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    assert not encoder.module.training
+    encoder.module.train()
+    encoder.module[1].eval()
+    one, two = (encoder.encode(["dropout is off"], "query", FP32) for _ in range(2))
+    assert (one == two).all()
+    assert encoder.module.training and encoder.module[0].model.training and not encoder.module[1].training
+
+
+def test_a_vector_that_is_not_finite_is_named(tiny_model: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    row = encoder.module.tokenizer.convert_tokens_to_ids("q")
+    with torch.no_grad():
+        encoder.module[0].model.embeddings.word_embeddings.weight[row] = torch.nan
+    texts = ["fine"] * 7 + ["q", "fine", "q"]
+    with pytest.raises(ModelError, match="query text 7 "):
+        encoder.encode(texts, "query", EncodeOptions(window=4))
+
+
+def test_progress_counts_every_text(encoder: Encoder):
+    counts: list[int] = []
+
+    class Counter:
+        @contextmanager
+        def task(self, title, total, unit, done=0):
+            counts.append(-total)
+            yield self
+
+        def advance(self, count=1):
+            counts.append(count)
+
+    encoder.encode(TEXTS, "document", EncodeOptions(64, window=20), Counter())
+    assert sum(counts) == 0 and len(counts) > 4
+
+
+def test_cls_pooling_of_a_plain_folder(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "plain", kind="transformers")
+    encoder = Encoder.load(ModelSpec(str(folder), pooling="cls", similarity="dot"), "cpu")
+    features = encoder.features(TEXTS[:3], "document")
+    with torch.inference_mode():
+        expected = encoder.module[0].model(**features).last_hidden_state[:, 0]
+    np.testing.assert_allclose(encoder.encode(TEXTS[:3], "document", FP32), expected, atol=1e-5)
+
+
+def test_mean_pooling_of_a_plain_folder_is_the_packaged_one(tiny_model: Path, tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "plain", kind="transformers")
+    plain = Encoder.load(ModelSpec(str(folder), pooling="mean", query_length=64), "cpu")
+    own = Encoder.load(ModelSpec(str(tiny_model), query_length=64), "cpu")
+    one, other = plain.encode(TEXTS, "query", FP32), own.encode(TEXTS, "query", FP32)
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_pooling_is_replaced(tiny_model: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model), pooling="cls"), "cpu")
+    assert names(encoder) == ["Transformer", "Pooling", "Normalize"]
+    assert encoder.module[1].pooling_mode == "cls"
+
+
+def test_the_head_is_drawn_from_the_spec_alone(tiny_model: Path):
+    spec = ModelSpec(str(tiny_model), projection=512, layer_norm=True, similarity="dot")
+    torch.manual_seed(1)
+    one = Encoder.load(spec, "cpu")
+    torch.manual_seed(2)
+    two = Encoder.load(spec, "cpu")
+    assert names(one) == ["Transformer", "Pooling", "Dense", "LayerNorm"] and one.dimension == 512
+    weight, bias = one.module[2].linear.weight, one.module[2].linear.bias
+    assert torch.equal(weight, two.module[2].linear.weight)
+    assert 0.019 < weight.std().item() < 0.021 and not bias.any()
+    assert (one.encode(TEXTS, "query", FP32) == two.encode(TEXTS, "query", FP32)).all()
+
+
+def test_dot_takes_the_normalisation_away(tiny_model: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model), similarity="dot"), "cpu")
+    assert names(encoder) == ["Transformer", "Pooling"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"document_length": 513}, "at most 512 tokens: document_length is 513"),
+        ({"query_length": 1000}, "at most 512 tokens: query_length is 1000"),
+        ({"query_length": 1}, "query_length is 1"),
+        ({"similarity": "l2"}, "similarity is 'l2'"),
+    ],
+)
+def test_what_a_model_cannot_do(tiny_model: Path, change: dict[str, object], said: str):
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(ModelSpec(str(tiny_model), **change), "cpu")  # type: ignore[arg-type]
+
+
+def test_a_plain_folder_has_no_pooling_of_its_own(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "plain", kind="transformers")
+    with pytest.raises(ModelError, match="set pooling to cls, mean or lasttoken"):
+        Encoder.load(ModelSpec(str(folder)), "cpu")
+
+
+def test_weights_that_are_no_weights_are_refused(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "pickled")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin: "):
+        Encoder.load(ModelSpec(str(folder)), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", "{", "not readable as JSON"),
+        ("config.json", '{"model_type": "none"}', "cannot be opened"),
+        ("modules.json", "{", "not readable as JSON"),
+        ("modules.json", '{"a": 1}', "not a list of modules"),
+        ("model.safetensors", "broken", "cannot be opened"),
+        ("adapter_config.json", "{}", "only an adapter"),
+        ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "no number of dimensions"),
+    ],
+)
+def test_broken_folders(tmp_path: Path, file: str, content: str, said: str):
+    folder = tiny_encoder(tmp_path / "broken")
+    (folder / file).write_text(content)
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(ModelSpec(str(folder)), "cpu")
+
+
+def test_roberta_positions_begin_after_the_padding(tmp_path: Path):
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = tiny_encoder(tmp_path / "roberta", kind="transformers")
+    config = RobertaConfig(
+        vocab_size=1500, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=66, pad_token_id=1,
+    )  # fmt: skip
+    RobertaModel(config).save_pretrained(folder)
+    with pytest.raises(ModelError, match="at most 64 tokens: document_length is 65"):
+        Encoder.load(ModelSpec(str(folder), pooling="cls", document_length=65), "cpu")
+    encoder = Encoder.load(ModelSpec(str(folder), pooling="cls", document_length=64), "cpu")
+    assert np.isfinite(encoder.encode(["a " * 100], "document")).all()
+
+
+def test_a_pooling_that_leaves_the_prompt_out(tmp_path: Path):
+    folder = tiny_encoder(tmp_path / "model")
+    (folder / "1_Pooling" / "config.json").write_text(
+        '{"embedding_dimension": 32, "pooling_mode": "mean", "include_prompt": false}'
+    )
+    encoder = Encoder.load(ModelSpec(str(folder), query_prompt="find the passage: ", query_length=256), "cpu")
+    expected = encoder.module.encode_query(TEXTS[3:])
+    np.testing.assert_allclose(encoder.encode(TEXTS[3:], "query", FP32), expected, atol=1e-5)
+    assert abs(encoder.encode(["x"], "document", FP32) - encoder.encode(["x"], "query", FP32)).max() > 1e-3
+
+
+def test_loading_is_silent(tiny_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    Encoder.load(ModelSpec(str(tiny_model)), "cpu").save(tmp_path / "saved")
+    assert capfd.readouterr() == ("", "")

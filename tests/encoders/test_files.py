@@ -1,0 +1,191 @@
+"""Weights in PyTorch's own files, as older repositories have them: read as tensors, or refused."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import tiny_encoder
+
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.files import weight_files, weights_in
+from hardneg.encoders.identity import model_digest
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+from hardneg.rerankers.network import load_classifier
+
+TEXTS = ["an old river", "the blue engine of a harbor", "x"]
+
+
+def vectors(folder: Path, **options: Any) -> np.ndarray:
+    spec = ModelSpec(str(folder), query_length=16, document_length=16, **options)
+    return Encoder.load(spec, "cpu").encode(TEXTS, "query")
+
+
+def as_bin(folder: Path, **renamed: str) -> dict[str, torch.Tensor]:
+    """Moves a folder's weights into `pytorch_model.bin`, parts of their names replaced."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    for old, new in renamed.items():
+        weights = {name.replace(old, new): value for name, value in weights.items()}
+    torch.save(weights, folder / "pytorch_model.bin")
+    return weights
+
+
+def as_shards(folder: Path, weights: dict[str, torch.Tensor]) -> None:
+    names = sorted(weights)
+    places = {name: f"pytorch_model-{1 + row % 2:05}-of-00002.bin" for row, name in enumerate(names)}
+    for shard in set(places.values()):
+        torch.save({name: weights[name] for name in names if places[name] == shard}, folder / shard)
+    (folder / "pytorch_model.bin").unlink()
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tiny_encoder(tmp_path / "model")
+
+
+def test_they_give_the_vectors_of_safetensors(folder: Path) -> None:
+    expected = vectors(folder)
+    weights = as_bin(folder)
+    assert np.array_equal(vectors(folder), expected)
+    as_shards(folder, weights)
+    assert np.array_equal(vectors(folder), expected)
+
+
+def test_names_of_the_first_conversions_are_known(folder: Path) -> None:
+    """LayerNorm's gamma and beta, a prefix before the encoder, and heads that are not used."""
+    expected = vectors(folder)
+    weights = as_bin(folder, **{"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"})
+    named = {f"bert.{name}": value for name, value in weights.items()}
+    named["cls.predictions.bias"] = torch.zeros(3)
+    named["bert.embeddings.position_ids"] = torch.arange(512)[None]
+    torch.save(named, folder / "pytorch_model.bin")
+    assert np.array_equal(vectors(folder), expected)
+
+
+def ernie(folder: Path) -> Path:
+    """ERNIE 2.0 as it was converted: four token types, ReLU, a vocabulary and nothing else of a tokenizer."""
+    from transformers import BertConfig, BertModel
+
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river", "engine", "old", "x"]
+    config = BertConfig(
+        vocab_size=len(tokens), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+    )
+    config.type_vocab_size, config.hidden_act = 4, "relu"
+    torch.manual_seed(0)
+    model = BertModel(config)
+    folder.mkdir(parents=True)
+    torch.save({f"ernie.{name}": value for name, value in model.state_dict().items()}, folder / "pytorch_model.bin")
+    told = config.to_dict() | {"model_type": "ernie", "architectures": ["ErnieForMaskedLM"], "use_task_id": False}
+    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    return folder
+
+
+def test_ernie_opens_as_encoder_and_reranker(tmp_path: Path) -> None:
+    folder = ernie(tmp_path / "base-en")
+    found = vectors(folder, pooling="cls")
+    assert found.shape == (3, 32) and len(np.unique(found.round(4), axis=0)) == 3
+    assert load_classifier(folder, 16, outputs=2).model.config.num_labels == 2
+
+
+def test_a_config_that_names_no_kind_of_model_is_refused(tmp_path: Path) -> None:
+    folder = ernie(tmp_path / "plain")
+    told = json.loads((folder / "config.json").read_text())
+    del told["model_type"]
+    (folder / "config.json").write_text(json.dumps(told))
+    with pytest.raises(ModelError, match="`model_type`"):
+        vectors(folder, pooling="cls")
+
+
+def test_the_digest_counts_them_where_there_are_no_others(folder: Path) -> None:
+    spec = ModelSpec(str(folder))
+    safe = model_digest(spec)
+    torch.save({"a": torch.zeros(1)}, folder / "pytorch_model.bin")
+    assert model_digest(spec) == safe
+    (folder / "pytorch_model.bin").unlink()
+    weights = as_bin(folder)
+    told = model_digest(spec)
+    assert told != safe
+    next(iter(weights.values())).view(-1)[0] += 1
+    torch.save(weights, folder / "pytorch_model.bin")
+    changed = model_digest(spec)
+    assert changed != told
+    as_shards(folder, weights)
+    whole = model_digest(spec)
+    shard = next(folder.glob("pytorch_model-*.bin"))
+    torch.save({}, shard)
+    assert len({safe, told, changed, whole, model_digest(spec)}) == 5
+
+
+class _Code:
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.place),)
+
+
+@pytest.mark.parametrize("opened", [vectors, lambda at: load_classifier(at, 16)])
+def test_code_in_them_is_refused_and_does_not_run(tmp_path: Path, folder: Path, opened: Any) -> None:
+    weights = as_bin(folder)
+    torch.save({**weights, "code": _Code(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: holds more than tensors.*take a copy .* in safetensors"):
+        opened(folder)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: "):
+        opened(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_code_in_another_module_is_refused_and_does_not_run(tmp_path: Path, folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    kind = "sentence_transformers.models.Dense"
+    (folder / "modules.json").write_text(
+        json.dumps([*modules, {"idx": 3, "name": "3", "path": "3_Dense", "type": kind}])
+    )
+    (folder / "3_Dense").mkdir()
+    (folder / "3_Dense" / "config.json").write_text(json.dumps({"in_features": 32, "out_features": 8, "bias": True}))
+    torch.save({"linear.weight": _Code(tmp_path / "ran")}, folder / "3_Dense" / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"3_Dense/pytorch_model.bin: holds more than tensors"):
+        vectors(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("held", [{"state_dict": {"a": torch.zeros(1)}}, [torch.zeros(1)], {"a": 1}])
+def test_what_is_no_mapping_of_tensors_is_refused(folder: Path, held: Any) -> None:
+    as_bin(folder)
+    torch.save(held, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="holds no tensors by their names"):
+        vectors(folder)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["pytorch_model-9.bin"], "pytorch_model-9.bin is missing, which pytorch_model.bin.index.json names"),
+        (["../outside.bin"], "names files outside the model"),
+        (["/etc/passwd"], "names files outside the model"),
+        ([1], "not an index of weights"),
+    ],
+)
+def test_an_index_of_other_files_is_refused(folder: Path, names: list[Any], told: str) -> None:
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {str(row): name for row, name in enumerate(names)}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=told):
+        weight_files(folder)
+
+
+def test_of_a_repositorys_files_those_that_would_be_read() -> None:
+    paths = ["config.json", "pytorch_model.bin", "model.safetensors", "2_Dense/pytorch_model.bin", "onnx/model.onnx"]
+    assert weights_in(paths) == ["model.safetensors", "2_Dense/pytorch_model.bin"]
+    shards = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"]
+    assert weights_in([*shards, "training_args.bin", "pytorch_model.bin.index.json"]) == shards

@@ -1,0 +1,81 @@
+"""Models of the hub, asked of a server of this machine that answers as the hub does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hub_server import Hub, hub_server
+from safetensors.torch import load_file
+from tiny import tiny_encoder
+
+FETCH = """
+import json, sys
+from hardneg.errors import HardnegError
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.identity import model_digest
+from hardneg.encoders.spec import ModelSpec
+told = {}
+for name in sys.argv[1:]:
+    try:
+        spec = ModelSpec(name, pooling="mean", query_length=16, document_length=16)
+        told[name] = [model_digest(spec), Encoder.load(spec, "cpu").encode(["an old river"], "query").tolist()]
+    except HardnegError as error:
+        told[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(told))
+"""
+NAMES = ["some/safe", "some/old", "some/shards", "some/both", "some/gated", "some/missing"]
+
+
+def _add_models(hub: Hub, place: Path) -> None:
+    safe = tiny_encoder(place / "safe", kind="transformers")
+    weights = load_file(safe / "model.safetensors")
+    torch.save(weights, place / "pytorch_model.bin")
+    hub.model("some/safe", safe)
+    hub.model("some/gated", safe, gated=True)
+    files = dict(hub.repositories["models/some/safe"].branches["main"])
+    bare = {name: data for name, data in files.items() if name != "model.safetensors"}
+    pickled = (place / "pytorch_model.bin").read_bytes()
+    hub.model("some/old", {**bare, "pytorch_model.bin": pickled, "training_args.bin": b"never asked for"})
+    hub.model("some/both", {**files, "pytorch_model.bin": pickled})
+    names = sorted(weights)
+    shards = {f"pytorch_model-{part + 1:05}-of-00002.bin": names[part::2] for part in range(2)}
+    index = {"metadata": {}, "weight_map": {name: shard for shard, held in shards.items() for name in held}}
+    split = {}
+    for shard, held in shards.items():
+        torch.save({name: weights[name] for name in held}, place / shard)
+        split[shard] = (place / shard).read_bytes()
+    hub.model("some/shards", {**bare, **split, "pytorch_model.bin.index.json": json.dumps(index).encode()})
+
+
+@pytest.mark.slow
+def test_weights_are_fetched_in_one_form(tmp_path: Path) -> None:
+    with hub_server() as hub:
+        _add_models(hub, tmp_path)
+        line = [sys.executable, "-c", FETCH, *NAMES]
+        place = hub.environment(tmp_path / "cache")
+        done = subprocess.run(line, env=place, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        told, fetched = json.loads(done.stdout), " ".join(hub.fetched())
+    assert told["some/safe"][1] == told["some/old"][1] == told["some/shards"][1] == told["some/both"][1]
+    assert len({told[name][0] for name in NAMES[:4]}) == 4
+    assert "some/old/" in fetched and "training_args.bin" not in fetched
+    both = [path for path in fetched.split() if path.startswith("/some/both/") and "pytorch_model" in path]
+    assert both == []
+    assert told["some/gated"].startswith("ModelError: model 'some/gated'") and "gated" in told["some/gated"]
+    assert told["some/missing"].startswith("ModelError: model 'some/missing'")
+    assert all("\n" not in told[name] for name in NAMES[4:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["some/safe", "some/old"])
+def test_a_fetched_model_opens_without_the_network(tmp_path: Path, name: str) -> None:
+    with hub_server() as hub:
+        _add_models(hub, tmp_path)
+        place = hub.environment(tmp_path / "cache")
+        line = [sys.executable, "-c", FETCH, name]
+        first = subprocess.run(line, env=place, capture_output=True, text=True, timeout=300)
+    again = subprocess.run(line, env=place | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=300)
+    assert json.loads(first.stdout) == json.loads(again.stdout)

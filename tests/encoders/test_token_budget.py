@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny_encoder
+
+from hardneg.encoders import fastest as budgets
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return list(Encoder.load(ModelSpec(str(tiny_encoder(tmp_path / "model")))).module.children())
+
+
+def speeds(monkeypatch: pytest.MonkeyPatch, by_budget: dict[int, float]) -> list[int]:
+    asked: list[int] = []
+
+    def speed(parts: object, device: object, budget: int) -> float:
+        asked.append(budget)
+        return by_budget[budget]
+
+    monkeypatch.setattr(budgets, "_speed", speed)
+    return asked
+
+
+def test_few_texts_are_not_worth_timing(parts, monkeypatch: pytest.MonkeyPatch):
+    asked = speeds(monkeypatch, {})
+    assert budgets.token_budget(parts, CPU, 100) == budgets.usual_budget(CPU)
+    assert asked == []
+
+
+def test_the_smallest_that_is_as_good_as_the_best_is_kept_and_not_timed_again(parts, monkeypatch: pytest.MonkeyPatch):
+    asked = speeds(monkeypatch, {1024: 5.0, 2048: 9.8, 4096: 10.0, 8192: 8.0})
+    assert budgets.token_budget(parts, CPU, budgets.WORTH_TIMING) == 2048
+    assert asked == [1024, 1024, 2048, 2048, 4096, 4096, 8192, 8192]
+    assert budgets.token_budget(parts, CPU, 3) == 2048
+    assert len(asked) == 8
+    parts[0].to(torch.bfloat16)
+    assert budgets.token_budget(parts, CPU, 3) == budgets.usual_budget(CPU)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"x": "y"}', "{"])
+def test_a_damaged_memory_is_made_anew(parts, content: str, monkeypatch: pytest.MonkeyPatch):
+    place = budgets.cache_folder() / "token_budgets.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(content)
+    speeds(monkeypatch, {1024: 5.0, 2048: 1.0})
+    assert budgets.token_budget(parts, CPU, budgets.WORTH_TIMING) == 1024
+    assert list(json.loads(place.read_text()).values()) == [1024]
+
+
+def test_a_memory_that_cannot_be_kept_does_no_harm(parts, monkeypatch: pytest.MonkeyPatch):
+    speeds(monkeypatch, {1024: 5.0, 2048: 1.0})
+    monkeypatch.setattr(budgets, "replace_text", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+    assert budgets.token_budget(parts, CPU, budgets.WORTH_TIMING) == 1024
+
+
+def test_timing_runs_the_model(parts):
+    with torch.inference_mode():
+        assert budgets._speed(parts, CPU, 256) > 0
+
+
+def test_passes_leave_others_on_the_same_gpu_their_memory(monkeypatch: pytest.MonkeyPatch):
+    """Of 1,000 bytes a pass takes 1 for 200 tokens; more than half of them is not asked for."""
+    taken = [0]
+
+    def speed(parts: object, device: object, budget: int) -> float:
+        taken[0] = budget // 200
+        return float(budget)
+
+    monkeypatch.setattr(budgets, "_speed", speed)
+    monkeypatch.setattr(budgets, "_free", lambda device: 1000 - taken[0])
+    assert budgets._timed([], torch.device("cuda")) == 65_536
+    assert taken == [327]

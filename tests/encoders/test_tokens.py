@@ -1,0 +1,39 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardneg.encoders.tokens import Tokens, token_batches
+
+
+def tokens(left: bool = False) -> Tokens:
+    columns = {"input_ids": np.array([5, 6, 7, 8, 9, 4]), "attention_mask": np.ones(6, np.int64)}
+    return Tokens(columns, np.array([0, 1, 4, 4, 6]), {"input_ids": 3}, left, 0)
+
+
+def test_rows_are_padded_to_the_longest():
+    features = tokens().batch(np.array([3, 1]))
+    assert features["input_ids"].tolist() == [[9, 4, 3], [6, 7, 8]]
+    assert features["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def test_padding_on_the_left():
+    assert tokens(left=True).batch(np.array([0, 3]))["input_ids"].tolist() == [[3, 5], [9, 4]]
+
+
+def test_a_row_without_tokens():
+    features = tokens().batch(np.array([2, 0]))
+    assert features["input_ids"].tolist() == [[3], [5]]
+    assert features["attention_mask"].tolist() == [[0], [1]]
+
+
+def test_batches_by_hand():
+    lengths = np.array([2, 9, 4, 4, 1])
+    assert [batch.tolist() for batch in token_batches(lengths, 8)] == [[1], [2, 3], [0, 4]]
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100))
+def test_each_row_once_and_never_too_many_tokens(lengths: list[int], budget: int):
+    batches = list(token_batches(np.array(lengths, np.int64), budget))
+    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget

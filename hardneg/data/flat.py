@@ -5,22 +5,20 @@ any order and by several processes, and read by memory map, without faiss. `doci
 journal names the finished blocks until all are there.
 """
 
-import mmap
 import os
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.artifacts import MANIFEST
-from hardneg.atomic_write import replacing
-from hardneg.errors import ArtifactError, DataError, UsageError
+from hardneg.data.doc_ids import DOC_IDS, DocIds, write_doc_ids
+from hardneg.data.journal import Journal, first_missing
+from hardneg.errors import ArtifactError, UsageError
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")
@@ -48,41 +46,29 @@ class FlatWriter:
         if dimension < 1 or count < 0:
             raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
         self.folder, self.dimension, self.count = folder, dimension, count
-        self._journal_path = folder / (f"{_JOURNAL}.{writer}" if writer else _JOURNAL)
+        self._journal = Journal(folder, _JOURNAL, writer)
         folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / "index", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._start()
-            self._journal = os.open(self._journal_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except BaseException:
             os.close(self._file)
             raise
-
-    def _journals(self) -> list[Path]:
-        """All writers' journals: machines that share a disk may not append to one file."""
-        return sorted(self.folder.glob(f"{_JOURNAL}*"))
 
     def _start(self) -> None:
         header = _header(self.dimension, self.count)
         found = os.pread(self._file, len(header), 0)
         if found.strip(b"\0") and found != header:
             raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
-        if found == header and not self._journals():
+        if found == header and not self._journal.begun:
             raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
-        self._journal_path.touch()
+        self._journal.start()
         os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
         os.pwrite(self._file, header, 0)
 
     def finished_blocks(self) -> set[int]:
         """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
-        return {number for number, _, _ in self._records()}
-
-    def _records(self) -> Iterator[tuple[int, int, int]]:
-        for line in "\n".join(path.read_text() for path in self._journals()).splitlines():
-            record, _, checksum = line.rpartition(" ")
-            if record and checksum == _checksum(record):  # a line cut short by a kill names no finished block
-                number, start, rows = map(int, record.split())
-                yield number, start, rows
+        return self._journal.finished()
 
     def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
         """Writes the rows from `start_row` on, float32 [n, dimension], and marks the block as finished.
@@ -99,52 +85,34 @@ class FlatWriter:
         offset = _HEADER.size + start_row * self.dimension * _FLOAT
         _write_all(self._file, data, offset)
         os.fdatasync(self._file)
-        record = f"{number} {start_row} {len(vectors)}"
-        os.write(self._journal, f"\n{record} {_checksum(record)}\n".encode())
+        self._journal.add(number, start_row, len(vectors))
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""
-        written = 0
-        with replacing(self.folder / "docid") as file:
-            for doc_id in doc_ids:
-                if doc_id.split() != [doc_id]:
-                    raise DataError(f"document id {doc_id!r} in row {written}: white space cannot be stored")
-                file.write(f"{doc_id}\n".encode())
-                written += 1
-            if written != self.count:
-                raise ArtifactError(f"{self.folder}: {written} document ids for {self.count} vectors")
+        write_doc_ids(self.folder, doc_ids, self.count)
 
     def close(self) -> None:
         """Checks that every row and the ids are there and removes the journal: the folder is complete."""
-        done = 0
-        for _, start, rows in sorted(self._records(), key=lambda record: record[1]):
-            if start > done:
-                break
-            done = max(done, start + rows)
+        done = first_missing((start, rows) for _, start, rows in self._journal.records())
         if done < self.count:
             raise ArtifactError(f"{self.folder}: the vectors from row {done} on are missing: write them first")
-        if not (self.folder / "docid").exists():
+        if not (self.folder / DOC_IDS).exists():
             raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
         os.fsync(self._file)
-        for path in self._journals():
-            path.unlink()
+        self._journal.remove()
         self._release()
 
     def _release(self) -> None:
-        for descriptor in (self._file, self._journal):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._journal = -1
+        self._journal.release()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     def __enter__(self) -> "FlatWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._release()
-
-
-def _checksum(record: str) -> str:
-    return f"{zlib.crc32(record.encode()):08x}"
 
 
 def _write_all(file: int, data: memoryview, offset: int) -> None:
@@ -162,46 +130,12 @@ def is_complete(folder: Path, dimension: int, count: int) -> bool:
     return (found.dimension, found.count) == (dimension, count)
 
 
-class DocIds(Sequence[str]):
-    """The lines of a `docid` file, read from a memory map when they are asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @cached_property
-    def _text(self) -> NDArray[np.uint8]:
-        if not self._path.stat().st_size:
-            return np.empty(0, np.uint8)
-        with self._path.open("rb") as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
-
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        ends = np.flatnonzero(self._text == ord("\n"))
-        unfinished = len(self._text) > (ends[-1] + 1 if len(ends) else 0)
-        return np.append(ends, len(self._text)) if unfinished else ends
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = range(len(self))[index]
-        start = int(self._ends[row - 1]) + 1 if row else 0
-        return self._text[start : self._ends[row]].tobytes().decode().rstrip()
-
-
 class FlatVectors:
     """A dense index folder, opened for reading: `read` keeps memory bounded, `vectors` maps the whole."""
 
     def __init__(self, folder: Path, dimension: int, count: int) -> None:
         self.folder, self.dimension, self.count = folder, dimension, count
-        self.doc_ids: Sequence[str] = DocIds(folder / "docid")
+        self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
 
     @classmethod
     def open(cls, folder: Path) -> "FlatVectors":
@@ -220,8 +154,8 @@ class FlatVectors:
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
         opened = cls(folder, *_shape(path, header, size))
-        if not (folder / "docid").exists():
-            raise ArtifactError(f"{folder / 'docid'}: missing: an index folder needs one document id a line")
+        if not (folder / DOC_IDS).exists():
+            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
         return opened
 
     def __len__(self) -> int:
@@ -276,5 +210,5 @@ def _shape(path: Path, header: bytes, size: int) -> tuple[int, int]:
 
 def index_bytes(folder: Path) -> int:
     """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
-    aside = {"docid", MANIFEST}
+    aside = {DOC_IDS, MANIFEST}
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)

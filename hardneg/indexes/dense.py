@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.data.flat import FLAT, DocIds, FlatVectors
+from hardneg.data.doc_ids import DocIds
+from hardneg.data.flat import FLAT, FlatVectors
 from hardneg.errors import ArtifactError
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import innermost, load_faiss

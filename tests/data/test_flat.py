@@ -143,7 +143,7 @@ with flat.FlatWriter(Path(sys.argv[1]), 3, 20) as writer:
             if place == "between":
                 os.kill(os.getpid(), signal.SIGKILL)
             if place == "journal":
-                os.write(writer._journal, b"\\n2 10 5")
+                os.write(writer._journal.file, b"\\n2 10 5")
                 os.kill(os.getpid(), signal.SIGKILL)
             flat._write_all = dying
         vectors = np.arange(number * 15, number * 15 + 15, dtype=np.float32).reshape(5, 3)

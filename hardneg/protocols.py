@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.progress import Progress
-from hardneg.types import Candidates, Collection, Hits, Lookup, Negatives, ScoreBatch
+from hardneg.types import Candidates, Collection, Encoded, Hits, Lookup, Negatives, ScoreBatch
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -49,11 +49,19 @@ class Loss(Protocol):
 class Searcher(Protocol):
     """An opened index."""
 
-    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
-        """The best k documents of each query: texts for a lexical index, float32 [Q, d] for a dense one.
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The best k documents of each query: texts for a lexical index, or as the index's own encoder gives them.
 
         A k larger than the corpus is allowed; what is missing is padded with -1.
         """
+
+
+@runtime_checkable
+class StoredSearcher(Searcher, Protocol):
+    """An opened index that gives back what it holds of a document, in the form that its encoder has."""
+
+    def encoded(self, rows: NDArray[np.int64]) -> Encoded:
+        """What the index holds of rows int64 [n], decoded: a query's score with it is the index's own but for noise."""
 
 
 @runtime_checkable
@@ -92,7 +100,11 @@ RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
 
 
 class IndexBackend(Protocol):
-    """A kind of index (`hardneg.indexes`). `input` says what it is built from: `"texts"` or `"vectors"`."""
+    """A kind of index (`hardneg.indexes`).
+
+    `input` says what it is built from: `"texts"`, or what an encoder makes of them: `"vectors"`, one a document,
+    `"weights"` of terms, or `"token-vectors"`.
+    """
 
     version: ClassVar[int]
     input: ClassVar[str]
@@ -100,8 +112,8 @@ class IndexBackend(Protocol):
     def build(self, source: Any, path: Path, progress: Progress) -> int:
         """Builds the index in folder `path` and returns how many documents it holds.
 
-        source: for `"texts"` pairs (doc_id, contents) in row order, read once; for `"vectors"` the path of a
-            dense index folder.
+        source: for `"texts"` pairs (doc_id, contents) in row order, read once; else the path of the folder that an
+            encode stage wrote.
         """
 
     def open(self, path: Path, rows: RowLookup) -> Searcher:

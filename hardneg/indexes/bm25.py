@@ -20,7 +20,7 @@ from hardneg.indexes.java import start_java
 from hardneg.indexes.validation import check_depth, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
-from hardneg.types import Hits
+from hardneg.types import Encoded, Hits, SparseRows, TokenVectors
 from hardneg.wording import counted
 
 _BATCH = 2048
@@ -122,14 +122,14 @@ class Bm25Searcher:
     lucene: Any
     rows: RowLookup
 
-    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The best k documents of each text that share a word with it; none for an empty text.
 
         Raises:
             UsageError: for vectors, or k below 1.
             ArtifactError: where the index holds a document that `rows` does not know.
         """
-        if isinstance(queries, np.ndarray):
+        if isinstance(queries, np.ndarray | SparseRows | TokenVectors):
             raise UsageError("a BM25 index searches with texts, not vectors")
         check_depth(k)
         hits = no_hits(len(queries), k)

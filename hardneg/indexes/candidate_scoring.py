@@ -8,68 +8,68 @@ from numpy.typing import NDArray
 from hardneg.data.hash_index import ranges
 from hardneg.errors import UsageError
 from hardneg.indexes.max_passage import PooledSearcher
-from hardneg.indexes.validation import check_queries, check_vectors, in_order
-from hardneg.protocols import DenseSearcher, Searcher
-from hardneg.types import Hits
+from hardneg.indexes.scores import score_pairs
+from hardneg.indexes.validation import check_encoded, in_order
+from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
+from hardneg.types import Encoded, Hits
 
 _VECTORS = 1 << 14  # scored at a time
 
 
 def rank_candidates(
     searcher: Searcher,
-    queries: Sequence[str] | NDArray[np.float32],
+    queries: Sequence[str] | Encoded,
     candidates: NDArray[np.int64],
     k: int,
     at_once: int = _VECTORS,
 ) -> Hits:
-    """The k candidates of the largest inner product with each query; ties by ascending row, at rank k too.
+    """The k candidates that score best with each query; ties by ascending row, at rank k too.
 
     Args:
-        searcher: over vectors; where it gives documents by the best of their vectors, so does this.
-        queries: float32 [Q, d].
+        searcher: of what an encoder made; where it gives documents by the best of their vectors, so does this.
+        queries: Q of them, as the index's encoder gives them.
         candidates: int64 [Q, C], each query's own, as the rows that `searcher` gives; -1 pads short lists.
         k: how many; what a query has fewer is padded.
         at_once: about how many candidates are scored at a time.
 
     Raises:
-        UsageError: for an index without vectors, texts, queries of another dimension or not finite, or rows that are
+        UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
             not in the index.
     """
-    dense = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
-    if not isinstance(dense, DenseSearcher):
+    stored = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
+    if not isinstance(stored, StoredSearcher | DenseSearcher):
         raise UsageError("candidates are scored by their vectors, and this index has none: name a dense index")
     first = searcher.first if isinstance(searcher, PooledSearcher) else None
-    wanted = check_vectors("dense", queries)
+    wanted = check_encoded(queries)
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)
     step = max(1, at_once // rows.shape[1])
     for start in range(0, len(queries), step):
         owner, column = np.nonzero(rows[start : start + step] >= 0)
-        scores[start + owner, column] = _scores(dense, wanted[start + owner], rows[start + owner, column], first)
+        scores[start + owner, column] = _scores(stored, wanted[start + owner], rows[start + owner, column], first)
     hits = in_order(rows, scores)
     return Hits(hits.rows[:, :k], hits.scores[:, :k])
 
 
 def _scores(
-    dense: DenseSearcher, queries: NDArray[np.float32], rows: NDArray[np.int64], first: NDArray[np.int64] | None
+    stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], first: NDArray[np.int64] | None
 ) -> NDArray[np.float32]:
-    """Each query's inner product with the row beside it, float32 [n]; with a document's best vector, given `first`."""
+    """Each query's score with the row beside it, float32 [n]; with a document's best vector, given `first`."""
     if not len(rows):
         return np.empty(0, np.float32)
     if first is None:
-        return _products(dense, queries, rows)
+        return score_pairs(queries, encoded_rows(stored, rows))
     place, owner = ranges(first[rows], first[rows + 1])
     begins = np.searchsorted(owner, np.arange(len(rows)))
-    best: NDArray[np.float32] = np.maximum.reduceat(_products(dense, queries[owner], place), begins)
+    pairs = score_pairs(queries[owner], encoded_rows(stored, place))
+    best: NDArray[np.float32] = np.maximum.reduceat(pairs, begins)
     return best
 
 
-def _products(dense: DenseSearcher, queries: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    vectors = dense.vectors(rows)
-    check_queries(queries, vectors.shape[1], 1)
-    products: NDArray[np.float32] = np.einsum("nd,nd->n", vectors, queries)
-    return products
+def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
+    """What an index holds of rows int64 [n], decoded."""
+    return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
 
 
 def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from hardneg.indexes.compression import Training, encode_blocks, innermost, load
 from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
-from hardneg.types import Hits
+from hardneg.types import Encoded, Hits
 
 _QUERIES = 256  # at a time: faiss keeps a table of M * C products for each
 
@@ -41,7 +41,7 @@ class CompressedSearcher:
             raise ArtifactError(f"{path / 'docid'}: missing: an index folder needs one document id a line")
         return cls(path, index)
 
-    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k vectors that score best with queries float32 [Q, d]; ties by ascending row, at rank k too.
 
         Raises:

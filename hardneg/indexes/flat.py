@@ -16,7 +16,7 @@ from hardneg.indexes.exact_torch import DeviceVectors
 from hardneg.indexes.validation import check_rows, check_vectors
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
-from hardneg.types import Hits
+from hardneg.types import Encoded, Hits
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FlatSearcher:
     options: ExactOptions | None = None
     progress: Progress | None = None
 
-    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The best k vectors for queries float32 [Q, d], exactly; ties by ascending row.
 
         Raises:
@@ -68,6 +68,10 @@ class FlatSearcher:
         if isinstance(self._held, DeviceVectors):
             return self._held.gather(rows)
         return self.flat.gather(rows)
+
+    def encoded(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The same as `vectors`."""
+        return self.vectors(rows)
 
     @cached_property
     def _held(self) -> FlatVectors | DeviceVectors:

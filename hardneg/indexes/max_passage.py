@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardneg.data.segments import document_rows
 from hardneg.indexes.validation import check_depth, check_vectors, no_hits
 from hardneg.protocols import Searcher
-from hardneg.types import Hits
+from hardneg.types import Encoded, Hits
 
 _EACH = 8  # vectors of a document, at most, among the best in most lists
 _HITS = 1 << 26  # of vectors, held at a time
@@ -40,7 +40,7 @@ class PooledSearcher:
     searcher: Searcher
     first: NDArray[np.int64]
 
-    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Hits:
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest maximum over their vectors; ties by ascending row, at rank k too.
 
         Exactly so where `searcher` is exact: a document has at most m vectors, so the best k * m hold k documents.

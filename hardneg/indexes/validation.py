@@ -7,17 +7,30 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
-from hardneg.types import Hits
+from hardneg.types import Encoded, Hits, SparseRows, TokenVectors
 
 
-def check_vectors(kind: str, queries: Sequence[str] | NDArray[np.float32]) -> NDArray[np.float32]:
-    """The queries, which must not be texts; `kind` names the index.
+def check_vectors(kind: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
+    """The queries, which must be one vector each; `kind` names the index.
+
+    Raises:
+        UsageError: they are texts, or what an encoder of another kind makes of them.
+    """
+    if isinstance(queries, SparseRows | TokenVectors):
+        raise UsageError(f"a {kind} index searches with one vector a query: use the model that encoded it")
+    if not isinstance(queries, np.ndarray):
+        raise UsageError(f"a {kind} index searches with vectors, not texts: encode the queries first")
+    return queries
+
+
+def check_encoded(queries: Sequence[str] | Encoded) -> Encoded:
+    """The queries, which must be encoded.
 
     Raises:
         UsageError: they are texts.
     """
-    if not isinstance(queries, np.ndarray):
-        raise UsageError(f"a {kind} index searches with vectors, not texts: encode the queries first")
+    if not isinstance(queries, np.ndarray | SparseRows | TokenVectors):
+        raise UsageError("candidates are scored by what a model makes of the queries: encode them first")
     return queries
 
 

@@ -25,7 +25,7 @@ from hardneg.progress import Seconds
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_encoder, open_queries, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec, Sizes
-from hardneg.types import Hits, RankedList
+from hardneg.types import Encoded, Hits, RankedList
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -41,7 +41,7 @@ _PURPOSES = {
     "dev": "rank the passages for the dev queries, to choose the best weights by",
     "test": "rank the passages for the test queries, to measure",
 }
-Wanted = Sequence[str] | NDArray[np.float32]
+Wanted = Sequence[str] | Encoded
 
 
 class Search(RunSpec):

@@ -1,0 +1,36 @@
+"""Scores of encoded texts with each other, whatever the kind of encoder that made them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import UsageError
+from hardneg.indexes.validation import check_queries
+from hardneg.types import Encoded
+
+_OTHERS = "queries and documents are encoded in different forms: use one model for both"
+
+
+def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
+    """The score of each query with each document: float32 [Q, D], for no more than fit into memory.
+
+    Raises:
+        UsageError: they are of different forms or sizes, or not finite.
+    """
+    if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
+        check_queries(queries, documents.shape[1], 1)
+        products: NDArray[np.float32] = queries @ documents.T
+        return products
+    raise UsageError(_OTHERS)
+
+
+def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
+    """The score of each query with the document beside it: float32 [n].
+
+    Raises:
+        UsageError: they are of different forms or sizes, or not finite.
+    """
+    if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
+        check_queries(queries, documents.shape[1], 1)
+        products: NDArray[np.float32] = np.einsum("nd,nd->n", documents, queries)
+        return products
+    raise UsageError(_OTHERS)

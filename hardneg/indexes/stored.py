@@ -1,0 +1,18 @@
+"""A folder that an encode stage wrote, opened as what its files say it is, for exact search."""
+
+from pathlib import Path
+
+from hardneg.data.flat import FlatVectors
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.flat import FlatSearcher
+from hardneg.progress import Progress
+from hardneg.protocols import StoredSearcher
+
+
+def open_store(folder: Path, options: ExactOptions | None = None, progress: Progress | None = None) -> StoredSearcher:
+    """The exact searcher of what is in the folder.
+
+    Raises:
+        ArtifactError: a file is missing or damaged, or nothing there is known.
+    """
+    return FlatSearcher(FlatVectors.open(folder), options, progress)

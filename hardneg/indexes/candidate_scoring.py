@@ -17,11 +17,7 @@ _VECTORS = 1 << 14  # scored at a time
 
 
 def rank_candidates(
-    searcher: Searcher,
-    queries: Sequence[str] | Encoded,
-    candidates: NDArray[np.int64],
-    k: int,
-    at_once: int = _VECTORS,
+    searcher: Searcher, queries: Sequence[str] | Encoded, candidates: NDArray[np.int64], k: int, at_once: int = _VECTORS
 ) -> Hits:
     """The k candidates that score best with each query; ties by ascending row, at rank k too.
 

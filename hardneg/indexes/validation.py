@@ -30,7 +30,7 @@ def check_encoded(queries: Sequence[str] | Encoded) -> Encoded:
         UsageError: they are texts.
     """
     if not isinstance(queries, np.ndarray | SparseRows | TokenVectors):
-        raise UsageError("candidates are scored by what a model makes of the queries: encode them first")
+        raise UsageError("candidates are scored by encoded queries, not texts: encode the queries first")
     return queries
 
 

@@ -152,6 +152,7 @@ for _dataclass in (ModelSpec, Segments, Withheld):
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
 MinerSetting = Annotated[Setting, PluginKind("miners")]
 LossSetting = Annotated[Setting, PluginKind("losses")]
+RegularizerSetting = Annotated[Setting | None, PluginKind("regularizers")]
 IndexSetting = Annotated[Setting, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]

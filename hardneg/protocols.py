@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.progress import Progress
-from hardneg.types import Candidates, Collection, Encoded, Hits, Lookup, Negatives, ScoreBatch
+from hardneg.types import Candidates, Collection, Encoded, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -44,6 +44,20 @@ class Loss(Protocol):
 
     def __call__(self, batch: ScoreBatch) -> "Tensor":
         """A scalar that is finite for scores of any size; zero with zero gradient where there is nothing to learn."""
+
+
+class Regularizer(Protocol):
+    """A penalty on what texts are encoded into, added to a loss (`hardneg.regularizers`).
+
+    form: what an encoder must make of texts for it, such as `"weights"`, those of terms; a recipe whose encoder makes
+    something else is refused before anything runs.
+    """
+
+    version: ClassVar[int]
+    form: ClassVar[str]
+
+    def __call__(self, batch: EncodedBatch) -> "Tensor":
+        """A scalar, 0 or above; a document counts as often as it has columns."""
 
 
 class Searcher(Protocol):

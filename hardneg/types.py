@@ -274,3 +274,19 @@ class ScoreBatch:
     ranks: "Tensor | None" = None
     teacher: "Tensor | None" = None
     weights: "Tensor | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """All a regularizer may look at: what the texts of a batch were encoded into, with gradients.
+
+    queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (of term weights:
+    [B, V] and [D, V]).
+    counts: int64 [D], how many columns of the score matrix each document has.
+    done: which part of the training's steps is over, from 0 to below 1.
+    """
+
+    queries: "Tensor"
+    documents: "Tensor"
+    counts: "Tensor"
+    done: float

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from hardneg.registry import Plugin
 
 app = typer.Typer(
-    help="What is installed: datasets, miners, losses, indexes, rerankers, stages, analyses.", no_args_is_help=True
+    help="What is installed: datasets, miners, losses, regularizers, indexes, rerankers, stages, analyses.",
+    no_args_is_help=True,
 )
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 KIND = typer.Argument(
-    help="dataset, miner, loss, index, reranker, stage or analysis; the plural means the same.",
+    help="dataset, miner, loss, regularizer, index, reranker, stage or analysis; the plural means the same.",
     autocompletion=completion.kinds,
 )
 
@@ -36,7 +37,9 @@ def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
     from hardneg.registry import KINDS
 
-    return dict(zip(("dataset", "miner", "loss", "index", "reranker", "stage", "analysis"), KINDS, strict=True))
+    return dict(
+        zip(("dataset", "miner", "loss", "regularizer", "index", "reranker", "stage", "analysis"), KINDS, strict=True)
+    )
 
 
 def kind_of(word: str) -> str:

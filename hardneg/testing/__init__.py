@@ -8,6 +8,7 @@ from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.losses import LossTests
 from hardneg.testing.miners import MinerTests
+from hardneg.testing.regularizers import RegularizerTests
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import StageTests
 
@@ -17,6 +18,7 @@ __all__ = [
     "IndexTests",
     "LossTests",
     "MinerTests",
+    "RegularizerTests",
     "RerankerTests",
     "StageTests",
     "TrainableRerankerTests",

@@ -183,14 +183,14 @@ class _TrainingRun:
         for step in range(start, stop):
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
-            record = {"loss": done.loss, "learning_rate": rate, "gradient_norm": done.gradient_norm}
+            record = {**done.record, "learning_rate": rate, "gradient_norm": done.gradient_norm}
             seen = self.method.log_metrics(step + 1)
             self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms, **seen})
             by_group = {f"gradient_norm/{name}": norm for name, norm in done.gradient_norms.items()}
             self.learner.accelerator.log({**record, **by_group, **numbers(seen)}, step=step + 1)
             task.advance()
             speed = (step + 1 - start) * per_step / (time.monotonic() - began)
-            task.describe(f"loss {done.loss:.4f}, {speed:.1f} queries/s")
+            task.describe(f"loss {done.record['loss']:.4f}, {speed:.1f} queries/s")
 
     def _judge(self, state: TrainState) -> TrainState:
         every = self.options.evaluate_every

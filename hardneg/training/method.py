@@ -1,6 +1,7 @@
 """What the loop asks of a way to train: whose weights learn, from which batches, and how a batch is scored."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -32,6 +33,23 @@ class Objective(Protocol):
 
     def __call__(self, batch: Any) -> Tensor:
         """A scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Minimised:
+    """What a batch gives an update to minimise: the sum of a loss and a penalty, scalars with gradients.
+
+    penalty: a regularizer's; None where there is none. noted: what else the step's record tells of the batch.
+    """
+
+    loss: Tensor
+    penalty: Tensor | None = None
+    noted: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Tensor:
+        """The sum."""
+        return self.loss if self.penalty is None else self.loss + self.penalty
 
 
 class TrainingMethod(Protocol):
@@ -76,6 +94,12 @@ class TrainingMethod(Protocol):
         model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
         """
 
+    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
+        """What a batch gives to minimise: the loss of its `scores`, with all that the method adds.
+
+        done: which part of the steps is over, from 0 to below 1.
+        """
+
     def log_metrics(self, step: int) -> Record:
         """What a step's record tells besides the loss, after this many steps; empty where it is not time to look."""
 
@@ -108,6 +132,14 @@ class ExampleTraining:
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         """The drawn examples, tokenised one batch ahead."""
         return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
+
+    def scores(self, model: Any, batch: Any, half: bool) -> Any:
+        """What the loss looks at."""
+        raise NotImplementedError
+
+    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
+        """The loss of the scores alone."""
+        return Minimised(loss(self.scores(model, batch, half)))
 
     def make(self, drawn: SampledBatch) -> Any:
         """The batch of what was drawn."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from hardneg.distributed import gather, world
 from hardneg.errors import TrainingError
 from hardneg.seeding import derive_seed
-from hardneg.training.method import Objective, TrainingMethod
+from hardneg.training.method import Minimised, Objective, TrainingMethod
 from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import TrainOptions
 
@@ -36,9 +36,13 @@ class Learner:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one update was: the mean loss of its batches, and the norms of the gradient before clipping, by group."""
+    """What one update was.
 
-    loss: float
+    record: means over its batches: `loss`, `penalty` where there is one, and what else a method notes. gradient_norms:
+    before clipping, by group.
+    """
+
+    record: Mapping[str, float]
     gradient_norm: float
     gradient_norms: Mapping[str, float]
 
@@ -54,15 +58,17 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     """
     model, accelerator, here = learner.model, learner.accelerator, world()
     process = [] if here.first else [here.rank]
-    losses = []
+    done = step / learner.options.total_steps(len(learner.method))
+    records = []
     for place, batch in enumerate(batches):
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
-            loss = learner.loss(learner.method.scores(model, batch, learner.half))
-            losses.append(_value(loss.detach(), learner.options))
-            _check_finite("loss", losses[-1], step, [batch])
-            accelerator.backward(loss / len(batches))
+            found = learner.method.minimised(learner.loss, model, batch, learner.half, done)
+            records.append(_record(found, learner.options))
+            for name, value in records[-1].items():
+                _check_finite(name, value, step, [batch])
+            accelerator.backward(found.total / len(batches))
     norms = gradient_norms(learner.groups)
     limit = learner.options.clip_norm or math.inf
     norm = float(accelerator.clip_grad_norm_(model.parameters(), limit))
@@ -71,7 +77,13 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         group["lr"] = learning_rate * group.get("factor", 1.0)
     learner.optimizer.step()
     learner.optimizer.zero_grad()
-    return Update(sum(losses) / len(losses), norm, norms)
+    means = {name: sum(record[name] for record in records) / len(records) for name in records[0]}
+    return Update(means, norm, norms)
+
+
+def _record(found: Minimised, options: TrainOptions) -> dict[str, float]:
+    penalty = {} if found.penalty is None else {"penalty": _value(found.penalty.detach(), options)}
+    return {"loss": _value(found.loss.detach(), options), **penalty, **found.noted}
 
 
 def _value(loss: Tensor, options: TrainOptions) -> float:

@@ -17,6 +17,7 @@ KINDS = {
     "dataset": "datasets",
     "miner": "miners",
     "loss": "losses",
+    "regularizer": "regularizers",
     "index": "indexes",
     "reranker": "rerankers",
     "stage": "stages",

@@ -1,6 +1,6 @@
 """The training of readers: a passage that has an answer and several that have none; judged on dev questions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +13,9 @@ from hardneg.data.corpus import Corpus
 from hardneg.digest import digest
 from hardneg.distributed import gather
 from hardneg.errors import TrainingError
-from hardneg.training.batches import ahead, own_share
+from hardneg.training.batches import own_share
 from hardneg.training.examples import Examples, SampledBatch
-from hardneg.training.history import Record
+from hardneg.training.method import ExampleTraining
 from hardneg.training.options import TrainOptions
 from hardneg_reader.answering import Question, ReadOptions, read
 from hardneg_reader.data import ReadingData
@@ -66,36 +66,24 @@ class ReadingLoss:
         return -(selected + batch.spans).mean()
 
 
-class ReaderTraining:
+class ReaderTraining(ExampleTraining):
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
-
-    refresh_interval: int | None = None
 
     def __init__(self, reader: Reader, data: ReadingData, options: TrainOptions) -> None:
         self.encoder = reader
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module
         self._data = data
-        self._examples = Examples(data.examples, options.negatives_per_query, options.seed, options.positive)
+        self.examples = Examples(data.examples, options.negatives_per_query, options.seed, options.positive)
 
     @property
     def skipped(self) -> Mapping[str, int]:
         """How much was left out, by reason."""
-        return {**self._data.left_out, **self._examples.skipped}
-
-    def __len__(self) -> int:
-        return len(self._examples)
+        return {**self._data.left_out, **self.examples.skipped}
 
     def digest(self) -> str:
         """That of the examples, and how much is read of them."""
-        return digest([self._examples.digest(), self.encoder.spec.length])
-
-    def prepare(self, step: int) -> None:
-        """Nothing: draws depend on the seed alone."""
-
-    def batches(self, starts: range, size: int) -> Iterator[ReadingBatch]:
-        """The drawn examples, tokenised one batch ahead."""
-        return ahead(lambda start: self._make(self._examples.draw(start, size)), starts)
+        return digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
         """The selection among a question's passages, and the likelihood of the answer's spans."""
@@ -108,21 +96,18 @@ class ReaderTraining:
         both = gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
-    def log_metrics(self, step: int) -> Record:
-        """Nothing besides the loss."""
-        return {}
-
-    def _make(self, draw: SampledBatch) -> ReadingBatch:
-        own = own_share(len(draw.texts))
-        count = draw.documents.shape[1]
-        passages = self._data.examples.corpus.documents_at(draw.documents[own].reshape(-1))
-        tokens = self.encoder.tokenise([text for text in draw.texts[own] for _ in range(count)], passages)
+    def make(self, drawn: SampledBatch) -> ReadingBatch:
+        """The questions of this process's share, each with its passages."""
+        own = own_share(len(drawn.texts))
+        count = drawn.documents.shape[1]
+        passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
+        tokens = self.encoder.tokenise([text for text in drawn.texts[own] for _ in range(count)], passages)
         spans = [
             tokens.spans(i * count, answer_spans(passages[i * count].text, self._data.answers[query_id]))
-            for i, query_id in enumerate(draw.query_ids[own])
+            for i, query_id in enumerate(drawn.query_ids[own])
         ]
         features = tokens.tokens.batch(np.arange(len(passages)))
-        return ReadingBatch(draw.query_ids, features, count, *padded_spans(spans))
+        return ReadingBatch(drawn.query_ids, features, count, *padded_spans(spans))
 
 
 def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,67 @@
+"""Numbers in a line as a .npy file: written part by part, mapped or read in parts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.atomic_write import replacing
+from hardneg.errors import ArtifactError
+
+
+@contextmanager
+def writing_numbers(path: Path, kind: str, count: int) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Writes a file of `count` numbers of a NumPy type such as `<f4`, with the function that it gives, part by part."""
+    with replacing(path) as file:
+        header = {"descr": kind, "fortran_order": False, "shape": (count,)}
+        np.lib.format.write_array_header_1_0(file, header)
+
+        def write(part: NDArray[Any]) -> None:
+            file.write(np.ascontiguousarray(part, kind).data)
+
+        yield write
+
+
+@dataclass(frozen=True)
+class NumberFile:
+    """A file of numbers of one NumPy type, such as `<f4`."""
+
+    path: Path
+    kind: str
+
+    @cached_property
+    def mapped(self) -> np.memmap[Any, Any]:
+        """All of them, a read-only memory map.
+
+        Raises:
+            ArtifactError: the file is missing, cut short, too long, or of another kind.
+        """
+        try:
+            array: np.memmap[Any, Any] = np.lib.format.open_memmap(self.path, mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            reason = str(error).split("\n")[0] if self.path.exists() else "no such file"
+            raise ArtifactError(f"{self.path}: cannot be read ({reason}): make it again") from error
+        whole = array.offset + array.nbytes == self.path.stat().st_size
+        if array.ndim != 1 or array.dtype != np.dtype(self.kind) or not whole:
+            raise ArtifactError(f"{self.path}: damaged: make it again")
+        return array
+
+    def __len__(self) -> int:
+        return len(self.mapped)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
+
+        Raises:
+            ArtifactError: the file became shorter.
+        """
+        place = self.mapped.offset + start * self.mapped.itemsize
+        numbers = np.fromfile(self.path, self.kind, stop - start, offset=place)
+        if len(numbers) != stop - start:
+            raise ArtifactError(f"{self.path}: cut short while it was read")
+        return numbers

@@ -228,7 +228,7 @@ _WEIGHTS = st.floats(-9, 9, width=32).filter(bool)
 _TEXTS = st.lists(st.dictionaries(st.integers(0, 6), _WEIGHTS, max_size=5), max_size=9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12)
 @given(lists=_TEXTS, block=st.integers(1, 4))
 def test_any_texts_in_any_blocks(tmp_path_factory: pytest.TempPathFactory, lists: list, block: int) -> None:
     store = SparseStore.open(write(tmp_path_factory.mktemp("store"), lists, block, 7))

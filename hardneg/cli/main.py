@@ -49,7 +49,7 @@ app.add_typer(index_app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("encode", rich_help_panel=options.STAGES)(encode)
-app.command("search", cls=renaming({"--index": "--backend"}), rich_help_panel=options.STAGES)(search)
+app.command("search", rich_help_panel=options.STAGES)(search)
 app.command("rerank", rich_help_panel=options.STAGES)(rerank)
 app.command("fuse", cls=renaming(same=METRIC), rich_help_panel=options.STAGES)(fuse)
 app.command(

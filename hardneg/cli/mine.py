@@ -1,7 +1,7 @@
 """`hardneg mine`: negatives for any training program, mined by a model or from anyone's run."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from hardneg.cli.adhoc_recipe import (
 )
 from hardneg.cli.console import bars, say, tell_left_out
 from hardneg.cli.export import CORPUS, FORM, MinedNegatives, NegativesTarget, write
+from hardneg.cli.given_vectors import GivenVectors, given_vectors
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import WRITTEN
 from hardneg.distributed import world
@@ -45,6 +46,9 @@ def mine(
     dataset: str = options.DATASET,
     model: str | None = options.MODEL_OR_OTHER,
     run: Path | None = typer.Option(None, "--run", help="Select from this TREC run instead of a model's search."),
+    index: Path | None = options.INDEX_GIVEN,
+    query_vectors: Path | None = options.QUERY_VECTORS,
+    query_ids: Path | None = options.QUERY_IDS,
     miner: str = options.MINER,
     option: list[str] = options.MINER_OPTION,
     split: str = options.TRAIN_SPLIT,
@@ -68,34 +72,61 @@ def mine(
     The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
 
     Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --count 8 --output mined.parquet
+
+    Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
     target = NegativesTarget(form, count, output, scores, corpus, dropped)
     target.check()
-    if (model is None) == (run is None):
-        raise UsageError("mine: give --model NAME or --run FILE, one of them")
-    if filter_by is not None and run is None:
+    given = given_vectors("mine", index, query_vectors, query_ids)
+    if [model, run, given].count(None) != 2:
+        raise UsageError("mine: give --model NAME, --run FILE, or --index FOLDER with --query-vectors, one of them")
+    if filter_by is not None and model is not None:
         raise UsageError("mine: --filter-by goes with --run FILE, the list to select from")
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
-    recipe = AdhocRecipe("mine", dataset, mining_stages(mining, None if run else depth), model, settings, seed)
-    _mine(recipe, (run, filter_by), target, Place(store, device, processes), overwrite)
+    recipe = AdhocRecipe("mine", dataset, mining_stages(mining, depth if model else None), model, settings, seed)
+    _mine(recipe, _Lists(run, given, filter_by, depth), target, Place(store, device, processes), overwrite)
 
 
-def _mine(
-    recipe: AdhocRecipe, runs: tuple[Path | None, Path | None], target: NegativesTarget, place: Place, overwrite: bool
-) -> None:
-    """Mines in the processes that were asked for; the first one writes.
+@dataclass(frozen=True)
+class _Lists:
+    """What to select from in place of a model's search: a run, or what an index has for given vectors, to a depth.
 
-    runs: the one to select from, and the one to filter by.
+    filter_by: the run whose scores the miner filters by.
     """
+
+    run: Path | None
+    given: GivenVectors | None
+    filter_by: Path | None
+    depth: int
+
+    @property
+    def reads(self) -> list[Path]:
+        """The files that are read; none where a model searches."""
+        return [path for path in (self.run, self.filter_by) if path] + (self.given.reads if self.given else [])
+
+    def runs(self, folder: Path, device: str | None) -> dict[str, Path]:
+        """The runs by the path of the input that each is; what is searched for is written into a folder."""
+        from hardneg.miners.filtered import SCORES
+
+        run = self.run
+        if self.given is not None:
+            run = folder / f"{self.given.queries.name}.trec.gz"
+            self.given.write_run(run, self.depth, device)
+        named = {"runs.run": run, f"runs.{SCORES}": self.filter_by}
+        return {name: path for name, path in named.items() if path is not None}
+
+
+def _mine(recipe: AdhocRecipe, lists: _Lists, target: NegativesTarget, place: Place, overwrite: bool) -> None:
+    """Mines in the processes that were asked for; the first one writes."""
     if launched(place.processes, place.device):
         return
-    reads = [path for path in runs if path]
+    reads = lists.reads
     with (
         together(place.device) as device,
         recipe.begun(replace(place, device=device), target.files, overwrite, reads) as work,
         TemporaryDirectory() as folder,
     ):
-        mined = _from_runs(work, runs, target.scores, Path(folder)) if reads else _by_model(work, target.scores)
+        mined = _from_runs(work, lists, target.scores, Path(folder)) if reads else _by_model(work, target.scores)
         if mined is None:
             return
         made, facts = mined
@@ -120,19 +151,18 @@ def _by_model(work: PlannedWork, scores: bool) -> tuple[MinedNegatives, Mapping[
 
 
 def _from_runs(
-    work: PlannedWork, runs: tuple[Path | None, Path | None], scores: bool, folder: Path
+    work: PlannedWork, lists: _Lists, scores: bool, folder: Path
 ) -> tuple[MinedNegatives, Mapping[str, Any]] | None:
     """What was mined from a run into a folder, in the first of several processes."""
     from hardneg.data.collection import StoredCollection
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import read_run
     from hardneg.encoders.positive_scores import scores_in_run
-    from hardneg.miners.filtered import SCORES
 
     dataset = work.dataset()
     if not world().first:
         return None
-    given = {name: path for name, path in zip(("runs.run", f"runs.{SCORES}"), runs, strict=True) if path}
+    given = lists.runs(folder, work.device)
     facts = work.make_from(MINED, dataset, given, folder)
     known = None
     if scores:

@@ -35,6 +35,14 @@ DATASET = typer.Option(
 )
 _MODEL = "A folder, a hub id, or packaged:all-MiniLM-L6-v2."
 MODEL = typer.Option(..., "--model", help=_MODEL)
+DATASET_OR_OTHER = typer.Option(
+    None, "--dataset", help="As in the other commands.", autocompletion=completion.plugins("datasets")
+)
+INDEX_GIVEN = typer.Option(None, "--index", help="With --query-vectors: a dense index folder, in place of a model.")
+QUERY_VECTORS = typer.Option(
+    None, "--query-vectors", help="The queries' vectors: Parquet, JSON Lines, or a .npy array with --query-ids."
+)
+QUERY_IDS = typer.Option(None, "--query-ids", help="The ids of the vectors of a .npy array, one a line.")
 MODEL_OR_OTHER = typer.Option(None, "--model", help=_MODEL)
 MINER = typer.Option(
     "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")

@@ -1,6 +1,6 @@
 """`hardneg encode`, `index`, `search`, `rerank` and `train`: one stage and what it needs, published as plain files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from hardneg.cli.adhoc_recipe import (
     plugin_options,
 )
 from hardneg.cli.console import bars, say, tell_left_out
+from hardneg.cli.given_vectors import GivenVectors, given_vectors
 from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
 from hardneg.errors import UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
@@ -58,11 +59,14 @@ def encode(
 
 
 def search(
-    dataset: str = options.DATASET,
+    dataset: str | None = options.DATASET_OR_OTHER,
     model: str | None = options.MODEL_OR_OTHER,
     backend: str | None = typer.Option(
         None, help="An index over texts instead of a model, such as bm25.", autocompletion=_INDEXES
     ),
+    index: Path | None = options.INDEX_GIVEN,
+    query_vectors: Path | None = options.QUERY_VECTORS,
+    query_ids: Path | None = options.QUERY_IDS,
     split: str = options.TEST_SPLIT,
     depth: int = typer.Option(100, min=1, help="How many documents for each query."),
     candidates: str | None = typer.Option(
@@ -75,12 +79,19 @@ def search(
     device: str | None = options.DEVICE,
     processes: int | None = options.PROCESSES,
 ) -> None:
-    """Search a corpus for the queries of one split and write a TREC run.
+    """Search a corpus for the queries of one split and write a TREC run; or an index, for vectors of queries.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
+
+    Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
-    if (model is None) == (backend is None):
-        raise UsageError("search: give --model NAME or --backend NAME, one of them")
+    if index and dataset and not (model or backend or query_vectors):
+        options.tell_once("--index is called --backend now, of texts; it names a folder, for --query-vectors")
+        index, backend = None, str(index)
+    if given := given_vectors("search", index, query_vectors, query_ids):
+        return _search_given(given, (dataset, model, backend, candidates), output, depth, device, overwrite)
+    if dataset is None or (model is None) == (backend is None):
+        raise UsageError("search: give --dataset NAME, and --model NAME or --backend NAME, one of them")
     if candidates is not None and model is None:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")
     check_run(output)
@@ -95,6 +106,19 @@ def search(
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = AdhocRecipe("search", dataset, stages, model, settings)
     recipe.publish(SEARCHED, output, Place(store, device, processes), RUN, overwrite)
+
+
+def _search_given(
+    given: GivenVectors, others: Sequence[str | None], output: Path, depth: int, device: str | None, overwrite: bool
+) -> None:
+    if any(others):
+        raise UsageError("search: --index and --query-vectors are all that is read: leave the others out")
+    check_run(output)
+    outputs = store_outputs("search", [Target(output)], given.reads, overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        count = given.write_run(output, depth, device)
+    say(f"{output}: {counted(count, 'query')}")
 
 
 def train(
@@ -218,26 +242,29 @@ def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
 def import_(
     output: Path = options.OUTPUT_FOLDER,
     overwrite: bool = options.OVERWRITE,
-    vectors: Path | None = typer.Option(None, "--vectors", help="A .npy array, one row a vector; needs --ids."),
+    vectors: Path | None = typer.Option(
+        None, "--vectors", help="A .npy array, one row a vector, with --ids; or Parquet with an id and a list a row."
+    ),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
     embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
 ) -> None:
     """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
 
     Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
-    """
-    from hardneg.data.vectors_import import import_json_lines, import_npy
 
-    progress = bars()
-    reads = [path for path in (vectors, ids, embeddings) if path is not None]
+    Example: hardneg index import --vectors vectors.parquet --output index
+    """
+    from hardneg.data.vector_files import open_vectors
+    from hardneg.data.vectors_import import import_vectors
+
+    source = vectors or embeddings
+    if source is None or (embeddings is not None and (vectors is not None or ids is not None)):
+        raise UsageError("index import: give --vectors, a .npy array with --ids or Parquet alone, or --embeddings")
+    reads = [path for path in (source, ids) if path is not None]
     with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
-        if embeddings is not None and vectors is None and ids is None:
-            count, dimension = import_json_lines(embeddings, folder, progress)
-        elif embeddings is None and vectors is not None and ids is not None:
-            count, dimension = import_npy(vectors, ids, folder, progress)
-        else:
-            raise UsageError("index import: give --vectors with --ids, or --embeddings")
-    say(f"{output}: {counted(count, 'vector')} of dimension {dimension}")
+        file = open_vectors(source, ids)
+        count = import_vectors(file, folder, bars())
+    say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
 
 
 @contextmanager

@@ -3,18 +3,25 @@
 import gzip
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hardneg.data.flat import FlatVectors
-from hardneg.data.vectors_import import import_json_lines, import_npy, open_npy
+from hardneg.data.npy_vectors import open_npy
+from hardneg.data.vector_files import open_vectors
+from hardneg.data.vectors_import import VectorOwners, arrange_vectors, import_vectors
 from hardneg.errors import DataError
 from hardneg.progress import Silent
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
 IDS = ["d0", "d1", "ü", "d3"]
+LISTS = pa.list_(pa.float32())
+NAMES = {"npy": "v", "jsonl": "e", "parquet": "p"}
 ARRAY = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
@@ -23,15 +30,25 @@ def save(folder, vectors=VECTORS, ids=IDS):
     (folder / "ids.txt").write_text("".join(f"{doc_id}\n" for doc_id in ids))
     rows = [{"id": i, "contents": "x", "vector": v} for i, v in zip(ids, np.asarray(vectors).tolist(), strict=False)]
     (folder / "e.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if np.ndim(vectors) == 2 and rows:
+        save_parquet(folder, [row["id"] for row in rows], [row["vector"] for row in rows], LISTS)
+
+
+def save_parquet(folder, ids, vectors, kind, **more):
+    columns = {"id": pa.array(ids), **more, "vector": pa.array(vectors, kind)}
+    pq.write_table(pa.table(columns), folder / "p.parquet", row_group_size=3)
+
+
+def opened(folder, kind):
+    return open_vectors(folder / f"{NAMES[kind]}.{kind}", folder / "ids.txt" if kind == "npy" else None)
 
 
 def bring(folder, kind):
-    if kind == "npy":
-        return import_npy(folder / "v.npy", folder / "ids.txt", folder / "out", Silent())
-    return import_json_lines(folder / "e.jsonl", folder / "out", Silent())
+    file = opened(folder, kind)
+    return import_vectors(file, folder / "out", Silent()), file.dimension
 
 
-@pytest.mark.parametrize("kind", ["npy", "jsonl"])
+@pytest.mark.parametrize("kind", NAMES)
 def test_vectors_and_ids_are_in_the_index(tmp_path, kind):
     save(tmp_path)
     assert bring(tmp_path, kind) == (4, 3)
@@ -40,9 +57,9 @@ def test_vectors_and_ids_are_in_the_index(tmp_path, kind):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["docid", "index"]
 
 
-@pytest.mark.parametrize("kind", ["npy", "jsonl"])
+@pytest.mark.parametrize("kind", NAMES)
 def test_several_blocks(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("hardneg.data.vectors_import._ROWS", 3)
+    monkeypatch.setattr("hardneg.data.vector_files.ROWS", 3)
     save(tmp_path, VECTORS.astype(np.float16))
     bring(tmp_path, kind)
     assert FlatVectors.open(tmp_path / "out").read(0, 4).tolist() == VECTORS.tolist()
@@ -152,3 +169,94 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         open_npy(tmp_path / "none.npy")
     with pytest.raises(DataError, match="not a file"):
         open_npy(tmp_path)
+
+
+def test_columns_of_parquet_are_told_by_type_and_name(tmp_path: Path) -> None:
+    names = pa.array(["a", "b", "c", "d"])
+    kinds = [pa.list_(pa.float64()), pa.list_(pa.float16(), 3), pa.large_list(pa.float32())]
+    for kind in kinds:
+        save_parquet(tmp_path, [4, 3, 2, 1], VECTORS.astype(np.float16).tolist(), kind, title=names)
+        assert bring(tmp_path, "parquet") == (4, 3)
+        found = FlatVectors.open(tmp_path / "out")
+        assert found.read(0, 4).tolist() == VECTORS.tolist() and list(found.doc_ids) == ["4", "3", "2", "1"]
+        shutil.rmtree(tmp_path / "out")
+    pq.write_table(pa.table({"name": names, "v": pa.array(VECTORS.tolist())}), tmp_path / "p.parquet")
+    assert list(opened(tmp_path, "parquet").ids()) == list(enumerate("abcd"))
+
+
+FEW = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"vector": FEW}, "no column of ids, of strings or whole numbers; call one of them 'id'; it has: vector"),
+        ({"id": list("abcd"), "vector": [1.0, 2.0, 3.0, 4.0]}, "no column of vectors, lists of floating numbers;"),
+        ({"id": list("abcd"), "vector": [[1], [2], [3], [4]]}, "it has: id (string), vector (list<"),
+        ({"a": list("abcd"), "b": list("abcd"), "vector": FEW}, "2 columns of ids, of strings or whole numbers;"),
+        ({"id": list("abcd"), "x": FEW, "y": FEW}, "2 columns of vectors, lists of floating numbers; call one of them"),
+        ({"id": ["a", None, "c", "d"], "vector": FEW}, "row 1: column 'id' has no id"),
+        ({"id": ["a", "b", "c d", "d"], "vector": FEW}, "row 2: id 'c d' is empty or holds white space"),
+        ({"id": ["a", "b", "c", "a"], "vector": FEW}, "row 3: id 'a' stands in row 0 already; keep one"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0]]}, "row 3: a vector of dimension 1; the first has 2"),
+        ({"id": list("abcd"), "vector": [*FEW[:2], None, FEW[3]]}, "row 2: no vector; the first has 2"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, None]]}, "row 3: the vector lacks a number"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, 1e300]]}, "row 3: the vector is not finite; encode it again"),
+        ({"id": list("abcd"), "vector": [[], *FEW[:3]]}, "row 0: column 'vector' has no vector"),
+        ({"id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "there is nothing in it"),
+    ],
+)
+def test_mistakes_in_parquet(tmp_path: Path, columns: dict[str, object], message: str) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet", row_group_size=3)
+    with pytest.raises(DataError) as caught:
+        bring(tmp_path, "parquet")
+    assert str(caught.value).startswith(f"{tmp_path / 'p.parquet'}: ") and message in str(caught.value)
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    save(tmp_path)
+    path = tmp_path / "p.parquet"
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[:4], whole[:40] + b"\0" * 60 + whole[100:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError) as caught:
+            bring(tmp_path, "parquet")
+        assert str(caught.value).startswith(f"{path}: a Parquet file that is damaged or cut off; write it again")
+        assert "\n" not in str(caught.value)
+
+
+def test_which_file_needs_ids(tmp_path: Path) -> None:
+    save(tmp_path)
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: give a file of them too"):
+        open_vectors(tmp_path / "v.npy")
+    for name in ("p.parquet", "e.jsonl"):
+        with pytest.raises(DataError, match=rf"{name}: has the ids beside its vectors: leave .*ids\.txt out"):
+            open_vectors(tmp_path / name, tmp_path / "ids.txt")
+    with pytest.raises(DataError, match=r"none\.parquet: no such file; vectors are read from a \.npy, Parquet or"):
+        open_vectors(tmp_path / "none.parquet")
+
+
+def owners(*ids):
+    places = {name: place for place, name in enumerate(ids)}
+    return VectorOwners(ids, lambda names: np.array([places.get(name, -1) for name in names], np.int64), "document")
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("ids", [("d0", "d1", "ü", "d3"), ("d0", "ü"), ("d3", "d0", "ü", "d1"), ("ü", "d0")])
+def test_wanted_vectors_are_in_the_order_of_their_ids(tmp_path: Path, kind: str, ids, monkeypatch) -> None:
+    monkeypatch.setattr("hardneg.data.vector_files.ROWS", 3)
+    save(tmp_path)
+    assert arrange_vectors(opened(tmp_path, kind), owners(*ids), tmp_path / "out", Silent()) == 4 - len(ids)
+    found = FlatVectors.open(tmp_path / "out")
+    assert list(found.doc_ids) == list(ids)
+    assert found.read(0, 4).tolist() == VECTORS[[IDS.index(name) for name in ids]].tolist()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["docid", "index"]
+
+
+def test_wanted_vectors_that_are_not_there(tmp_path: Path) -> None:
+    save(tmp_path)
+    with pytest.raises(DataError) as caught:
+        arrange_vectors(opened(tmp_path, "npy"), owners("d1", "x", "d0", "y"), tmp_path / "out", Silent())
+    assert (
+        str(caught.value) == f"{tmp_path / 'v.npy'}: no vector for 2 of 4 documents, the first is 'x'; encode them too"
+    )

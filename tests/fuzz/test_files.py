@@ -4,6 +4,8 @@ import io
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fuzz.fuzzing import NASTY, fuzzed, mangled, paths_below, read_or_one_line, scalars, texts, values
 from hypothesis import given
@@ -17,7 +19,8 @@ from hardneg.data.negatives import write_negatives
 from hardneg.data.qrels import read_qrels
 from hardneg.data.queries import Queries
 from hardneg.data.runs import read_run, stream_run
-from hardneg.data.vectors_import import import_json_lines, import_npy
+from hardneg.data.vector_files import open_vectors
+from hardneg.data.vectors_import import import_vectors
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.progress import Silent
@@ -157,8 +160,31 @@ def test_vectors_of_numpy(tmp_path_factory, vectors, ids):
     folder = tmp_path_factory.mktemp("v")
     (folder / "v.npy").write_bytes(vectors)
     (folder / "ids").write_bytes(ids)
-    read_or_one_line(lambda: import_npy(folder / "v.npy", folder / "ids", folder / "index", Silent()))
+    read_or_one_line(lambda: import_vectors(open_vectors(folder / "v.npy", folder / "ids"), folder / "index", Silent()))
     assert {path.name for path in folder.iterdir()} <= {"v.npy", "ids", "index"}
+
+
+TABLES = [
+    {"id": ["a", "b"], "vector": [[1.0, 2.0], [3.0, 4.0]]},
+    {"_id": [1, 2], "emb": [[1.0], None], "title": ["x", "y"]},
+    {"id": ["a", "a b"], "x": [[1.0], [2.0]], "y": [[1.0], [float("nan")]]},
+    {"id": [b"a"], "vector": [["x"]]},
+]
+
+
+def parquet(columns):
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+@fuzzed
+@given(data=mangled(st.sampled_from(TABLES).map(parquet)))
+def test_vectors_of_parquet(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("p")
+    (folder / "v.parquet").write_bytes(data)
+    read_or_one_line(lambda: import_vectors(open_vectors(folder / "v.parquet"), folder / "index", Silent()))
+    assert {path.name for path in folder.iterdir()} <= {"v.parquet", "index"}
 
 
 @fuzzed
@@ -169,4 +195,4 @@ def test_vectors_of_numpy(tmp_path_factory, vectors, ids):
 def test_vectors_of_json_lines(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("j")
     (folder / "e.jsonl").write_bytes(data)
-    read_or_one_line(lambda: import_json_lines(folder / "e.jsonl", folder / "index", Silent()))
+    read_or_one_line(lambda: import_vectors(open_vectors(folder / "e.jsonl"), folder / "index", Silent()))

@@ -1,0 +1,86 @@
+"""Queries as vectors that another program made, searched for in a folder of vectors: no model, and no dataset."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from hardneg.cli.console import bars
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.data.flat import FlatVectors
+    from hardneg.indexes.dense import DenseIndex
+    from hardneg.types import RankedList
+
+_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True)
+class GivenVectors:
+    """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
+
+    index: Path
+    queries: Path
+    ids: Path | None
+
+    @property
+    def reads(self) -> list[Path]:
+        """All that is read."""
+        return [path for path in (self.index, self.queries, self.ids) if path is not None]
+
+    def write_run(self, output: Path, depth: int, device: str | None) -> int:
+        """Searches for all queries in the file's order and writes the run; returns how many there are.
+
+        Raises:
+            ArtifactError: the index is missing or damaged.
+            DataError: the vectors are, or an id is repeated.
+            UsageError: the vectors are of another dimension than the index.
+        """
+        from hardneg.data.flat import FlatVectors
+        from hardneg.data.runs import write_run
+        from hardneg.data.vector_files import open_vectors
+        from hardneg.data.vectors_import import import_vectors
+        from hardneg.indexes.dense import DenseIndex
+
+        index, file = DenseIndex.open(self.index), open_vectors(self.queries, self.ids)
+        if file.dimension != index.dimension:
+            told = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            raise UsageError(f"{self.queries}: {told}; encode the queries with the model of the index")
+        with TemporaryDirectory() as folder:
+            count = import_vectors(file, Path(folder), bars())
+            write_run(output, _entries(index, FlatVectors.open(Path(folder)), depth, device))
+        return count
+
+
+def _entries(
+    index: "DenseIndex", queries: "FlatVectors", depth: int, device: str | None
+) -> Iterator[tuple[str, "RankedList"]]:
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.indexes.flat import FlatSearcher
+    from hardneg.types import RankedList
+
+    searcher = index.searcher
+    if isinstance(searcher, FlatSearcher):
+        searcher = replace(searcher, options=ExactOptions(device=device), progress=bars())
+    for start in range(0, len(queries), _AT_ONCE):
+        stop = min(start + _AT_ONCE, len(queries))
+        hits = searcher.search(queries.read(start, stop), depth)
+        for query_id, rows, scores in zip(queries.doc_ids[start:stop], hits.rows, hits.scores, strict=True):
+            there = rows >= 0
+            yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
+
+
+def given_vectors(command: str, index: Path | None, queries: Path | None, ids: Path | None) -> GivenVectors | None:
+    """What the options of a command say; None where none of them is given.
+
+    Raises:
+        UsageError: one of them lacks another.
+    """
+    if index is None and queries is None and ids is None:
+        return None
+    if index is None or queries is None:
+        lacking = "--index FOLDER" if index is None else "--query-vectors FILE"
+        raise UsageError(f"{command}: vectors of queries are searched for in an index: give {lacking} too")
+    return GivenVectors(index, queries, ids)

@@ -7,14 +7,14 @@ Blocks are written in any order and by several processes, each to a file of its 
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import replace_text, replacing
+from hardneg.atomic_write import link_file, replace_text, replacing
 from hardneg.data.doc_ids import DOC_IDS, DocIds, write_doc_ids
 from hardneg.data.journal import Journal, first_missing
 from hardneg.data.number_file import NumberFile, writing_numbers
@@ -29,6 +29,9 @@ TERMS = "terms.txt"
 _JOURNAL = "sparse.journal"
 _BLOCKS = "sparse.blocks"
 _OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
+
+FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
+"""What a complete folder consists of."""
 
 
 class SparseWriter:
@@ -227,6 +230,26 @@ class SparseStore:
         self._check(offsets[:-1], offsets[1:], where)
         terms, weights = self._terms.read(first, last), self._weights.read(first, last)
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
+
+    def blocks(self, rows: int, weights: int) -> Iterator[tuple[int, SparseRows]]:
+        """All rows as blocks with the number of their first one: no more than `rows` each, and `weights` unless one.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        start = 0
+        while start < self.count:
+            offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
+            held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
+            stop = start + max(1, held)
+            yield start, self.read(start, stop)
+            start = stop
+
+    def link(self, folder: Path) -> None:
+        """Puts the files into another folder too, as hard links or copies."""
+        for name in FILES:
+            if (self.folder / name).exists():
+                link_file(self.folder / name, folder / name)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
         """A copy of these rows, int64 [n], through the memory maps.

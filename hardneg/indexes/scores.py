@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import UsageError
+from hardneg.indexes.sparse_products import weight_pairs, weight_products
 from hardneg.indexes.validation import check_queries
-from hardneg.types import Encoded
+from hardneg.types import Encoded, SparseRows
 
 _OTHERS = "queries and documents are encoded in different forms: use one model for both"
 
@@ -20,6 +21,8 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
         check_queries(queries, documents.shape[1], 1)
         products: NDArray[np.float32] = queries @ documents.T
         return products
+    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
+        return weight_products(queries, documents)
     raise UsageError(_OTHERS)
 
 
@@ -33,4 +36,6 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
         check_queries(queries, documents.shape[1], 1)
         products: NDArray[np.float32] = np.einsum("nd,nd->n", documents, queries)
         return products
+    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
+        return weight_pairs(queries, documents)
     raise UsageError(_OTHERS)

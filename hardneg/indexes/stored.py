@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from hardneg.data.flat import FlatVectors
+from hardneg.data.sparse_store import SHAPE, SparseStore
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.sparse import SparseSearcher
 from hardneg.progress import Progress
 from hardneg.protocols import StoredSearcher
 
@@ -15,4 +17,6 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
     Raises:
         ArtifactError: a file is missing or damaged, or nothing there is known.
     """
+    if (folder / SHAPE).exists():
+        return SparseSearcher(SparseStore.open(folder), progress)
     return FlatSearcher(FlatVectors.open(folder), options, progress)

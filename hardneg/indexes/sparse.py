@@ -1,0 +1,88 @@
+"""The exact index of weights of terms: no structure but the rows themselves, multiplied block by block."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hardneg.data.sparse_store import SparseStore
+from hardneg.errors import UsageError
+from hardneg.indexes.best import Best, best_hits, merged
+from hardneg.indexes.sparse_products import as_matrix, check_weights
+from hardneg.indexes.validation import check_rows
+from hardneg.progress import Progress, Silent
+from hardneg.protocols import RowLookup
+from hardneg.types import Encoded, Hits, SparseRows
+
+_ROWS, _QUERIES = 2048, 512  # what fits a CPU's caches
+_WEIGHTS = 1 << 20  # of a block of documents
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Exact search over the weights of terms that a learned sparse encoder gives; their folder is the index."""
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "weights"
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Makes `path` an index of the weights in folder `source`; files are shared where the disk can."""
+        store = SparseStore.open(source)
+        store.link(path)
+        return len(store)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "SparseSearcher":
+        """The weights in folder `path`; a hit's row is the text's, so `rows` is not asked."""
+        return SparseSearcher(SparseStore.open(path))
+
+
+@dataclass(frozen=True)
+class SparseSearcher:
+    """Searches the weights of a folder, on the CPU; `progress` is told of each block."""
+
+    store: SparseStore
+    progress: Progress | None = None
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k documents of the largest inner product with each query, exactly; ties by ascending row.
+
+        A document that scores 0 or less, as one does that shares no term with the query, is no hit.
+
+        Raises:
+            UsageError: for texts or vectors, other terms, or k below 1.
+            ArtifactError: what is in the folder is damaged.
+        """
+        if not isinstance(queries, SparseRows):
+            raise UsageError("a sparse index searches with weights of terms: use the model that encoded it")
+        check_weights(queries, self.store.width, k)
+        starts = range(0, len(queries), _QUERIES)
+        parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
+        best = [_none_yet(part.shape[0], k) for part in parts]
+        with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS):
+                columns = as_matrix(block).T.tocsr()
+                for i, part in enumerate(parts):
+                    best[i] = merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
+                task.advance(len(block))
+            hits = best_hits(best, len(queries), k)
+        hits.scores[hits.rows < 0] = -np.inf
+        return hits
+
+    def encoded(self, rows: NDArray[np.int64]) -> SparseRows:
+        """The weights of these rows, int64 [n].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+            ArtifactError: what is in the folder is damaged.
+        """
+        check_rows(rows, len(self.store))
+        return self.store.gather(rows)
+
+
+def _none_yet(queries: int, k: int) -> Best:
+    """Candidates that whatever scores above 0 pushes out."""
+    return Best(torch.zeros(queries, k), torch.full((queries, k), -1), torch.zeros(queries, 1))

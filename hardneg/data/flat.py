@@ -25,6 +25,9 @@ _HEADER = struct.Struct("<4siqqqBiQ")
 FLAT = b"IxFI"
 """What a flat inner-product index begins with."""
 
+TOKEN_OFFSETS = "offsets.npy"
+"""Beside vectors of tokens (`hardneg.data.token_store`): where those of each document begin."""
+
 _UNUSED = 1 << 20
 _FLOAT = 4
 _JOURNAL = "index.journal"
@@ -81,7 +84,7 @@ class FlatWriter:
             raise UsageError(f"block {number} ends at row {start_row + len(vectors)} of {self.count}")
         if not np.isfinite(vectors).all():
             raise ArtifactError(f"vectors from row {start_row} on are not finite: check the model")
-        data = memoryview(np.ascontiguousarray(vectors, dtype="<f4").data).cast("B")
+        data = memoryview(np.ascontiguousarray(vectors, dtype="<f4").reshape(-1).view(np.uint8).data)
         offset = _HEADER.size + start_row * self.dimension * _FLOAT
         _write_all(self._file, data, offset)
         os.fdatasync(self._file)
@@ -140,6 +143,18 @@ class FlatVectors:
     @classmethod
     def open(cls, folder: Path) -> "FlatVectors":
         """Opens a complete folder, of this module or of Pyserini.
+
+        Raises:
+            ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
+                vectors are those of tokens.
+        """
+        if (folder / TOKEN_OFFSETS).exists():
+            raise ArtifactError(f"{folder}: has a vector for each token: name a multi-vector index, or another folder")
+        return cls.of_tokens(folder)
+
+    @classmethod
+    def of_tokens(cls, folder: Path) -> "FlatVectors":
+        """Opens a complete folder as `open` does, whatever a row stands for.
 
         Raises:
             ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index.

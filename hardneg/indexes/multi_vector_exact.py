@@ -1,0 +1,113 @@
+"""Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.data.token_store import TokenStore
+from hardneg.indexes.best import Best, best_hits, merged
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.exact_torch import DeviceVectors
+from hardneg.indexes.multi_vector_scores import block_scores, tensor
+from hardneg.indexes.validation import check_finite, no_hits
+from hardneg.progress import Progress, Silent
+from hardneg.types import Hits, TokenVectors
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Tokens of documents and of queries that are multiplied at a time."""
+
+    documents: int
+    queries: int
+
+    @classmethod
+    def of(cls, options: ExactOptions, asked: int) -> "_Sizes":
+        """For `asked` tokens of queries: few of them take longer blocks of documents, within the same memory."""
+        cpu = options.where.type == "cpu"
+        products, most, queries = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
+        queries = options.query_block or queries
+        fitting = min(most, max(products // most, products // max(1, min(asked, queries))))
+        return cls(options.corpus_block or fitting, queries)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some of the queries: their tokens as columns, float32 [d, S], and how many each has, int64 [Q]."""
+
+    vectors: Tensor
+    counts: Tensor
+
+
+def search_tokens(
+    store: TokenStore,
+    queries: TokenVectors,
+    k: int,
+    options: ExactOptions,
+    progress: Progress | None = None,
+    held: DeviceVectors | None = None,
+) -> Hits:
+    """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
+
+    A document without tokens is no hit, and a query without tokens has none.
+
+    Args:
+        store: the documents; a block of them is in memory at a time.
+        queries: Q of them, checked.
+        k: how many; above the number of documents the lists are padded with row -1 and score -inf.
+        options: the device, and how many tokens of documents and of queries are multiplied at a time.
+        progress: told of the documents that are done.
+        held: all vectors of the store, where they are on the device already.
+
+    Raises:
+        ArtifactError: for vectors, or scores, that are not finite.
+    """
+    asked = np.flatnonzero(np.diff(queries.offsets))
+    there = np.flatnonzero(np.diff(store.offsets))
+    sizes = _Sizes.of(options, len(queries.vectors))
+    parts = list(_parts(queries[asked], sizes.queries, options.where))
+    best: list[Best | None] = [None] * len(parts)
+    done = 0
+    with torch.inference_mode(), (progress or Silent()).task("search", len(store), "passages") as task:
+        for start, stop in store.spans(sizes.documents):
+            lengths = np.diff(store.offsets[start : stop + 1])
+            counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
+            block = _block(store, start, stop, held, options.where) if len(counts) else None
+            for i, part in enumerate(parts if block is not None else ()):
+                best[i] = merged(best[i], block_scores(block, counts, part.vectors, part.counts), done, k)
+            done += len(counts)
+            task.advance(stop - start)
+        found = best_hits(best, len(asked), k)
+    hits = no_hits(len(queries), k)
+    hits.rows[asked] = np.where(found.rows < 0, -1, _numbered(there, found.rows))
+    hits.scores[asked] = found.scores
+    return hits
+
+
+def _numbered(there: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    return there[np.maximum(places, 0)] if len(there) else places
+
+
+def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_Part]:
+    """Whole queries, with about `size` tokens together."""
+    start = 0
+    while start < len(queries):
+        stop = int(np.searchsorted(queries.offsets, queries.offsets[start] + size, "right")) - 1
+        stop = max(start + 1, stop)
+        part = queries[start:stop]
+        vectors = tensor(part.vectors).to(device).T.contiguous()
+        yield _Part(vectors, torch.from_numpy(np.diff(part.offsets)).to(device))
+        start = stop
+
+
+def _block(store: TokenStore, start: int, stop: int, held: DeviceVectors | None, device: torch.device) -> Tensor:
+    first, last = int(store.offsets[start]), int(store.offsets[stop])
+    if held is not None:
+        return held.rows[first:last]
+    vectors = store.vectors.read(first, last)
+    check_finite(vectors, range(first, last))
+    return torch.from_numpy(vectors).to(device)

@@ -1,0 +1,128 @@
+"""MaxSim and its exact index, against numbers worked out by hand and against plain loops."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.data.token_store import TokenStore, TokenWriter
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.multi_vector import MultiVector, MultiVectorSearcher
+from hardneg.indexes.multi_vector_scores import maxsim_matrix, maxsim_pairs
+from hardneg.progress import Silent
+from hardneg.types import TokenVectors
+
+
+def tokens(*texts: list[list[float]], dimension: int = 2) -> TokenVectors:
+    offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
+    rows = [row for text in texts for row in text]
+    return TokenVectors(offsets, np.array(rows, np.float32).reshape(-1, dimension))
+
+
+def stored(folder: Path, documents: TokenVectors) -> Path:
+    with TokenWriter(folder, documents.vectors.shape[1], documents.offsets) as writer:
+        writer.write_block(0, 0, documents)
+        writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
+        writer.close()
+    return folder
+
+
+def drawn(lengths: list[int], seed: int, dimension: int = 3) -> TokenVectors:
+    draws = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return TokenVectors(offsets, draws.integers(-3, 4, (int(offsets[-1]), dimension)).astype(np.float32))
+
+
+def brute_force(queries: TokenVectors, documents: TokenVectors) -> np.ndarray:
+    scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
+    for i in range(len(queries)):
+        for j in range(len(documents)):
+            query, document = queries[i : i + 1].vectors, documents[j : j + 1].vectors
+            if len(query) and len(document):
+                scores[i, j] = (query @ document.T).max(1).sum()
+    return scores
+
+
+def best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    scores = np.pad(scores, ((0, 0), (0, max(0, k - scores.shape[1]))), constant_values=-np.inf)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    ordered = np.take_along_axis(scores, order, 1)
+    return np.where(np.isneginf(ordered), -1, order), ordered
+
+
+QUERIES = tokens([[1, 0], [0, 2]], [[-1, -1]], [])
+DOCUMENTS = tokens([[3, 1], [0, 4]], [[-1, -2]], [], [[2, 2], [2, 2], [2, 2]])
+# query 0: max(3, 0) + max(2, 8) = 11; -1 - 4 = -5; none; 2 + 4 = 6. query 1: max(-4, -4); 3; none; -4.
+SCORES = [[11, -5, -np.inf, 6], [-4, 3, -np.inf, -4], [-np.inf] * 4]
+
+
+def test_scores_by_hand() -> None:
+    assert maxsim_matrix(QUERIES, DOCUMENTS).tolist() == SCORES
+    pairs = maxsim_pairs(QUERIES[np.array([0, 1, 0, 1, 2, 0])], DOCUMENTS[np.array([0, 1, 2, 3, 0, 3])])
+    assert pairs.tolist() == [11, 3, -np.inf, -4, -np.inf, 6]
+
+
+def test_hits_by_hand(tmp_path: Path) -> None:
+    hits = MultiVector().open(stored(tmp_path, DOCUMENTS)).search(QUERIES, 5)
+    assert hits.rows.tolist() == [[0, 3, 1, -1, -1], [1, 0, 3, -1, -1], [-1] * 5]
+    assert hits.scores[0].tolist() == [11, 6, -5, -np.inf, -np.inf]
+    assert np.isneginf(hits.scores[2]).all()
+
+
+LENGTHS = st.lists(st.integers(0, 4), max_size=9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(LENGTHS, LENGTHS, st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.integers(0, 3))
+def test_any_texts_in_any_blocks(
+    tmp_path_factory: pytest.TempPathFactory,
+    asked: list[int],
+    there: list[int],
+    k: int,
+    block: int,
+    part: int,
+    seed: int,
+) -> None:
+    queries, documents = drawn(asked, seed), drawn(there, seed + 9)
+    expected = brute_force(queries, documents)
+    assert np.array_equal(maxsim_matrix(queries, documents), expected)
+    row, column = np.indices(expected.shape).reshape(2, -1)
+    pairs = maxsim_pairs(queries[row], documents[column], tokens=block)
+    assert np.array_equal(pairs, expected.reshape(-1))
+    store = TokenStore.open(stored(tmp_path_factory.mktemp("store"), documents))
+    for resident in (0, 1 << 20):
+        options = ExactOptions(corpus_block=block, query_block=part, device="cpu", resident=resident)
+        hits = MultiVectorSearcher(store, options).search(queries, k)
+        rows, scores = best(expected, k)
+        assert np.array_equal(hits.rows, rows)
+        assert np.array_equal(hits.scores, scores)
+
+
+def test_the_index_is_the_folder(tmp_path: Path) -> None:
+    source = stored(tmp_path / "tokens", DOCUMENTS)
+    assert MultiVector().build(source, tmp_path / "index", Silent()) == 4
+    searcher = MultiVector().open(tmp_path / "index")
+    assert searcher.encoded(np.array([3, 2, 1])).vectors.tolist() == [[2, 2]] * 3 + [[-1, -2]]
+    with pytest.raises(UsageError, match="rows must be"):
+        searcher.encoded(np.array([4]))
+
+
+def test_what_cannot_be_searched_is_told(tmp_path: Path) -> None:
+    searcher = MultiVector().open(stored(tmp_path / "tokens", DOCUMENTS))
+    for queries in (["text"], np.ones((2, 2), np.float32)):
+        with pytest.raises(UsageError, match="a vector for each token"):
+            searcher.search(queries, 1)
+    with pytest.raises(UsageError, match=r"instead of \[n, 2\]"):
+        searcher.search(tokens([[1, 2, 3]], dimension=3), 1)
+    with pytest.raises(UsageError, match="query 1 .from 0. is not finite"):
+        searcher.search(tokens([[1, 2]], [[1, np.nan]]), 1)
+    with pytest.raises(UsageError, match="k is 0"):
+        searcher.search(QUERIES, 0)
+    with pytest.raises(UsageError, match="cannot be paired"):
+        maxsim_pairs(QUERIES, DOCUMENTS)
+    huge = tokens([[3e38, 0]])
+    with pytest.raises(ArtifactError, match="exceed the range"):
+        MultiVector().open(stored(tmp_path / "huge", huge)).search(huge, 1)

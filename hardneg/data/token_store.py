@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import link_file
 from hardneg.data.doc_ids import DOC_IDS, write_doc_ids
 from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.data.number_file import NumberFile, writing_numbers
@@ -137,6 +138,12 @@ class TokenStore:
 
     def __len__(self) -> int:
         return self.count
+
+    def link(self, path: Path) -> None:
+        """Makes `path` a folder of the same token vectors; files are shared where the disk can."""
+        path.mkdir(parents=True, exist_ok=True)
+        for name in ("index", TOKEN_OFFSETS, DOC_IDS):
+            link_file(self.folder / name, path / name)
 
     def read(self, start: int, stop: int) -> TokenVectors:
         """A copy of documents `start` to `stop`; leaves no pages of vectors mapped."""

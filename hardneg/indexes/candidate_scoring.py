@@ -13,11 +13,15 @@ from hardneg.indexes.validation import check_encoded, in_order
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.types import Encoded, Hits
 
-_VECTORS = 1 << 14  # scored at a time
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which take more memory
 
 
 def rank_candidates(
-    searcher: Searcher, queries: Sequence[str] | Encoded, candidates: NDArray[np.int64], k: int, at_once: int = _VECTORS
+    searcher: Searcher,
+    queries: Sequence[str] | Encoded,
+    candidates: NDArray[np.int64],
+    k: int,
+    at_once: int | None = None,
 ) -> Hits:
     """The k candidates that score best with each query; ties by ascending row, at rank k too.
 
@@ -25,8 +29,8 @@ def rank_candidates(
         searcher: of what an encoder made; where it gives documents by the best of their vectors, so does this.
         queries: Q of them, as the index's encoder gives them.
         candidates: int64 [Q, C], each query's own, as the rows that `searcher` gives; -1 pads short lists.
-        k: how many; what a query has fewer is padded.
-        at_once: about how many candidates are scored at a time.
+        k: how many; what a query has fewer is padded, and a document that has no score is no hit.
+        at_once: about how many candidates are scored at a time; None: what fits the form.
 
     Raises:
         UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
@@ -40,10 +44,12 @@ def rank_candidates(
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)
+    at_once = at_once or (_VECTORS if isinstance(wanted, np.ndarray) else _TEXTS)
     step = max(1, at_once // rows.shape[1])
     for start in range(0, len(queries), step):
         owner, column = np.nonzero(rows[start : start + step] >= 0)
         scores[start + owner, column] = _scores(stored, wanted[start + owner], rows[start + owner, column], first)
+    rows[np.isneginf(scores)] = -1
     hits = in_order(rows, scores)
     return Hits(hits.rows[:, :k], hits.scores[:, :k])
 

@@ -9,9 +9,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import link_file
-from hardneg.data.doc_ids import DOC_IDS
-from hardneg.data.flat import TOKEN_OFFSETS
 from hardneg.data.token_store import TokenStore
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.exact_torch import DeviceVectors
@@ -32,20 +29,13 @@ class MultiVector:
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Makes `path` an index of the token vectors in folder `source`; files are shared where the disk can."""
-        return link_tokens(source, path)
+        store = TokenStore.open(source)
+        store.link(path)
+        return len(store)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
         """The token vectors in folder `path`; a hit's row is the document's, so `rows` is not asked."""
         return MultiVectorSearcher(TokenStore.open(path))
-
-
-def link_tokens(source: Path, path: Path) -> int:
-    """Makes `path` a folder of the same token vectors; returns the number of documents."""
-    count = len(TokenStore.open(source))
-    path.mkdir(parents=True, exist_ok=True)
-    for name in ("index", TOKEN_OFFSETS, DOC_IDS):
-        link_file(source / name, path / name)
-    return count
 
 
 @dataclass(frozen=True)

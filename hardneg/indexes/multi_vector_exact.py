@@ -36,7 +36,7 @@ class _Sizes:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _QueryTokens:
     """Some of the queries: their tokens as columns, float32 [d, S], and how many each has, int64 [Q]."""
 
     vectors: Tensor
@@ -67,7 +67,6 @@ def search_tokens(
         ArtifactError: for vectors, or scores, that are not finite.
     """
     asked = np.flatnonzero(np.diff(queries.offsets))
-    there = np.flatnonzero(np.diff(store.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[asked], sizes.queries, options.where))
     best: list[Best | None] = [None] * len(parts)
@@ -76,23 +75,25 @@ def search_tokens(
         for start, stop in store.spans(sizes.documents):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
-            block = _block(store, start, stop, held, options.where) if len(counts) else None
-            for i, part in enumerate(parts if block is not None else ()):
-                best[i] = merged(best[i], block_scores(block, counts, part.vectors, part.counts), done, k)
+            if len(counts):
+                block = _block(store, start, stop, held, options.where)
+                scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
+                best = [merged(mine, found, done, k) for mine, found in zip(best, scores, strict=True)]
             done += len(counts)
             task.advance(stop - start)
         found = best_hits(best, len(asked), k)
     hits = no_hits(len(queries), k)
-    hits.rows[asked] = np.where(found.rows < 0, -1, _numbered(there, found.rows))
+    hits.rows[asked] = _numbered(np.flatnonzero(np.diff(store.offsets)), found.rows)
     hits.scores[asked] = found.scores
     return hits
 
 
 def _numbered(there: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    return there[np.maximum(places, 0)] if len(there) else places
+    """The rows of documents that are numbered among those `there`, which have tokens; -1 stays."""
+    return np.append(there, -1)[places]
 
 
-def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_Part]:
+def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:
     """Whole queries, with about `size` tokens together."""
     start = 0
     while start < len(queries):
@@ -100,7 +101,7 @@ def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_
         stop = max(start + 1, stop)
         part = queries[start:stop]
         vectors = tensor(part.vectors).to(device).T.contiguous()
-        yield _Part(vectors, torch.from_numpy(np.diff(part.offsets)).to(device))
+        yield _QueryTokens(vectors, torch.from_numpy(np.diff(part.offsets)).to(device))
         start = stop
 
 

@@ -4,9 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import UsageError
+from hardneg.indexes.multi_vector_scores import maxsim_matrix, maxsim_pairs
 from hardneg.indexes.sparse_products import weight_pairs, weight_products
 from hardneg.indexes.validation import check_queries
-from hardneg.types import Encoded, SparseRows
+from hardneg.types import Encoded, SparseRows, TokenVectors
 
 _OTHERS = "queries and documents are encoded in different forms: use one model for both"
 
@@ -23,6 +24,8 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
         return products
     if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
         return weight_products(queries, documents)
+    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
+        return maxsim_matrix(queries, documents)
     raise UsageError(_OTHERS)
 
 
@@ -38,4 +41,6 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
         return products
     if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
         return weight_pairs(queries, documents)
+    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
+        return maxsim_pairs(queries, documents)
     raise UsageError(_OTHERS)

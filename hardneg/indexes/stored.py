@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from hardneg.data.flat import FlatVectors
+from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors
 from hardneg.data.sparse_store import SHAPE, SparseStore
+from hardneg.data.token_store import TokenStore
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.multi_vector import MultiVectorSearcher
 from hardneg.indexes.sparse import SparseSearcher
 from hardneg.progress import Progress
 from hardneg.protocols import StoredSearcher
@@ -19,4 +21,6 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
     """
     if (folder / SHAPE).exists():
         return SparseSearcher(SparseStore.open(folder), progress)
+    if (folder / TOKEN_OFFSETS).exists():
+        return MultiVectorSearcher(TokenStore.open(folder), options, progress)
     return FlatSearcher(FlatVectors.open(folder), options, progress)

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from hardneg.data.token_store import TokenStore, TokenWriter
 from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.multi_vector import MultiVector, MultiVectorSearcher
 from hardneg.indexes.multi_vector_scores import maxsim_matrix, maxsim_pairs
+from hardneg.indexes.scores import score_matrix, score_pairs
+from hardneg.indexes.stored import open_store
 from hardneg.progress import Silent
 from hardneg.types import TokenVectors
 
@@ -110,6 +113,22 @@ def test_the_index_is_the_folder(tmp_path: Path) -> None:
         searcher.encoded(np.array([4]))
 
 
+def test_candidates_are_ranked_by_maxsim(tmp_path: Path) -> None:
+    searcher = open_store(stored(tmp_path, DOCUMENTS))
+    given = np.array([[1, 2, 0, 3], [3, 0, -1, -1], [0, 1, -1, -1]])
+    for at_once in (None, 1):
+        hits = rank_candidates(searcher, QUERIES, given, 3, at_once)
+        assert hits.rows.tolist() == [[0, 3, 1], [0, 3, -1], [-1, -1, -1]]
+        assert hits.scores.tolist() == [[11, 6, -5], [-4, -4, -np.inf], [-np.inf] * 3]
+
+
+def test_scores_by_form() -> None:
+    assert score_matrix(QUERIES, DOCUMENTS).tolist() == SCORES
+    assert score_pairs(QUERIES[:2], DOCUMENTS[:2]).tolist() == [11, 3]
+    with pytest.raises(UsageError, match="different forms"):
+        score_matrix(QUERIES, np.ones((1, 2), np.float32))
+
+
 def test_what_cannot_be_searched_is_told(tmp_path: Path) -> None:
     searcher = MultiVector().open(stored(tmp_path / "tokens", DOCUMENTS))
     for queries in (["text"], np.ones((2, 2), np.float32)):
@@ -117,7 +136,7 @@ def test_what_cannot_be_searched_is_told(tmp_path: Path) -> None:
             searcher.search(queries, 1)
     with pytest.raises(UsageError, match=r"instead of \[n, 2\]"):
         searcher.search(tokens([[1, 2, 3]], dimension=3), 1)
-    with pytest.raises(UsageError, match="query 1 .from 0. is not finite"):
+    with pytest.raises(UsageError, match=r"query 1 .* is not finite"):
         searcher.search(tokens([[1, 2]], [[1, np.nan]]), 1)
     with pytest.raises(UsageError, match="k is 0"):
         searcher.search(QUERIES, 0)

@@ -18,6 +18,7 @@ from pydantic import (
 
 from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
+from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
@@ -95,7 +96,9 @@ def _show_setting(setting: PluginSetting) -> dict[str, Any]:
 
 
 def parse_model(value: Any) -> Any:
-    """A model from its name alone, or from a mapping."""
+    """A model from its name alone, or from a mapping, whose adapter can be the place of a trained one alone."""
+    if isinstance(value, Mapping) and isinstance(adapter := value.get("adapter"), str):
+        return {**value, "adapter": {"source": adapter}}
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -146,7 +149,7 @@ def without_problems(options: _Options) -> _Options:
     return options
 
 
-for _dataclass in (ModelSpec, Segments, Withheld):
+for _dataclass in (ModelSpec, AdapterSpec, Segments, Withheld):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]

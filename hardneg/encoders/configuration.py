@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.files import read_json, weight_files
 from hardneg.encoders.source import locate
 from hardneg.encoders.spec import ModelSpec
@@ -78,14 +79,14 @@ def _tokenizer_bound(place: Path) -> int:
 
 
 def _positions(place: Path) -> int:
-    most = mapping(place / "config.json").get("max_position_embeddings")
+    most = mapping(network_folder(place) / "config.json").get("max_position_embeddings")
     if not isinstance(most, int) or most < 1:
         return _UNBOUNDED
     return most - _padding_offset(place)
 
 
 def _padding_offset(place: Path) -> int:
-    config = mapping(place / "config.json")
+    config = mapping(network_folder(place) / "config.json")
     padding = config.get("pad_token_id", 1)
     return int(padding) + 1 if config.get("model_type") in _AFTER_PADDING and isinstance(padding, int) else 0
 
@@ -140,6 +141,7 @@ def model_shape(spec: ModelSpec) -> Shape:
     if not isinstance(folder, Path):
         return unseen
     try:
+        folder = network_folder(folder)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         weights = sum(path.stat().st_size for path in weight_files(folder))
     except (OSError, ValueError, HardnegError):

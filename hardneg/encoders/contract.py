@@ -1,10 +1,11 @@
 """What a model's folder says of how it wants to be used, read from its JSON files alone."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders.adapters.base import adapter_of, based, network_folder
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.files import module_folders, read_json, sides
 from hardneg.encoders.source import at_hand
@@ -89,8 +90,9 @@ def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
     Raises:
         ModelError: the folder is not readable, or its similarity cannot be had here.
     """
-    contract, values = read_contract(folder), asdict(spec)
+    contract, values = read_contract(folder), {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
+    values["adapter"] = adapter_of(spec, folder)
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
     if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
@@ -107,6 +109,8 @@ def known(spec: ModelSpec) -> FullSpec | None:
     """The spec in full if its files are on this machine and readable, else None; downloads nothing."""
     folder = at_hand(spec)
     try:
+        if folder is not None and (whole := based(spec, folder)) != spec:
+            return known(whole)
         return resolve(spec, folder) if folder else None
     except (ModelError, OSError):
         return None
@@ -130,7 +134,10 @@ class _Head:
     @classmethod
     def of(cls, places: list[Path], folder: Path) -> "_Head":
         names = module_folders(folder)
-        pooling, dimension = "", _count(mapping(places[0] / "config.json").get("hidden_size"), places[0])
+        pooling, dimension = (
+            "",
+            _count(mapping(network_folder(places[0]) / "config.json").get("hidden_size"), places[0]),
+        )
         for place in places[1:]:
             content = mapping(place / "config.json")
             if names[place] == "Pooling":
@@ -190,7 +197,7 @@ def _count(value: Any, folder: Path) -> int | None:
 
 
 def _dtype(place: Path) -> str:
-    config = mapping(place / "config.json")
+    config = mapping(network_folder(place) / "config.json")
     return str(config.get("dtype") or config.get("torch_dtype") or "float32")
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.segments import Segments
+from hardneg.encoders.adapters.base import fetch_whole
 from hardneg.encoders.contract import resolve
 from hardneg.encoders.fastest import Precision, weights_dtype
 from hardneg.encoders.files import check_files
@@ -19,7 +20,6 @@ from hardneg.encoders.load import assembled, load_module, with_prompts
 from hardneg.encoders.save import read_spec, save_module
 from hardneg.encoders.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.soundness import positions
-from hardneg.encoders.source import fetch
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
 from hardneg.encoders.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
 from hardneg.encoders.towers import Cut, forward, has_twins, side, twins, with_own_queries
@@ -54,10 +54,10 @@ class Encoder:
         """
         if problems := spec.problems():
             raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-        folder = fetch(spec)
+        spec, folder = fetch_whole(spec)
         check_files(folder)
         full = resolve(spec, folder)
-        return cls(load_module(full, folder, device, weights_dtype(spec, precision)), full)
+        return cls(load_module(full, folder, device, weights_dtype(spec, precision), learns=precision is None), full)
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":

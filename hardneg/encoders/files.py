@@ -53,13 +53,12 @@ def _routed(folder: Path) -> dict[Path, str]:
 
 
 def check_files(folder: Path) -> None:
-    """Refuses a folder without configuration, tokenizer or all of its weights, and one of an adapter alone."""
+    """Refuses a folder without configuration, tokenizer or all of its weights, be they those of an adapter."""
     places = module_folders(folder)
     encoders = [place for place, kind in places.items() if kind == "Transformer"] or [folder]
     for encoder in encoders:
-        if (encoder / "adapter_config.json").exists():
-            raise ModelError(f"model {encoder}: only an adapter: merge it into its base model and save that")
-        if not (encoder / "config.json").is_file():
+        adapted = (encoder / "adapter_config.json").is_file()
+        if not adapted and not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
         check_tokenizer_files(encoder)
     for place, kind in places.items():

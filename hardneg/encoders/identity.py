@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.digest import digest, file_digest
+from hardneg.encoders.adapters.base import based, network_folder
+from hardneg.encoders.adapters.files import adapter_content
+from hardneg.encoders.adapters.source import adapter_identity
 from hardneg.encoders.configuration import mapping
 from hardneg.encoders.contract import resolve
 from hardneg.encoders.files import check_activations, check_files, module_folders, read_json, routes, weight_files
@@ -24,7 +27,7 @@ _CONFIGS = (
     "added_tokens.json",
 )
 # Options that models were made without: they count where they have another value than their default.
-_LATER = ("twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype")
+_LATER = ("twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype", "adapter")
 # Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
 _IGNORED = {
     "_name_or_path",
@@ -55,6 +58,8 @@ def model_digest(spec: ModelSpec) -> str:
     found = locate(spec)
     if isinstance(found, HubCommit):
         return digest([[found.repository, found.commit], _options(spec)])
+    if (whole := based(spec, found)) != spec:
+        return model_digest(whole)
     content = _contents(found)
     return digest([content, _options(resolve(spec, found))])
 
@@ -64,6 +69,8 @@ def _options(spec: ModelSpec) -> dict[str, Any]:
     del options["name"], options["revision"]
     if spec.dtype == "fp32":  # float32 weights are what `auto` comes from
         options["dtype"] = "auto"
+    if spec.adapter is not None:
+        options["adapter"] = adapter_identity(spec.adapter)
     return {name: value for name, value in options.items() if name not in _LATER or value != getattr(ModelSpec, name)}
 
 
@@ -79,10 +86,12 @@ def _contents(folder: Path) -> list[Any]:
     modules = module_folders(folder)
     for place, kind in modules.items():
         if kind == "Transformer":
-            check_headers(place)
+            check_headers(network_folder(place))
     found: list[Any] = [list(modules.values()), *routes(folder)]
     for place in modules:
         found.append([[path.name, _identity(path)] for path in sorted(_files(place))])
+        if (base := network_folder(place)) != place:
+            found.append([adapter_content(place), [[path.name, _identity(path)] for path in sorted(_files(base))]])
     return found
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from hardneg.encoders.adapters.base import network_folder
+from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.contract import read_contract
 from hardneg.encoders.files import check_activations, load_options, module_folders, sides
 from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_weights
@@ -107,16 +109,17 @@ def _plain_transformer(folder: Path, dtype: torch.dtype) -> nn.Module:
 
 
 def _weights(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
-    options = {kind: load_options(place) for place, kind in module_folders(folder).items()}
+    options = {kind: load_options(network_folder(place)) for place, kind in module_folders(folder).items()}
     return {"dtype": dtype, **options.get("Transformer", {})}
 
 
 def load_module(
-    spec: FullSpec, folder: Path, device: str | None = None, dtype: torch.dtype = torch.float32
+    spec: FullSpec, folder: Path, device: str | None = None, dtype: torch.dtype = torch.float32, learns: bool = True
 ) -> "SentenceTransformer":
     """The model in a folder as the spec says, with prompts and lengths set, in evaluation mode.
 
-    dtype: of the transformer's weights; all that comes behind it is float32.
+    dtype: of the transformer's weights; all that comes behind it is float32. learns: whether a new adapter is put in,
+    which changes no vector until it is trained.
 
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
@@ -126,6 +129,8 @@ def load_module(
     check_sides(modules, spec.name)
     _check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
+    if spec.adapter is not None:
+        put_adapters(nn.Sequential(*modules), spec, folder, learns)
     contract = read_contract(folder)
     module = assembled(_arranged(modules, spec), spec, device)
     return with_prompts(module, contract.prompts, contract.default_prompt_name)
@@ -138,7 +143,7 @@ def _check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None
         check_encoder(transformer, spec)
         check_tokenizer(transformer, spec.name)
         with quiet():
-            check_weights(transformer.model, places[kind][0], spec.name)
+            check_weights(transformer.model, network_folder(places[kind][0]), spec.name)
 
 
 def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hardneg.atomic_write import replacing_folder, system_errors
+from hardneg.encoders.adapters.source import noted, saved_adapter, with_saved_adapter
 from hardneg.encoders.contract import OWN, SPEC_FILE, saved_values
 from hardneg.encoders.files import read_json
 from hardneg.encoders.load import assembled, quiet, with_prompts
@@ -32,10 +33,12 @@ def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, car
     """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`."""
     with written_whole(folder) as place, evaluating(module):
         whole = _typed(module, spec) if spec.typed else module
+        whole = with_saved_adapter(whole, spec)
         for transformer in transformers(whole):
             forget_last_call(transformer.tokenizer)
         whole.save(str(place), create_model_card=False, safe_serialization=True)
         options = {name: getattr(spec, name) for name in (*OWN, *(_TYPES if spec.typed else ()))}
+        options |= {} if spec.adapter is None else {"adapter": noted(spec.adapter)}
         (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if card is not None:
             (place / "README.md").write_text(card, encoding="utf-8")
@@ -66,7 +69,8 @@ def read_spec(folder: Path) -> ModelSpec:
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
     own, content = saved_values(folder), read_json(path)
-    return ModelSpec(str(folder), **own, **{name: content[name] for name in _TYPES if name in content})
+    adapter = saved_adapter(content.get("adapter"), path)
+    return ModelSpec(str(folder), **own, **{name: content[name] for name in _TYPES if name in content}, adapter=adapter)
 
 
 def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":

@@ -74,15 +74,20 @@ def fetch(spec: ModelSpec) -> Path:
     found = locate(spec)
     if isinstance(found, Path):
         return found
-    folder = _download(found, HUB_FILES)
+    folder = download(found, HUB_FILES)
     bare = [place for place, kind in module_folders(folder).items() if kind not in _BARE and not has_weights(place)]
     if patterns := [(place / name).relative_to(folder).as_posix() for place in bare for name in PICKLES]:
-        _download(found, patterns)
+        download(found, patterns)
     _remember(found, spec.revision)
     return folder
 
 
-def _download(found: HubCommit, patterns: list[str]) -> Path:
+def download(found: HubCommit, patterns: list[str]) -> Path:
+    """A folder of the files of a commit whose paths fit the patterns.
+
+    Raises:
+        ModelError: they cannot be downloaded.
+    """
     from huggingface_hub import snapshot_download
 
     try:

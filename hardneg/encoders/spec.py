@@ -1,7 +1,10 @@
 """What a recipe says of a dense encoder, and the same with all that the model says of itself filled in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from hardneg.encoders.adapters.spec import AdapterSpec
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine"]
@@ -33,6 +36,7 @@ class ModelSpec:
     truncate_dim: how many dimensions of a vector are kept.
     dtype: what the transformer's weights are held and computed in where texts are encoded; `auto` and `fp32` follow the
         stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
+    adapter: few weights beside the transformer's, which alone are trained (`hardneg.encoders.adapters.spec`).
     """
 
     name: str
@@ -51,6 +55,7 @@ class ModelSpec:
     document_token_type: int = 0
     truncate_dim: int | None = None
     dtype: Weights = "auto"
+    adapter: AdapterSpec | None = None
 
     @property
     def typed(self) -> bool:
@@ -86,7 +91,13 @@ class ModelSpec:
         for field in ("query_length", "document_length"):
             if (value := getattr(self, field)) is not None and value < _SHORTEST:
                 found.append(f"{field} is {value}: at least {_SHORTEST} tokens are needed")
-        return found
+        return found if self.adapter is None else [*found, *self.adapter.problems()]
+
+
+def spec_from(content: Mapping[str, Any]) -> ModelSpec:
+    """The spec from the mapping that `asdict` makes of it."""
+    adapter = content.get("adapter")
+    return ModelSpec(**{**content, "adapter": adapter and AdapterSpec(**adapter)})
 
 
 @dataclass(frozen=True)

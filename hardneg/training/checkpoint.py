@@ -52,14 +52,14 @@ class Checkpoints:
 
     def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
         """Writes a checkpoint, then removes those that are neither the newest nor the best."""
-        from safetensors.torch import save_file, save_model
+        from safetensors.torch import save_file
 
         final = self._path(state.step)
         partial = final.with_name(f"{final.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         with system_errors():
-            save_model(module, str(partial / _MODEL))
+            save_learning(module, partial / _MODEL)
             save_file(_flat(optimizer), str(partial / _OPTIMIZER))
         content = {"identity": self.identity, **asdict(state)}
         (partial / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -100,12 +100,11 @@ class Checkpoints:
     def load_weights(self, module: nn.Module, step: int) -> None:
         """Loads the weights that a run had after `step`, which must be the newest, the best or the kept ones."""
         from safetensors import SafetensorError
-        from safetensors.torch import load_model
 
         kept, path = self._kept(step), self._path(step) / _MODEL
         path = kept if kept.exists() and not path.exists() else path
         try:
-            load_model(module, str(path))
+            load_learning(module, path)
         except (OSError, RuntimeError, SafetensorError) as error:
             raise _unreadable(path, error) from error
 
@@ -157,6 +156,38 @@ class Checkpoints:
         for path in self.folder.glob("step-*"):
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def save_learning(module: nn.Module, path: Path) -> None:
+    """Writes the weights, without those that do not learn: they are what a run began with."""
+    from safetensors.torch import save_file, save_model
+
+    if fixed := _fixed(module):
+        state = module.state_dict().items()
+        save_file({name: tensor.contiguous() for name, tensor in state if name not in fixed}, path)
+    else:
+        save_model(module, str(path))
+
+
+def load_learning(module: nn.Module, path: Path) -> None:
+    """Reads what `save_learning` wrote of such a module.
+
+    Raises:
+        RuntimeError: weights that learn are missing, or there are others.
+    """
+    from safetensors.torch import load_file, load_model
+
+    if not (fixed := _fixed(module)):
+        load_model(module, str(path))
+        return
+    found = module.load_state_dict(load_file(str(path)), strict=False)
+    if wrong := [*found.unexpected_keys, *(name for name in found.missing_keys if name not in fixed)]:
+        raise RuntimeError(f"not the weights of this model: {wrong[0]}")
+
+
+def _fixed(module: nn.Module) -> set[str]:
+    """The names of the weights that do not learn."""
+    return {name for name, weights in module.named_parameters(remove_duplicate=False) if not weights.requires_grad}
 
 
 def weights_digest(module: nn.Module) -> str:

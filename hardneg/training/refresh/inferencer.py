@@ -21,7 +21,7 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import ModelSpec, spec_from
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
@@ -63,7 +63,7 @@ class Settings:
     def read(cls, path: Path) -> "Settings":
         """What `write` wrote."""
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        model, options = ModelSpec(**content.pop("model")), RefreshOptions(**content.pop("options"))
+        model, options = spec_from(content.pop("model")), RefreshOptions(**content.pop("options"))
         cut = content.pop("segments")
         return cls(model=model, options=options, segments=cut and Segments(**cut), **content)
 

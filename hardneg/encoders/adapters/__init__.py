@@ -1,0 +1,1 @@
+"""Adapters: few weights beside those of a transformer, by peft."""

@@ -1,0 +1,84 @@
+"""What a folder of an adapter alone stands for: the base that it names, with the adapter in it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from hardneg.encoders.adapters.files import CONFIG, adapter_config, check_adapter, settings_in
+from hardneg.encoders.adapters.spec import AdapterSpec
+from hardneg.encoders.files import module_folders
+from hardneg.encoders.source import at_hand, fetch
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+
+
+def network_folder(place: Path) -> Path:
+    """Where a transformer's configuration and weights lie: in its folder, or in that of its adapter's base.
+
+    Raises:
+        ModelError: the base is not on this machine.
+    """
+    if not (place / CONFIG).is_file():
+        return place
+    spec = _base(place)
+    found = at_hand(spec)
+    if found is None or not (found / "config.json").is_file():
+        raise ModelError(
+            f"model {place}: only an adapter, and its base {spec.name!r} is not on this machine: put it there, "
+            "or say where it is: name: BASE, adapter: " + str(place)
+        )
+    return found
+
+
+def fetch_whole(spec: ModelSpec) -> tuple[ModelSpec, Path]:
+    """The spec as `based` has it, and the folder that holds the model's files; downloads what is not here yet."""
+    folder = fetch(spec)
+    if (whole := based(spec, folder)) != spec:
+        return whole, fetch(whole)
+    for place, kind in module_folders(folder).items():
+        if kind == "Transformer" and (place / CONFIG).is_file():
+            check_adapter(place)
+            fetch(_base(place))
+    return spec, folder
+
+
+def based(spec: ModelSpec, folder: Path) -> ModelSpec:
+    """The spec of a base with a trained adapter, where a model's folder holds no more than an adapter; else as it is.
+
+    Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
+    """
+    if not (folder / CONFIG).is_file() or (folder / "modules.json").is_file():
+        return spec
+    _refuse_settings(spec, folder)
+    base = _base(folder)
+    adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
+    return replace(spec, name=base.name, revision=base.revision, adapter=adapter)
+
+
+def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
+    """The spec's adapter, or else the one that is in the model's folder.
+
+    Raises:
+        ModelError: both say how one is made, and not the same.
+    """
+    places = [place for place, kind in module_folders(folder).items() if kind == "Transformer"]
+    inside = next((place for place in places if (place / CONFIG).is_file()), None)
+    if inside is None:
+        return spec.adapter
+    found = settings_in(inside)
+    if spec.adapter is not None and spec.adapter.settings() != found.settings():
+        _refuse_settings(spec, inside)
+    return replace(found, save=spec.adapter.save if spec.adapter else "merged")
+
+
+def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
+    said = spec.adapter
+    if said is not None and said != AdapterSpec(save=said.save):
+        raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: of adapter, say nothing but save")
+
+
+def _base(place: Path) -> ModelSpec:
+    config = adapter_config(place)
+    name, revision = config.get("base_model_name_or_path"), config.get("revision")
+    if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
+        raise ModelError(f"model {place}: only an adapter that names no base: say name: BASE, adapter: {place}")
+    return ModelSpec(name, revision)

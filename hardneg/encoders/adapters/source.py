@@ -1,0 +1,121 @@
+"""A spec's adapter: where its files are, its name by content, and how it comes into a model and out of it again."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from hardneg.encoders.adapters.files import CONFIG, WEIGHTS, adapter_content, check_adapter, settings_in
+from hardneg.encoders.adapters.spec import AUTO, AdapterSpec
+from hardneg.encoders.files import sides
+from hardneg.encoders.source import HubCommit, download, locate
+from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.towers import side
+from hardneg.errors import ModelError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
+    """What of an adapter may change a model: a trained one's content or commit, or a new one's settings.
+
+    Raises:
+        ModelError: there is no such adapter, or it is only on the hub, which cannot be reached.
+    """
+    if adapter.source is None:
+        return {**adapter.settings(), "save": adapter.save}
+    found = _located(adapter)
+    content = [found.repository, found.commit] if isinstance(found, HubCommit) else adapter_content(found)
+    return {"content": content, "save": adapter.save}
+
+
+def adapter_folder(adapter: AdapterSpec) -> Path | None:
+    """The folder of a trained adapter's files, downloaded into the hub's cache if need be; None for a new one.
+
+    Raises:
+        ModelError: there is no such adapter, or it cannot be downloaded.
+    """
+    if adapter.source is None:
+        return None
+    found = _located(adapter)
+    folder = download(found, [CONFIG, WEIGHTS]) if isinstance(found, HubCommit) else found
+    check_adapter(folder)
+    return folder
+
+
+def _located(adapter: AdapterSpec) -> Path | HubCommit:
+    try:
+        return locate(ModelSpec(adapter.source or "", adapter.revision))
+    except ModelError as error:
+        raise ModelError(f"adapter: {error}") from error
+
+
+def put_adapters(whole: nn.Module, spec: FullSpec, folder: Path, learns: bool) -> None:
+    """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
+
+    folder: the model's. An adapter that is in there already is what learns.
+
+    Raises:
+        ModelError: the adapter does not fit the model, or peft is not there.
+    """
+    from hardneg.encoders.adapters.layers import fill, has_adapter, put_in
+
+    adapter = spec.adapter
+    if adapter is None:
+        return
+    place = adapter_folder(adapter)
+    done = set[int]()
+    for kind in KINDS:
+        transformer, own = side(whole, kind)[0], sides(folder)[kind][0]
+        if id(transformer) in done:
+            continue
+        done.add(id(transformer))
+        if has_adapter(transformer.model):
+            fill(transformer.model, own)
+        elif place is not None or learns:
+            put_in(transformer.model, adapter, place, *_base(spec, own))
+
+
+def _base(spec: ModelSpec, place: Path) -> tuple[str, str | None]:
+    """What others open the base by: the hub's name of it and its commit, or a folder."""
+    found = locate(spec)
+    return (found.repository, found.commit) if isinstance(found, HubCommit) else (str(place.resolve()), None)
+
+
+def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
+    """What is to be saved of a model: a copy with the adapter merged into its weights, or itself."""
+    if spec.adapter is None or spec.adapter.save == "apart":
+        return module
+    from hardneg.encoders.adapters.layers import has_adapter, merged
+
+    return merged(module) if has_adapter(module) else module
+
+
+def noted(adapter: AdapterSpec) -> dict[str, Any]:
+    """What a saved model's folder keeps of its adapter: how the next one, or the same one, is trained on."""
+    if adapter.save == "apart":
+        return {"save": adapter.save}
+    folder = adapter_folder(adapter)
+    found = adapter if folder is None else replace(settings_in(folder), save=adapter.save)
+    return {**found.settings(), "save": found.save}
+
+
+def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
+    """What `noted` gave.
+
+    Raises:
+        ModelError: it is not of that form.
+    """
+    if content is None:
+        return None
+    try:
+        targets = content.get("target_modules", AUTO)
+        adapter = AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
+        problems = adapter.problems()
+    except (TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: adapter: not an adapter's settings: save the model again") from error
+    if problems:
+        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+    return adapter

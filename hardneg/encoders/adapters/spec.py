@@ -1,0 +1,78 @@
+"""What a recipe says of an adapter: a trained one's place, or how a new one is trained."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+AdapterType = Literal["lora", "rslora", "dora", "loha", "lokr"]
+Save = Literal["merged", "apart"]
+
+TYPES = ("lora", "rslora", "dora", "loha", "lokr")
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class AdapterSpec:
+    """Few weights beside those of a transformer, which alone are trained.
+
+    source: a folder or hub id of a trained adapter, as peft saves it; without one a new adapter is trained.
+    revision: a branch, tag or commit of a hub id.
+    type: `lora`; `rslora` (scaled by the root of the rank); `dora`; `loha`; `lokr`.
+    rank: that of the matrices. alpha: their product is scaled by alpha / rank.
+    dropout: of what goes into the adapter.
+    target_modules: ends of the names of the linear layers that get one; `auto` is all those in the layers.
+    save: `merged` writes the base with the adapter in its weights; `apart` writes the adapter and its base's name.
+
+    Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024); Hyeon-Woo
+    et al., FedPara (ICLR 2022); Yeh et al., LyCORIS (ICLR 2024).
+    """
+
+    source: str | None = None
+    revision: str | None = None
+    type: AdapterType = "lora"
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.0
+    target_modules: str | tuple[str, ...] = AUTO
+    save: Save = "merged"
+
+    @property
+    def targets(self) -> tuple[str, ...] | None:
+        """Ends of names of the layers that get one; None where they are found."""
+        if self.target_modules == AUTO:
+            return None
+        return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
+
+    def settings(self) -> dict[str, Any]:
+        """What a new one is made from."""
+        return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
+
+    def problems(self) -> list[str]:
+        """One line for each field that no adapter can have."""
+        found = []
+        if self.type not in TYPES:
+            found.append(f"adapter.type is {self.type!r}: it can be {', '.join(TYPES[:-1])} or {TYPES[-1]}")
+        if self.rank < 1:
+            found.append(f"adapter.rank is {self.rank}: at least 1 is needed")
+        if not self.alpha > 0:
+            found.append(f"adapter.alpha is {self.alpha:g}: it must be above 0")
+        if not 0 <= self.dropout < 1:
+            found.append(f"adapter.dropout is {self.dropout:g}: it must be at least 0 and below 1")
+        if self.targets is not None and not all(name.strip() for name in self.targets or ("",)):
+            found.append("adapter.target_modules names no layers: give ends of their names, or leave it out")
+        if self.save not in ("merged", "apart"):
+            found.append(f"adapter.save is {self.save!r}: it can be merged or apart")
+        if self.save == "apart" and self.type not in _READ_BACK:
+            found.append(f"adapter.save is 'apart': transformers cannot read back {self.type}: say save: merged")
+        return [*found, *self._beside_source()]
+
+    def _beside_source(self) -> list[str]:
+        """What is said of a new one beside the place of a trained one, and the other way round."""
+        if self.source is None:
+            return ["adapter.revision is that of a source: give one, or leave it out"] if self.revision else []
+        defaults = {field.name: field.default for field in fields(self)}
+        said = [name for name, value in self.settings().items() if value != defaults[name]]
+        told = ", ".join(f"adapter.{name}" for name in said)
+        return [f"{told}: a trained adapter has its own: leave out, or leave out source"] if said else []
+
+
+_READ_BACK = ("lora", "rslora", "loha", "lokr")

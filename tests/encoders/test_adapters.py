@@ -1,0 +1,210 @@
+"""Adapters: put in, trained, merged, saved apart, named by content."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hardneg.encoders.adapters.spec import TYPES, AdapterSpec
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.identity import model_digest
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+from tests.tiny import tiny_encoder
+
+TEXTS = ["hello world", "a", "the quick brown fox jumps over the lazy dog", ""]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_encoder(tmp_path_factory.mktemp("models") / "base")
+
+
+def trained(base: Path, adapter: AdapterSpec) -> Encoder:
+    """An encoder whose adapter is another than at the beginning."""
+    encoder = Encoder.load(ModelSpec(str(base), adapter=adapter), "cpu")
+    torch.manual_seed(1)
+    for weights in encoder.module.parameters():
+        if weights.requires_grad:
+            torch.nn.init.normal_(weights, std=0.3)
+    return encoder
+
+
+def closeness(one: np.ndarray, other: np.ndarray) -> float:
+    """The lowest cosine between rows."""
+    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return float(((one * other).sum(1) / norms).min())
+
+
+def as_opened_by_others(folder: Path) -> np.ndarray:
+    from sentence_transformers import SentenceTransformer
+
+    found: np.ndarray = SentenceTransformer(str(folder), device="cpu").encode_query(TEXTS)
+    return found
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_new_adapter_changes_nothing_and_alone_learns(base: Path, kind: str) -> None:
+    plain = Encoder.load(ModelSpec(str(base)), "cpu")
+    encoder = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
+    assert np.allclose(plain.encode(TEXTS, "query"), encoder.encode(TEXTS, "query"), atol=1e-6)
+    learning = [name for name, weights in encoder.module.named_parameters() if weights.requires_grad]
+    assert learning and all(".default" in name for name in learning)
+    assert not any("pooler" in name or "embeddings" in name for name in learning)
+
+
+def test_lora_is_the_product_of_two_matrices_scaled_by_alpha_over_rank(base: Path) -> None:
+    encoder = trained(base, AdapterSpec(rank=2, alpha=6, target_modules=("attention.self.query",)))
+    layer = encoder.parts("query")[0].model.encoder.layer[0].attention.self.query
+    a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    x = torch.randn(3, 32)
+    expected = x @ layer.base_layer.weight.T + layer.base_layer.bias + 6 / 2 * (x @ a.T @ b.T)
+    assert torch.allclose(layer(x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "save"),
+    [(kind, save) for kind in TYPES for save in ("merged", "apart") if (kind, save) != ("dora", "apart")],
+)
+def test_saved_model_opens_everywhere_with_the_same_vectors(base: Path, tmp_path: Path, kind: str, save: str) -> None:
+    encoder = trained(base, AdapterSpec(type=kind, rank=4, save=save))  # type: ignore[arg-type]
+    before = encoder.encode(TEXTS, "query")
+    plain = Encoder.load(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
+    assert closeness(before, plain) < 0.9999
+    encoder.save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "model.safetensors").exists() == (save == "merged")
+    assert np.array_equal(before, encoder.encode(TEXTS, "query"))  # saving leaves what is trained as it was
+    assert closeness(before, as_opened_by_others(tmp_path / "saved")) > 0.99999
+    assert closeness(before, Encoder.open(tmp_path / "saved", "cpu").encode(TEXTS, "query")) > 0.99999
+    assert closeness(before, Encoder.open(tmp_path / "saved", "cpu", "fp32").encode(TEXTS, "query")) > 0.99999
+
+
+def test_merged_model_is_trained_on_with_a_new_adapter_of_the_same_settings(base: Path, tmp_path: Path) -> None:
+    trained(base, AdapterSpec(rank=4, alpha=8)).save(tmp_path / "one")
+    again = Encoder.open(tmp_path / "one", "cpu")
+    assert again.spec.adapter == AdapterSpec(rank=4, alpha=8)
+    assert all(".default" in name for name, weights in again.module.named_parameters() if weights.requires_grad)
+    used = Encoder.open(tmp_path / "one", "cpu", "fp32")  # to encode: as a plain model
+    assert all(".default" not in name for name, _ in used.module.named_parameters())
+
+
+def test_adapter_saved_apart_is_trained_on(base: Path, tmp_path: Path) -> None:
+    one = trained(base, AdapterSpec(rank=4, save="apart"))
+    one.save(tmp_path / "one")
+    again = Encoder.open(tmp_path / "one", "cpu")
+    assert again.spec.adapter is not None and again.spec.adapter.rank == 4 and again.spec.adapter.save == "apart"
+    learning = {name: weights for name, weights in again.module.named_parameters() if weights.requires_grad}
+    before = dict(one.module.named_parameters())
+    assert learning and all(torch.equal(weights, before[name]) for name, weights in learning.items())
+    for weights in learning.values():
+        torch.nn.init.normal_(weights, std=0.3)
+    again.save(tmp_path / "two")
+    assert closeness(again.encode(TEXTS, "query"), as_opened_by_others(tmp_path / "two")) > 0.99999
+    third = Encoder.load(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
+    assert closeness(third.encode(TEXTS, "query"), one.encode(TEXTS, "query")) > 0.99999
+
+
+def apart(base: Path, folder: Path) -> tuple[Path, np.ndarray]:
+    """An adapter in a folder of its own, as peft saves one, and the vectors with it."""
+    encoder = trained(base, AdapterSpec(rank=4, save="apart"))
+    encoder.parts("query")[0].model.save_pretrained(folder)
+    return folder, encoder.encode(TEXTS, "query")
+
+
+def test_trained_adapter_beside_its_base(base: Path, tmp_path: Path) -> None:
+    folder, vectors = apart(base, tmp_path / "adapter")
+    for precision in (None, "fp32"):
+        found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
+        assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
+    found.save(tmp_path / "merged")
+    assert closeness(as_opened_by_others(tmp_path / "merged"), vectors) > 0.99999
+    assert Encoder.open(tmp_path / "merged", "cpu").spec.adapter.rank == 4  # type: ignore[union-attr]
+
+
+def test_folder_of_an_adapter_alone_is_its_base_with_it(base: Path, tmp_path: Path) -> None:
+    folder, vectors = apart(base, tmp_path / "adapter")
+    found = Encoder.load(ModelSpec(str(folder)), "cpu")
+    assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
+    assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
+    assert model_digest(ModelSpec(str(folder))) == model_digest(ModelSpec(str(base), adapter=AdapterSpec(str(folder))))
+
+
+def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:
+    folder, _ = apart(base, tmp_path / "adapter")
+    config = (folder / "adapter_config.json").read_text()
+    (folder / "adapter_config.json").write_text(config.replace(str(base.resolve()), "/nowhere/base"))
+    with pytest.raises(ModelError, match="'/nowhere/base'"):
+        Encoder.load(ModelSpec(str(folder)), "cpu")
+    found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+    assert found.dimension == 32
+
+
+def test_digest_is_of_base_and_adapter(base: Path, tmp_path: Path) -> None:
+    folder, _ = apart(base, tmp_path / "adapter")
+    plain = ModelSpec(str(base))
+    specs = [
+        plain,
+        *(replace(plain, adapter=AdapterSpec(**options)) for options in ({}, {"rank": 8}, {"save": "apart"})),
+        replace(plain, adapter=AdapterSpec(str(folder))),
+    ]
+    assert len({model_digest(spec) for spec in specs}) == len(specs)
+    moved = tmp_path / "moved"
+    folder.rename(moved)
+    config = moved / "adapter_config.json"
+    named = model_digest(replace(plain, adapter=AdapterSpec(str(moved))))
+    config.write_text(config.read_text().replace(str(base.resolve()), "elsewhere"))
+    assert named == model_digest(replace(plain, adapter=AdapterSpec(str(moved))))
+    weights = moved / "adapter_model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(bytes(content))
+    assert named != model_digest(replace(plain, adapter=AdapterSpec(str(moved))))
+
+
+def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder, _ = apart(base, tmp_path / "adapter")
+    weights = load_file(str(folder / "adapter_model.safetensors"))
+    name = next(iter(weights))
+    for broken in (
+        {**weights, "other.lora_A.weight": weights[name].clone()},
+        {n: w for n, w in weights.items() if n != name},
+    ):
+        save_file(broken, str(folder / "adapter_model.safetensors"))
+        with pytest.raises(ModelError, match="does not fit its base"):
+            Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"peft_type": "PREFIX_TUNING"}, "of type PREFIX_TUNING"),
+        ({"peft_type": "LORA", "megatron_config": {"a": 1}}, "megatron_config"),
+        ({"peft_type": "LORA", "modules_to_save": ["pooler"]}, "modules_to_save"),
+        ([], "not names and values"),
+    ],
+)
+def test_adapters_that_are_not_known(base: Path, tmp_path: Path, content: object, said: str) -> None:
+    import json
+
+    folder, _ = apart(base, tmp_path / "adapter")
+    (folder / "adapter_config.json").write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+
+
+def test_all_problems_of_an_adapter_at_once() -> None:
+    found = ModelSpec("m", adapter=AdapterSpec(type="dora", rank=0, alpha=0, dropout=1, save="apart")).problems()
+    assert [line.split(" is ")[0] for line in found] == [f"adapter.{x}" for x in ("rank", "alpha", "dropout", "save")]
+    assert AdapterSpec("folder", rank=4).problems() == [
+        "adapter.rank: a trained adapter has its own: leave out, or leave out source"
+    ]
+    assert AdapterSpec(target_modules=()).problems()
+
+
+def test_layers_that_are_not_there(base: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be put into"):
+        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")

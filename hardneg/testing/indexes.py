@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatWriter
 from hardneg.digest import tree_digest
 from hardneg.progress import Silent
-from hardneg.seeding import generator
 from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import Hits
+from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, plain_scores, write_encoded
+from hardneg.types import Encoded, Hits
 
 _TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
 _DEPTH = 10
@@ -23,7 +22,8 @@ class IndexTests(PluginTests):
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `asked` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
-    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised where it is not exact.
+    One of `"vectors"` or `"token-vectors"` is tested with those of `count` documents of `dimension` numbers, normalised
+    where it is not exact; one of `"weights"` with as many documents over as many terms.
     """
 
     exact: ClassVar[bool] = True
@@ -39,11 +39,6 @@ class IndexTests(PluginTests):
         """Queries whose first one has the documents 2, 12, 22 and 32 equally relevant, the last one none."""
         return ["violin", "copper harbor", "zzyzx"]
 
-    def _vectors(self) -> NDArray[np.float32]:
-        vectors = generator(3, "vectors").standard_normal((self.count, self.dimension)).astype(np.float32)
-        vectors[self.count // 2 :: 7] = vectors[3]  # ties
-        return np.round(vectors * 4) if self.exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
     def _built(self, folder: Path) -> tuple[Any, Path]:
         """The plugin, and the folder of an index that was renamed after it was built, as the store does it."""
         plugin, path = self.make(folder), folder / "made.partial"
@@ -52,33 +47,28 @@ class IndexTests(PluginTests):
             count = plugin.build(((f"d{i}", text) for i, text in enumerate(self.texts())), path, Silent())
             rule(count == len(self.texts()), "`build` returns how many documents the index holds", count)
         else:
-            source = self._write(folder / "vectors")
+            source = write_encoded(folder / "vectors", self._documents(plugin))
             before = tree_digest(source)
             count = plugin.build(source, path, Silent())
             rule(count == self.count, "`build` returns how many documents the index holds", count)
-            rule(tree_digest(source) == before, "`build` does not change the vectors it reads")
+            rule(tree_digest(source) == before, "`build` does not change what it reads")
         extra = sorted(item.name for item in folder.iterdir() if item.name not in ("made.partial", "vectors"))
         rule(not extra, "`build` writes into its folder only", extra)
         return plugin, path.rename(folder / "made")
 
-    def _write(self, folder: Path) -> Path:
-        with FlatWriter(folder, self.dimension, self.count) as writer:
-            writer.write_block(0, 0, self._vectors())
-            writer.write_doc_ids(f"d{i}" for i in range(self.count))
-            writer.close()
-        return folder
+    def _documents(self, plugin: Any) -> Encoded:
+        return drawn_documents(plugin.input, self.count, self.dimension, self.exact)
 
     def _queries(self, plugin: Any) -> Any:
         if plugin.input == "texts":
             return self.asked()
-        vectors = self._vectors()
-        draws = generator(4, "queries").standard_normal((9, self.dimension)).astype(np.float32)
-        return np.vstack([vectors[3:4], np.round(draws) if self.exact else draws])
+        return drawn_queries(plugin.input, self._documents(plugin), self.exact)
 
     def test_says_what_it_is_built_from(self, tmp_path: Path) -> None:
         """`input` is a class variable."""
         found = getattr(type(self.make(tmp_path)), "input", None)
-        rule(found in ("texts", "vectors"), '`input` is "texts" or "vectors"', repr(found))
+        known = ("texts", *FORMS)
+        rule(found in known, f"`input` is one of {', '.join(known)}", repr(found))
 
     def test_hits_have_their_form(self, tmp_path: Path) -> None:
         """Rows and scores, best first, ties by row."""
@@ -95,16 +85,32 @@ class IndexTests(PluginTests):
             rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "equal texts are all found first", hits.rows[0])
             rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
             return
-        best = _brute_force(self._vectors(), queries, _DEPTH)
+        scores = plain_scores(queries, self._documents(plugin))
+        best = _sorted(scores, _DEPTH)
         if self.exact:
             same = np.array_equal(hits.rows, best.rows)
             rule(same, "an exact index finds what a full sort finds, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
-            rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are inner products", hits.scores[0])
+            rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are those of the form", hits.scores[0])
             return
-        exact_scores, floor = queries @ self._vectors().T, best.scores[:, -1:]
-        reached = np.take_along_axis(exact_scores, np.maximum(hits.rows, 0), 1) >= floor - 1e-5
-        found = float((reached & (hits.rows >= 0)).mean())
+        reached = np.take_along_axis(scores, np.maximum(hits.rows, 0), 1) >= best.scores[:, -1:] - 1e-5
+        found = float((reached & (hits.rows >= 0))[best.rows[:, -1] >= 0].mean())
         rule(found >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{found:.3f}")
+
+    def test_gives_what_it_holds(self, tmp_path: Path) -> None:
+        """A searcher with `encoded` gives that with which its scores are."""
+        from hardneg.indexes.scores import score_pairs
+
+        plugin, path = self._built(tmp_path)
+        searcher = plugin.open(path, _rows)
+        if plugin.input == "texts" or not hasattr(searcher, "encoded"):
+            return
+        queries = self._queries(plugin)
+        hits = searcher.search(queries, _DEPTH)
+        query, place = np.nonzero(hits.rows >= 0)
+        held = searcher.encoded(hits.rows[query, place])
+        rule(len(held) == len(query), "one encoded text a row", len(held))
+        scores, found = score_pairs(queries[query], held), hits.scores[query, place]
+        rule(np.allclose(scores, found, rtol=1e-4, atol=1e-4), "a query's score with it is the row's", scores - found)
 
     def test_gives_its_vectors(self, tmp_path: Path) -> None:
         """A searcher with `vectors` gives those that its scores are inner products with."""
@@ -130,8 +136,11 @@ class IndexTests(PluginTests):
         hits = plugin.open(path, _rows).search(queries, total + 5)
         _check(hits, len(queries), total + 5)
         rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
-        whole = plugin.input == "texts" or not self.exact or bool((hits.rows[:, :total] >= 0).all())
-        rule(whole, "an exact index gives all its documents where k is large")
+        if plugin.input == "texts" or not self.exact:
+            return
+        scored = np.isfinite(plain_scores(queries, self._documents(plugin))).sum(1)
+        given = (hits.rows >= 0).sum(1)
+        rule(np.array_equal(given, scored), "an exact index gives all that has a score where k is large", given)
 
     def test_no_queries(self, tmp_path: Path) -> None:
         """An empty set gives an empty answer."""
@@ -178,7 +187,7 @@ def _same(one: Hits, two: Hits) -> bool:
     return np.array_equal(one.rows, two.rows) and np.allclose(one.scores, two.scores, rtol=1e-5, atol=1e-5)
 
 
-def _brute_force(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:
-    scores = queries @ vectors.T
-    order = np.lexsort((np.broadcast_to(np.arange(len(vectors)), scores.shape), -scores))[:, :k]
-    return Hits(order, np.take_along_axis(scores, order, 1))
+def _sorted(scores: NDArray[np.float32], k: int) -> Hits:
+    order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :k]
+    best = np.take_along_axis(scores, order, 1)
+    return Hits(np.where(np.isneginf(best), -1, order), best)

@@ -7,7 +7,9 @@ from hardneg.indexes import java
 from hardneg.indexes.bm25 import Bm25
 from hardneg.indexes.compressed import Fp16, Sq8
 from hardneg.indexes.flat import Flat
+from hardneg.indexes.multi_vector import MultiVector
 from hardneg.indexes.product import IvfPq, OpqPq, Pq
+from hardneg.indexes.sparse import Sparse
 from hardneg.testing import IndexTests
 
 
@@ -41,6 +43,14 @@ class TestFp16(IndexTests):
     plugin = Fp16()
     exact = False
     recall = 0.99
+
+
+class TestSparse(IndexTests):
+    plugin = Sparse()
+
+
+class TestMultiVector(IndexTests):
+    plugin = MultiVector()
 
 
 @pytest.mark.slow

@@ -1,0 +1,115 @@
+"""Documents and queries in each form that an encoder gives, drawn for tests of indexes, and how they score."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatWriter
+from hardneg.data.sparse_store import SparseWriter
+from hardneg.data.token_store import TokenWriter
+from hardneg.seeding import generator
+from hardneg.types import Encoded, SparseRows, TokenVectors
+
+FORMS = ("vectors", "weights", "token-vectors")
+_QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5
+
+
+def drawn_documents(form: str, count: int, dimension: int, exact: bool) -> Encoded:
+    """`count` documents, some of them equal; whole numbers where they are for an exact index, so that sums are exact.
+
+    dimension: of vectors, or how many terms there are. Some documents have no term, or no token.
+    """
+    if form == "token-vectors":
+        return _tokens(count, dimension, exact)
+    vectors = generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
+    vectors[count // 2 :: 7] = vectors[3]  # ties
+    if form == "weights":
+        return _weights(vectors)
+    return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def drawn_queries(form: str, documents: Encoded, exact: bool) -> Encoded:
+    """A few queries, the first of them as near as can be to document 3; some without terms or tokens."""
+    if isinstance(documents, TokenVectors):
+        picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
+        noise = generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
+        noise[picked.offsets[0] : picked.offsets[1]] = 0
+        return TokenVectors(picked.offsets, _rounded(picked.vectors + _NOISE / 2 * noise, exact))
+    dimension = documents.width if isinstance(documents, SparseRows) else documents.shape[1]
+    draws = generator(4, "queries").standard_normal((_QUERIES, dimension)).astype(np.float32)
+    if isinstance(documents, SparseRows):
+        draws[-1] = 0
+        return _weights(draws)
+    return np.vstack([documents[3:4], np.round(draws) if exact else draws])
+
+
+def write_encoded(folder: Path, documents: Encoded) -> Path:
+    """Writes them as an encode stage does, under the ids `d0`, `d1`, ...."""
+    writer: FlatWriter | SparseWriter | TokenWriter
+    if isinstance(documents, TokenVectors):
+        writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
+        writer.write_block(0, 0, documents)
+    elif isinstance(documents, SparseRows):
+        writer = SparseWriter(folder, documents.width, len(documents))
+        writer.write_block(0, 0, documents)
+        writer.write_terms([f"t{i}" for i in range(documents.width)])
+    else:
+        writer = FlatWriter(folder, documents.shape[1], len(documents))
+        writer.write_block(0, 0, documents)
+    writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
+    writer.close()
+    return folder
+
+
+def plain_scores(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
+    """The score of each query with each document, by plain loops: float32 [Q, D]; -inf is no hit."""
+    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
+        return np.array([[_maxsim(q, d) for d in _texts(documents)] for q in _texts(queries)], np.float32)
+    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
+        products = _dense(queries) @ _dense(documents).T
+        return np.where(products > 0, products, -np.inf).astype(np.float32)
+    scores: NDArray[np.float32] = np.asarray(queries) @ np.asarray(documents).T
+    return scores
+
+
+def _texts(tokens: TokenVectors) -> list[NDArray[np.float32]]:
+    return [tokens.vectors[start:stop] for start, stop in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
+
+
+def _maxsim(query: NDArray[np.float32], document: NDArray[np.float32]) -> float:
+    return float((query @ document.T).max(1).sum()) if len(query) and len(document) else -np.inf
+
+
+def _dense(rows: SparseRows) -> NDArray[np.float32]:
+    dense = np.zeros((len(rows), rows.width), np.float32)
+    dense[np.repeat(np.arange(len(rows)), np.diff(rows.offsets)), rows.terms] = rows.weights
+    return dense
+
+
+def _weights(draws: NDArray[np.float32]) -> SparseRows:
+    """The larger numbers of float32 [n, width] as whole weights of terms."""
+    weights = np.maximum(np.round(draws * 4) - 1, 0).astype(np.float32)
+    weights[5::50] = 0
+    row, term = np.nonzero(weights)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(weights)))]).astype(np.int64)
+    return SparseRows(offsets, term.astype(np.int32), weights[row, term], draws.shape[1])
+
+
+def _tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
+    """Documents of up to `_MOST` tokens around one of a few topics."""
+    draws = generator(3, "tokens")
+    lengths = draws.integers(1, _MOST + 1, count)
+    lengths[8 % count :: 50] = 0
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    topics = draws.standard_normal((_TOPICS, dimension)).astype(np.float32)
+    own = np.repeat(topics[draws.integers(0, _TOPICS, count)], lengths, axis=0)
+    noise = draws.standard_normal(own.shape).astype(np.float32)
+    made = TokenVectors(offsets, _rounded(own + _NOISE * noise, exact))
+    order = np.arange(count)
+    order[count // 2 :: 7] = 3  # ties
+    return made[order]
+
+
+def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
+    return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -38,6 +38,8 @@ class Trait(StrEnum):
 
     TEXTS = "holds texts, not vectors"
     SEGMENTS = "holds several vectors a document"
+    WEIGHTS = "holds weights of terms, not vectors"
+    TOKEN_VECTORS = "holds a vector a token"
     COMPRESSED = "makes a compressed index"
     ADDED_POSITIVES = "lists positives that were not found"
     PSEUDO_POSITIVES = "tells positives that nobody judged"
@@ -96,10 +98,17 @@ def _show_setting(setting: PluginSetting) -> dict[str, Any]:
 
 
 def parse_model(value: Any) -> Any:
-    """A model from its name alone, or from a mapping, whose adapter can be the place of a trained one alone."""
+    """A model from its name alone, or from a mapping.
+
+    Its `encoder` is a plugin setting, and its `adapter` can be the place of a trained one alone.
+    """
+    if isinstance(value, str):
+        return {"name": value}
     if isinstance(value, Mapping) and isinstance(adapter := value.get("adapter"), str):
-        return {**value, "adapter": {"source": adapter}}
-    return {"name": value} if isinstance(value, str) else value
+        value = {**value, "adapter": {"source": adapter}}
+    if isinstance(value, Mapping) and value.get("encoder") is not None:
+        value = {**value, "encoder": parse_setting(value["encoder"])}
+    return value
 
 
 def parse_dataset(value: Any) -> Any:

@@ -15,7 +15,7 @@ from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
 from hardneg.wording import complaint
 
-KINDS = ("datasets", "miners", "losses", "regularizers", "indexes", "rerankers", "stages", "analyses")
+KINDS = ("datasets", "encoders", "miners", "losses", "regularizers", "indexes", "rerankers", "stages", "analyses")
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
 _OUTSIDE = {

@@ -51,7 +51,12 @@ MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("--run")]
 Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
 """Trainings by label; on the command line their history.jsonl files."""
 
-_VECTORS = {Trait.TEXTS: "search it and name the run in `runs`", Trait.SEGMENTS: "name one without `segments`"}
+_FORMS = dict.fromkeys((Trait.WEIGHTS, Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text")
+_VECTORS = {
+    Trait.TEXTS: "search it and name the run in `runs`",
+    Trait.SEGMENTS: "name one without `segments`",
+    **_FORMS,
+}
 Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("--index")]
 """Indexes with one vector a document, by label; on the command line folders."""
 

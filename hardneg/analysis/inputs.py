@@ -269,7 +269,10 @@ class Files(AnalysisInputs):
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")
 
         def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.progress)
+            vectors: NDArray[np.float32] = encoder.encode(
+                texts, "query", EncodeOptions(precision="fp32"), self.progress
+            )
+            return vectors
 
         ids = opened.doc_ids
         return System(opened.searcher, ids, lambda wanted: _rows(ids, wanted), encode, str(encoder.device))

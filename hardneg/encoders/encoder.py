@@ -1,6 +1,6 @@
-"""A dense encoder: texts in, vectors out, with or without gradients."""
+"""An encoder whose network is here: texts in, vectors or weights out, with or without gradients."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,21 +10,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
-from hardneg.encoders.adapters.base import fetch_whole
-from hardneg.encoders.contract import resolve
-from hardneg.encoders.fastest import Precision, weights_dtype
-from hardneg.encoders.files import check_files
+from hardneg.distributed import World
+from hardneg.encoders.dense.vectors import OneVector
+from hardneg.encoders.fastest import Precision
 from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
-from hardneg.encoders.load import assembled, load_module, with_prompts
+from hardneg.encoders.kinds import load_learner
+from hardneg.encoders.load import assembled, with_prompts
+from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
+from hardneg.encoders.representation import Representation
 from hardneg.encoders.save import read_spec, save_module
-from hardneg.encoders.segmenting import SegmentTokens, tokenise_segments
+from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
 from hardneg.encoders.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
 from hardneg.encoders.towers import Cut, forward, has_twins, side, twins, with_own_queries
 from hardneg.errors import ModelError
 from hardneg.progress import Progress, Silent
+from hardneg.types import Encoded
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,11 +39,16 @@ _SILENT = Silent()
 
 
 class Encoder:
-    """A SentenceTransformer with the prompts, lengths and token types of its spec."""
+    """A model of sentence-transformers that can learn, with the prompts, lengths and token types of its spec."""
 
-    def __init__(self, module: "SentenceTransformer", spec: FullSpec) -> None:
+    def __init__(
+        self, module: "SentenceTransformer", spec: FullSpec, representation: Representation | None = None
+    ) -> None:
+        """representation: what its texts become; one vector each, where it is not said."""
         self.module = module
         self.spec = spec
+        self.representation: Representation = representation or OneVector()
+        self.files, self.block = self.representation.files, self.representation.block
 
     @classmethod
     def load(cls, spec: ModelSpec, device: str | None = None, precision: Precision | None = None) -> "Encoder":
@@ -52,12 +61,7 @@ class Encoder:
         Raises:
             ModelError: the model is not there, or it cannot do what the spec says.
         """
-        if problems := spec.problems():
-            raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-        spec, folder = fetch_whole(spec)
-        check_files(folder)
-        full = resolve(spec, folder)
-        return cls(load_module(full, folder, device, weights_dtype(spec, precision), learns=precision is None), full)
+        return load_learner(spec, device, precision)
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
@@ -66,7 +70,7 @@ class Encoder:
         Raises:
             ModelError: the folder is not there or was not written by `save`.
         """
-        return cls.load(read_spec(folder), device, precision)
+        return load_learner(read_spec(folder), device, precision)
 
     @property
     def dimension(self) -> int:
@@ -122,45 +126,104 @@ class Encoder:
         return replace(found, tokens=typed(found.tokens, self.spec.document_token_type))
 
     def embed(self, features: dict[str, Tensor], kind: Kind) -> Tensor:
-        """float32 [n, dimension] with gradients, whatever autocast is on; pooling and head run in float32."""
-        return forward(self.parts(kind), features, self.device)
+        """The texts with gradients, as `Representation` has them; all behind the transformer runs in float32."""
+        return self.representation.output(forward(self.parts(kind), features, self.device, kind))
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
+        """float [B, M] with gradients; columns: int64 [M], the document of each column; None: each one once."""
+        return self.representation.score(queries, documents, columns)
+
+    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """float [B, M]: each query with M documents of its own, which lie in a row, B * M in all."""
+        return self.representation.score_lists(queries, documents)
+
+    def collect(self, tensor: Tensor) -> Encoded:
+        """What `embed` made, on the host, as an index is searched with."""
+        return self.representation.collect(tensor.detach())
+
+    def tensor(self, encoded: Encoded) -> Tensor:
+        """What an index holds, on the device, as `embed` makes it."""
+        return self.representation.tensor(encoded, self.device)
 
     def encode(
         self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
-    ) -> NDArray[np.float32]:
-        """float32 [n, dimension], one vector a text, in order; an empty text is its special tokens alone.
+    ) -> Any:
+        """The texts in order, such as float32 [n, dimension]; an empty text is its special tokens alone.
 
         Raises:
-            ModelError: a vector is not finite; names the first such text's position.
+            ModelError: a number is not finite; names the first such text's position.
         """
-        vectors = np.empty((len(texts), self.dimension), np.float32)
         starts = range(0, len(texts), options.window)
-        windows = ((start, texts[start : start + options.window]) for start in starts)
-        inference = prepare(self, kind, options, len(texts))
+        windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
         with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
-            for start, part in encode_windows(inference, windows, task.advance):
-                vectors[start : start + len(part)] = part
-        return vectors
+            return self._joined([part for _, part in self.encode_windows(windows, kind, options, task.advance)])
 
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """float32 [S, dimension], one vector a segment, in order; int64 [n], how many each document has."""
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """One vector a segment, such as float32 [S, dimension], in order; int64 [n], how many each document has."""
         counts = [np.empty(0, np.int64)]
-
-        def tokens(part: Sequence[str]) -> Tokens:
-            made = self.segment(part, cut)
-            counts.append(made.counts)
-            return made.tokens
-
         step = max(1, options.window // cut.count)
         starts = range(0, len(texts), step)
-        inference = prepare(self, "document", options, len(texts) * cut.count, tokens)
-        found = [np.empty((0, self.dimension), np.float32)]
+        parts = ((start, texts[start : start + step]) for start in starts)
+        windows = TextWindows(parts, len(texts) * cut.count, cut)
         with progress.task("encode segments", None, "segments") as task:
-            parts = ((start, texts[start : start + step]) for start in starts)
-            found += [vectors for _, vectors in encode_windows(inference, parts, task.advance)]
-        return np.concatenate(found), np.concatenate(counts)
+            found = [part for _, part in self.encode_windows(windows, "document", options, task.advance, counts.append)]
+        return self._joined(found), np.concatenate(counts)
+
+    def encode_windows(
+        self,
+        windows: TextWindows,
+        kind: Kind,
+        options: EncodeOptions,
+        advance: Callable[[int], None],
+        counted: Callable[[NDArray[np.int64]], None] | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """For each window the number of its first text and what its texts become; two windows are held.
+
+        counted: told how many segments the documents of each window have, where they are cut.
+
+        Raises:
+            ModelError: a number is not finite; names the first such text's number.
+        """
+        cut = windows.cut
+
+        def segments(part: Sequence[str]) -> Tokens:
+            made = self.segment(part, cut) if cut else None
+            if made is None:
+                return self.tokenise(part, kind)
+            if counted is not None:
+                counted(made.counts)
+            return made.tokens
+
+        inference = prepare(self, kind, options, windows.count, segments if cut else None)
+        yield from encode_windows(inference, windows.texts, advance)
+
+    def _joined(self, parts: Sequence[Any]) -> Any:
+        """The parts in a row; nothing, in the right form, where there is no part."""
+        if not parts:
+            return self.representation.gathered((), 0, self.dimension)
+        return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
+
+    def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
+        """What of the corpus is stored: documents, or their segments.
+
+        Raises:
+            ModelError: documents of this model cannot be cut.
+        """
+        if cut is None:
+            return self.representation.rows(self, corpus, folder, progress, here)
+        if self.representation.form != "vectors":
+            raise ModelError(f"model {self.spec.name!r} has more than a vector a text: leave segments out")
+        return SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
+
+    def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
+        """A writer of what the rows become."""
+        return self.representation.writer(folder, rows, self.dimension, number)
+
+    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
+        """Whether a folder holds all of the rows."""
+        return self.representation.is_complete(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Writes a folder that `open` and `SentenceTransformer(folder)` read; `card` becomes its README.md.
@@ -186,4 +249,5 @@ def split(encoder: Encoder) -> Encoder:
     queries = with_own_queries(side(encoder.module, "query"))
     modules = [twins(queries, side(encoder.module, "document"))]
     whole = assembled(modules, encoder.spec, str(encoder.device))
-    return Encoder(with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name), encoder.spec)
+    named = with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
+    return Encoder(named, encoder.spec, encoder.representation)

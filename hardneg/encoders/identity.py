@@ -15,6 +15,7 @@ from hardneg.encoders.files import check_activations, check_files, module_folder
 from hardneg.encoders.soundness import check_headers
 from hardneg.encoders.source import HubCommit, locate
 from hardneg.encoders.spec import ModelSpec
+from hardneg.types import PluginSetting
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 _CONFIGS = (
@@ -27,7 +28,16 @@ _CONFIGS = (
     "added_tokens.json",
 )
 # Options that models were made without: they count where they have another value than their default.
-_LATER = ("twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype", "adapter")
+_LATER = (
+    "twins",
+    "activation",
+    "query_token_type",
+    "document_token_type",
+    "truncate_dim",
+    "dtype",
+    "adapter",
+    "encoder",
+)
 # Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
 _IGNORED = {
     "_name_or_path",
@@ -67,6 +77,8 @@ def model_digest(spec: ModelSpec) -> str:
 def _options(spec: ModelSpec) -> dict[str, Any]:
     options = asdict(spec)
     del options["name"], options["revision"]
+    if spec.encoder == PluginSetting("dense"):
+        options["encoder"] = None
     if spec.dtype == "fp32":  # float32 weights are what `auto` comes from
         options["dtype"] = "auto"
     if spec.adapter is not None:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from hardneg.encoders.fastest import takes_bf16, token_budget
+from hardneg.encoders.representation import first_broken
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, forward, in_bfloat16
 from hardneg.errors import ModelError
+from hardneg.types import Encoded
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -76,20 +78,20 @@ def prepare(
 
 def encode_windows(
     inference: Inference, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """For each (number of its first text, texts): that number and float32 [n, dimension], in order.
+) -> Iterator[tuple[int, Encoded]]:
+    """For each (number of its first text, texts): that number and what they are encoded into, in order.
 
     One window is tokenised while another is computed; two are held. `advance` is told of each batch.
 
     Raises:
-        ModelError: a vector is not finite; names the first such text's number, of segments their window's.
+        ModelError: a number is not finite; names the first such text's number, of segments their window's.
     """
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         pending = ((start, tokeniser.submit(inference.tokens, texts)) for start, texts in windows)
         for start, waiting in one_ahead(pending):
-            vectors = _vectors(inference, waiting.result(), advance)
-            _check(inference, start, vectors)
-            yield start, vectors
+            encoded = _encoded(inference, waiting.result(), advance)
+            _check(inference, start, encoded)
+            yield start, encoded
 
 
 def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
@@ -101,21 +103,22 @@ def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
         held = following
 
 
-def _vectors(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> NDArray[np.float32]:
-    encoder, device = inference.encoder, inference.encoder.device
-    vectors = torch.empty((len(tokens.lengths), encoder.dimension), device=device)
-    with evaluating(encoder.module), evaluating(inference.parts[0]), torch.inference_mode():
+def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
+    encoder, made = inference.encoder, inference.encoder.representation
+
+    def batches() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         for rows in token_batches(tokens.lengths, inference.budget):
-            vectors[torch.from_numpy(rows).to(device)] = forward(inference.parts, tokens.batch(rows), device)
+            yield rows, made.output(forward(inference.parts, tokens.batch(rows), encoder.device, inference.kind))
             advance(len(rows))
-    found: NDArray[np.float32] = vectors.cpu().numpy()
-    return found
+
+    with evaluating(encoder.module), evaluating(inference.parts[0]), torch.inference_mode():
+        return made.gathered(batches(), len(tokens.lengths), encoder.dimension)
 
 
-def _check(inference: Inference, start: int, vectors: NDArray[np.float32]) -> None:
-    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(broken):
-        position = f"{start} or one behind it" if inference.segments else str(start + int(broken[0]))
+def _check(inference: Inference, start: int, encoded: Encoded) -> None:
+    broken = first_broken(encoded)
+    if broken is not None:
+        position = f"{start} or one behind it" if inference.segments else str(start + broken)
         raise ModelError(
             f"model {inference.encoder.spec.name!r}: the vector of {inference.kind} text {position} (counted from 0) "
             "is not finite: check the model's weights, or encode with precision fp32"

@@ -159,24 +159,23 @@ class SegmentedCorpus:
             counts = _counts(encoder, corpus, cut, here.share(len(corpus)), progress)
             with replacing(paths[here.rank]) as file:
                 np.save(file, counts, allow_pickle=False)
-        _meet(here)
+        barrier()
         wanted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
-        _meet(here)  # before the first process may remove them
+        barrier()  # before the first process may remove them
         first = np.concatenate([[0], np.cumsum(np.minimum(wanted, cut.count), dtype=np.int64)])
         return cls(corpus, cut, first, int((wanted > cut.count).sum()))
 
     def __len__(self) -> int:
         return int(self.first[-1])
 
+    def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
+        """The texts of documents `start` to `stop`, so many at a time."""
+        return self.corpus.blocks(start, stop, size)
+
     @property
     def doc_ids(self) -> Iterator[str]:
         """The id of each row."""
         return segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))
-
-
-def _meet(here: World) -> None:
-    if here.size > 1:
-        barrier()
 
 
 def _counts(encoder: "Encoder", corpus: Corpus, cut: Segments, share: slice, progress: Progress) -> NDArray[np.int32]:

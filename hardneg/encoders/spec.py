@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hardneg.encoders.adapters.spec import AdapterSpec
+from hardneg.types import PluginSetting
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine"]
@@ -34,6 +35,7 @@ class ModelSpec:
     query_length, document_length: how many tokens are read, special ones included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
     truncate_dim: how many dimensions of a vector are kept.
+    encoder: its kind with options (`hardneg.encoders`); None is what the folder says.
     dtype: what the transformer's weights are held and computed in where texts are encoded; `auto` and `fp32` follow the
         stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
     adapter: few weights beside the transformer's, which alone are trained (`hardneg.encoders.adapters.spec`).
@@ -56,6 +58,7 @@ class ModelSpec:
     truncate_dim: int | None = None
     dtype: Weights = "auto"
     adapter: AdapterSpec | None = None
+    encoder: PluginSetting | None = None
 
     @property
     def typed(self) -> bool:
@@ -96,8 +99,10 @@ class ModelSpec:
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
     """The spec from the mapping that `asdict` makes of it."""
-    adapter = content.get("adapter")
-    return ModelSpec(**{**content, "adapter": adapter and AdapterSpec(**adapter)})
+    adapter, kind = content.get("adapter"), content.get("encoder")
+    return ModelSpec(
+        **{**content, "adapter": adapter and AdapterSpec(**adapter), "encoder": kind and PluginSetting(**kind)}
+    )
 
 
 @dataclass(frozen=True)

@@ -52,18 +52,20 @@ def _routes(module: nn.Module) -> Any:
     return getattr(next(iter(module.children()), None), "sub_modules", None)
 
 
-def forward(parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device) -> Tensor:
-    """float32 [n, dimension], whatever autocast is on; all parts behind the first run in float32."""
-    out = {name: value.to(device, non_blocking=True) for name, value in features.items()}
+def forward(
+    parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, kind: Kind = "document"
+) -> dict[str, Tensor]:
+    """What the last part makes, whatever autocast is on; all parts behind the first run in float32."""
+    out: dict[str, Tensor] = {name: value.to(device, non_blocking=True) for name, value in features.items()}
     transformer, *rest = parts
     out = transformer(out)
     with torch.autocast(device.type, enabled=False):
         for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
             out[name] = out[name].float()
         for part in rest:
-            out = part(out)
-    vectors: Tensor = out["sentence_embedding"]
-    return vectors
+            asks = "task" in getattr(part, "forward_kwargs", ())
+            out = part(out, task=kind) if asks else part(out)
+    return out
 
 
 class Cut(nn.Module):

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, replace
 
 from hardneg.artifacts import Store
 from hardneg.datasets.held_out import UNLABELLED
-from hardneg.encoders.configuration import BASE, USUAL, Shape, model_shape
-from hardneg.encoders.contract import known
+from hardneg.encoders.configuration import BASE, USUAL, Shape
+from hardneg.encoders.kinds import known, model_shape
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.machine import Machine, this_machine

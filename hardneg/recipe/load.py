@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.encoders.contract import known
+from hardneg.encoders.kinds import known
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
@@ -108,7 +108,7 @@ def check_recipe(
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
     plugins = _configure_all(stages, problems)
-    view = RecipeView("", stages, plugins, (known(top.model) or top.model) if top else ModelSpec(""))
+    view = RecipeView("", stages, plugins, _model(top, problems))
     with plugin_errors(stages.values()):
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
         problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
@@ -210,6 +210,16 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
             except PluginError as error:
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
     return plugins
+
+
+def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
+    """The recipe's model with what is known of it; one of no kind is told, and is taken for one that says none."""
+    spec = top.model if top else ModelSpec("")
+    try:
+        return known(spec) or spec
+    except PluginError as error:
+        problems.append(f"model.encoder: {error}")
+        return dataclasses.replace(spec, encoder=None)
 
 
 def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from hardneg.encoders.source import look_up
+from hardneg.encoders.kinds import look_up
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.fields import DATASET, START, InputFile, marked_fields

@@ -9,7 +9,7 @@ from typing import Any
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, file_digest
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.kinds import model_digest
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.fields import DATASET, START, InputFile, PluginKind, marked_fields

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,7 +267,7 @@ class Artifacts(AnalysisInputs):
         opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
 
         def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            return opened().encode(texts, "query", EncodeOptions(precision="fp32"), progress)
+            return cast(NDArray[np.float32], opened().encode(texts, "query", EncodeOptions(precision="fp32"), progress))
 
         return System(searcher, corpus.doc_ids, corpus.rows, encode, str(ExactOptions(device=device).where))
 

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import Corpus
-from hardneg.data.flat import FlatVectors
-from hardneg.distributed import World, world
+from hardneg.data.flat import index_bytes
+from hardneg.distributed import world
 from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
-from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec, encoding
+from hardneg.stages.spec import FORMS, RecipeView, Row, Sizes, StageSpec, encoding
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.segmenting import SegmentedCorpus
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
@@ -42,8 +40,10 @@ class Encode(StageSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Several vectors a document, where it is cut."""
-        return {Trait.SEGMENTS: recipe.name} if self.segments is not None else {}
+        """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
+        form = FORMS.get(recipe.encoder.form)
+        own = {Trait.SEGMENTS: self.segments is not None, **({form: True} if form else {})}
+        return {trait: recipe.name for trait, has in own.items() if has}
 
     def query_model(self, recipe: RecipeView) -> str:
         """The model that encodes the documents."""
@@ -56,10 +56,10 @@ class Encode(StageSpec):
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
-        """A flat index."""
-        from hardneg.indexes.flat import FlatSearcher
+        """What its files say it is, searched exactly."""
+        from hardneg.indexes.stored import open_store
 
-        return FlatSearcher(FlatVectors.open(source.folder), options, progress)
+        return open_store(source.folder, options, progress)
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
@@ -71,22 +71,13 @@ class Encode(StageSpec):
         encoder = open_encoder(context.inputs["model"], context.device, self.precision)
         options = EncodeOptions(tokens_per_batch=self.tokens_per_batch, precision=self.precision)
         here = world()
-        rows = _rows(context, corpus, encoder, here)
+        rows = encoder.rows(corpus, self.segments, context.folder, context.progress, here)
         write_index([encoder], rows, context.folder, options, context.progress)
         if here.first:
-            context.keep_only("index", "docid")
-        size = (context.folder / "index").stat().st_size if here.first else 0
+            context.keep_only(*encoder.files)
+        size = index_bytes(context.folder) if here.first else 0
         facts = {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
         return facts | (_cut_facts(context, rows) if isinstance(rows, SegmentedCorpus) else {})
-
-
-def _rows(context: StageContext[Encode], corpus: Corpus, encoder: "Encoder", here: World) -> "Corpus | SegmentedCorpus":
-    """What gets a vector each: documents, or their segments."""
-    from hardneg.encoders.segmenting import SegmentedCorpus
-
-    if context.spec.segments is None:
-        return corpus
-    return SegmentedCorpus.counted(encoder, corpus, context.spec.segments, context.folder, context.progress, here)
 
 
 def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:

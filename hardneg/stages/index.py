@@ -12,7 +12,7 @@ from hardneg.fields import IndexSetting, Name, Reference, Trait
 from hardneg.protocols import IndexBackend
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus
-from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.stages.spec import BLOCK_BYTES, FORMS, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions
@@ -31,15 +31,22 @@ class BuildIndex(StageSpec):
     needs_dataset = True
     stage: Literal["index"]
     backend: IndexSetting
-    vectors: Annotated[Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS,))] = None
+    vectors: Annotated[Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS, *FORMS.values()))] = None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Vectors where the backend takes texts, and none where it takes vectors."""
+        """Vectors where the backend takes texts, none where it takes what is encoded, or those of another form."""
         source = getattr(recipe.plugin("backend"), "input", None)
-        if source == "vectors" and self.vectors is None:
-            yield f"vectors: missing; {self.backend.name} is built from the vectors of an encode stage"
+        if source not in (None, "texts") and self.vectors is None:
+            yield f"vectors: missing; {self.backend.name} is built from the {source} of an encode stage"
         if source == "texts" and self.vectors is not None:
             yield f"vectors: {self.backend.name} is built from texts; leave it out"
+        elif source is not None and self.vectors is not None and source != (form := self._form(recipe)):
+            built = f"{self.backend.name} is built from {source}"
+            yield f"backend: {built}, and {self.vectors!r} holds {form}; name another"
+
+    def _form(self, recipe: RecipeView) -> str:
+        traits = recipe.traits(self.vectors or "")
+        return next((form for form, trait in FORMS.items() if trait in traits), "vectors")
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Texts; or what the vectors are, of which it holds as many."""

@@ -15,6 +15,7 @@ from hardneg.stages.spec import StageSpec
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
+    from hardneg.encoders.protocol import TextEncoder
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
@@ -22,22 +23,25 @@ if TYPE_CHECKING:
 _RESIDENT = 512 << 20  # bytes
 
 
-def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "Encoder":
+def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.kinds import load_encoder, open_encoder
 
     if source.model is not None:
-        return Encoder.load(source.model, device, precision)
-    return Encoder.open(source.folder / MODEL_FOLDER, device, precision)
+        return load_encoder(source.model, device, precision)
+    return open_encoder(source.folder / MODEL_FOLDER, device, precision)
 
 
 def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":
     """The model that a stage trains further.
 
     Raises:
+        ModelError: it cannot learn.
         UsageError: the stage's loss is made for scores of another similarity.
     """
-    encoder, loss = open_encoder(context.inputs["model"], device), type(context.plugins["loss"])
+    from hardneg.encoders.kinds import learner
+
+    encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
     if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
         told = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
         raise UsageError(f"{context.name}: {told}: say model.similarity: {wanted}, or take another loss")

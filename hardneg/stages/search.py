@@ -28,7 +28,7 @@ from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec
 from hardneg.types import Encoded, Hits, RankedList
 
 if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.protocol import TextEncoder
     from hardneg.protocols import Searcher
 
 QUERIES_AT_ONCE = 65_536
@@ -212,7 +212,7 @@ class _Searching:
         for _ in lists or ():
             pass
 
-    def _encoded(self, encoder: "Encoder | None", texts: Sequence[str]) -> Wanted:
+    def _encoded(self, encoder: "TextEncoder | None", texts: Sequence[str]) -> Wanted:
         from hardneg.encoders.inference import EncodeOptions
 
         if encoder is None:
@@ -243,7 +243,7 @@ def _candidates(
             yield ranked
 
 
-def _check_cosines(encoder: "Encoder | None") -> None:
+def _check_cosines(encoder: "TextEncoder | None") -> None:
     if encoder is None or encoder.spec.similarity != "cosine":
         raise UsageError(
             "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"

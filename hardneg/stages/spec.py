@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict
 
 from hardneg.data.segments import Segments
 from hardneg.encoders.configuration import BASE, Shape
+from hardneg.encoders.kinds import kind_of
+from hardneg.encoders.protocol import EncoderKind
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import UsageError
-from hardneg.fields import SECTION, PluginKind, Reference, counted_fields, marked_fields, marked_references
+from hardneg.fields import SECTION, PluginKind, Reference, Trait, counted_fields, marked_fields, marked_references
 from hardneg.layout import RUN
 from hardneg.machine import Machine
 from hardneg.types import PluginSetting
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from hardneg.reporting.table import Section
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
 
+FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
+"""What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
 PROCESS_BYTES = 700_000_000
 BLOCK_BYTES = 200_000_000
 JVM_BYTES = 1_000_000_000
@@ -109,6 +113,11 @@ class RecipeView:
     def plugin(self, field_name: str) -> object:
         """The stage's configured plugin; None where it could not be configured."""
         return self.plugins.get((self.name, field_name))
+
+    @property
+    def encoder(self) -> EncoderKind:
+        """The kind of the recipe's model, and of what is trained from it."""
+        return kind_of(self.model)
 
     def traits(self, name: str) -> Mapping[str, str]:
         """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""

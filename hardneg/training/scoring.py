@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hardneg.data.hash_index import known_to
 from hardneg.distributed import World, gather
+from hardneg.encoders.representation import at_least_float32
 from hardneg.training.examples import SampledBatch
 from hardneg.types import ScoreBatch
 
@@ -45,26 +46,6 @@ class BatchColumns:
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
         return known_to(self.contents, self.known, self.owner, self.queries)
-
-
-def score_batch(queries: Tensor, documents: Tensor, columns: BatchColumns) -> ScoreBatch:
-    """Scores all queries against all documents, outside autocast, in float32 or better.
-
-    Args:
-        queries: float [B, d].
-        documents: float [B * (1 + n), d], in the order of `columns`.
-        columns: what the documents are.
-
-    Returns:
-        What `masked` says.
-    """
-    with torch.autocast(queries.device.type, enabled=False):
-        return masked(at_least_float32(queries) @ at_least_float32(documents).T, columns)
-
-
-def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor in float32, or in float64 where it is so."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:

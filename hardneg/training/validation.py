@@ -15,9 +15,11 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.indexes.ranks import best_rank, corpus_pass, overlap
+from hardneg.indexes.scores import score_matrix
 from hardneg.protocols import DenseSearcher
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
+from hardneg.types import Encoded
 
 _DEPTH = 100
 _QUERIES = 256
@@ -109,16 +111,16 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
 
 
 def pool_metrics(
-    queries: NDArray[np.float32], documents: NDArray[np.float32], pool: Pool, first: NDArray[np.int64] | None = None
+    queries: Encoded, documents: Encoded, pool: Pool, first: NDArray[np.int64] | None = None
 ) -> dict[str, float]:
-    """Means over float32 [Q, d] queries searched in float32 [N, d] documents; ties by ascending row.
+    """Means over Q queries searched in N documents; ties by ascending row.
 
     first: int64 [N], where each document's vectors begin if it has several, of which the best counts.
     """
     ranked = []
     for start in range(0, len(queries), _QUERIES):
         block = queries[start : start + _QUERIES]
-        scores = block @ documents.T
+        scores = score_matrix(block, documents)
         scores = scores if first is None else np.maximum.reduceat(scores, first, axis=1)
         gains = np.zeros(scores.shape, np.int64)
         here = (pool.query >= start) & (pool.query < start + len(block))

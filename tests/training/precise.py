@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from toy import _hash
 
 from hardneg.data.segments import Segments
+from hardneg.encoders.dense.vectors import OneVector
 
 
 class Words(nn.Module):
@@ -48,6 +49,9 @@ class PreciseEncoder:
         rows = [part for document in parts for part in document]
         tokens = SimpleNamespace(lengths=np.array([len(row) for row in rows]), batch=lambda chosen: _padded(rows))
         return SimpleNamespace(tokens=tokens, counts=np.array([len(document) for document in parts]))
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
+        return OneVector().score(queries, documents, columns)
 
     def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
         self.passes.append((kind, len(features["input_ids"]), torch.is_grad_enabled()))

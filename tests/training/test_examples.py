@@ -12,7 +12,7 @@ from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.errors import DataError, TrainingError
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import BatchColumns, score_batch
+from hardneg.training.scoring import BatchColumns, masked
 from hardneg.types import Negatives
 
 
@@ -145,7 +145,7 @@ def test_masks_know_other_positives_and_copies(toy_folder: Path) -> None:
     columns = BatchColumns.of(draw, corpus.content_hash)
     queries = torch.eye(3, 4)
     documents = torch.arange(24.0).reshape(6, 4)
-    batch = score_batch(queries, documents, columns)
+    batch = masked(queries @ documents.T, columns)
     assert batch.scores.tolist() == documents.T[:3].tolist()
     assert batch.positive.int().tolist() == [[1, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0]]
     assert batch.own.int().tolist() == [[0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
@@ -156,5 +156,5 @@ def test_the_same_query_twice_in_a_batch_does_not_meet_its_positive(toy_folder: 
     corpus = toy_data(toy_folder).corpus
     rows = corpus.rows(["p0", "extra0"])
     draw = SampledBatch(["q0", "q0"], ["", ""], rows[:, None], np.tile(rows, 2), np.array([0, 0, 1, 1]))
-    batch = score_batch(torch.eye(2), torch.eye(2), BatchColumns.of(draw, corpus.content_hash))
+    batch = masked(torch.eye(2) @ torch.eye(2).T, BatchColumns.of(draw, corpus.content_hash))
     assert batch.valid.int().tolist() == [[1, 0], [0, 1]]

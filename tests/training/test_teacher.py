@@ -14,7 +14,7 @@ from hardneg.losses.margin_mse import MarginMSE
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.methods.dual_encoder import train
-from hardneg.training.scoring import BatchColumns, score_batch
+from hardneg.training.scoring import BatchColumns, masked
 from hardneg.training.teacher import Teacher, write_teacher
 from hardneg.types import RankedList
 
@@ -61,15 +61,13 @@ def test_the_matrix_has_them_at_the_rows_own_documents(toy):
     none = np.empty(0, np.int64)
     given_scores = np.array([[0.9, 0.1], [0.8, np.nan]], np.float32)
     draw = SampledBatch(["q0", "q1"], ["", ""], rows, none, none, given_scores)
-    batch = score_batch(torch.eye(2), torch.ones(4, 2), BatchColumns.of(draw, corpus.content_hash))
+    batch = masked(torch.eye(2) @ torch.ones(4, 2).T, BatchColumns.of(draw, corpus.content_hash))
     expected = torch.tensor([[0.9, 0.1, torch.nan, torch.nan], [torch.nan, torch.nan, 0.8, torch.nan]])
     assert batch.teacher is not None and torch.equal(batch.teacher.isnan(), expected.isnan())
     assert torch.equal(batch.teacher.nan_to_num(), expected.nan_to_num())
     part = BatchColumns.of(draw.part(slice(1, 2)), corpus.content_hash)
     assert part.teacher is not None and part.teacher.tolist()[0][0] == pytest.approx(0.8)
-    plain = score_batch(
-        torch.eye(2), torch.ones(4, 2), BatchColumns.of(replace(draw, teacher=None), corpus.content_hash)
-    )
+    plain = masked(torch.eye(2) @ torch.ones(4, 2).T, BatchColumns.of(replace(draw, teacher=None), corpus.content_hash))
     assert plain.teacher is None
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.negatives import read_negatives, write_negatives
+from hardneg.encoders.dense.vectors import OneVector
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training.examples import TrainingData
@@ -82,6 +83,18 @@ class BagEncoder:
     def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
         vectors: Tensor = self.module(**features)
         return vectors.float()
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
+        return OneVector().score(queries, documents, columns)
+
+    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
+        return OneVector().score_lists(queries, documents)
+
+    def tensor(self, encoded: np.ndarray) -> Tensor:
+        return torch.from_numpy(encoded)
+
+    def collect(self, tensor: Tensor) -> np.ndarray:
+        return tensor.detach().numpy()
 
     def encode(self, texts: list[str], kind: str, *rest: Any) -> np.ndarray:
         training = self.module.training

@@ -14,6 +14,7 @@ from hardneg.data.hash_index import known_to
 from hardneg.digest import digest
 from hardneg.distributed import gather, world
 from hardneg.encoders.encoder import Encoder
+from hardneg.indexes.candidate_scoring import encoded_rows
 from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher
 from hardneg.training.batches import ahead, by_length, own_share
@@ -229,10 +230,8 @@ class AdoreTraining(ExampleTraining):
 
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""
-        rows = np.maximum(listed.rows, 0).reshape(-1)
-        documents = torch.from_numpy(self.index.searcher.vectors(rows)).to(queries.device)
-        with torch.autocast(queries.device.type, enabled=False):
-            return (documents.view(*listed.rows.shape, -1) @ queries.float()[:, :, None]).squeeze(2)
+        stored = encoded_rows(self.index.searcher, np.maximum(listed.rows, 0).reshape(-1))
+        return self.encoder.score_lists(queries, self.encoder.tensor(stored))
 
 
 def _score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:

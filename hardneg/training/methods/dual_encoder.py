@@ -17,7 +17,7 @@ from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.method import ExampleTraining
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import best_segments, gather_slots, in_slots, masked, score_batch
+from hardneg.training.scoring import best_segments, gather_slots, in_slots, masked
 from hardneg.types import ScoreBatch
 
 
@@ -62,7 +62,8 @@ class DualEncoderTraining(ExampleTraining):
         queries = gather(queries, batch.columns.queries, self._here)
         column = batch.column.to(documents.device)
         if batch.counts is None or self._cut is None:
-            return score_batch(queries, gather(documents, batch.distinct, self._here)[column], batch.columns)
+            documents = gather(documents, batch.distinct, self._here)
+            return masked(self.encoder.score(queries, documents, column), batch.columns)
         slots = gather_slots(in_slots(documents, batch.counts, self._cut.count), batch.distinct, self._here)
         return masked(best_segments(queries, slots)[:, column], batch.columns)
 

@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 
 from hardneg.data.answer_matching import REASON, PassageAnswers, without_answers
 from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import Corpus, candidates
-from hardneg.data.flat import FlatVectors
+from hardneg.data.corpus import candidates
 from hardneg.data.negatives import write_negatives
 from hardneg.distributed import barrier, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.fastest import usual_budget
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.segmenting import SegmentedCorpus
 from hardneg.encoders.stream import write_index
 from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import pooled
+from hardneg.indexes.stored import open_store
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
 from hardneg.progress import Seconds, Silent
@@ -159,9 +157,7 @@ def _write_vectors(encoders: Sequence[Encoder], mining: Mining, folder: Path, co
     counts: where the numbers of segments stay: the same for all refreshes, as they depend on no weights.
     """
     data = mining.data
-    rows: Corpus | SegmentedCorpus = data.corpus
-    if data.segments is not None:
-        rows = SegmentedCorpus.counted(encoders[0], data.corpus, data.segments, counts, Silent(), world())
+    rows = encoders[0].rows(data.corpus, data.segments, counts, Silent(), world())
     write_index(encoders, rows, folder, mining.encoding(encoders[0]), Silent())
 
 
@@ -200,9 +196,8 @@ def _mined(found: Iterator[Candidates], mining: Mining, number: int, dropped: Co
 def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Candidates]:
     """The top of the corpus for each query that has positives."""
     data, options = mining.data, mining.encoding(encoder)
-    searcher = pooled(
-        FlatSearcher(FlatVectors.open(vectors), ExactOptions(device=str(encoder.device))), vectors, data.corpus.doc_ids
-    )
+    stored = open_store(vectors, ExactOptions(device=str(encoder.device)))
+    searcher = pooled(stored, vectors, data.corpus.doc_ids)
     queries = mining.asked(number)
     for start in range(0, len(queries), _QUERIES):
         places = queries[start : start + _QUERIES]

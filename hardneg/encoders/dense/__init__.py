@@ -1,0 +1,1 @@
+"""Dense encoders: a transformer and one vector a text."""

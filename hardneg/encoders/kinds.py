@@ -1,0 +1,114 @@
+"""The kind of a model: the one that its spec names, or that its folder says; what is asked of a model goes to it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from hardneg.encoders.configuration import Shape, mapping
+from hardneg.encoders.files import read_json
+from hardneg.encoders.protocol import EncoderKind, TextEncoder
+from hardneg.encoders.source import at_hand
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.errors import ModelError
+from hardneg.registry import configure
+from hardneg.types import Lookup, PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.fastest import Precision
+
+_CLASSES = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}
+_STATIC = "StaticEmbedding"
+
+
+def kind_of(spec: ModelSpec) -> EncoderKind:
+    """The kind that the spec names, or that the model's folder says; `dense` where it is not on this machine.
+
+    Raises:
+        PluginError: there is no such kind, or its options are wrong.
+    """
+    if spec.encoder is not None:
+        return cast(EncoderKind, configure("encoders", spec.encoder))
+    folder = at_hand(spec)
+    return cast(EncoderKind, configure("encoders", PluginSetting("dense" if folder is None else kind_in(folder))))
+
+
+def kind_in(folder: Path) -> str:
+    """The name of the kind that a model's folder says it is."""
+    try:
+        config = mapping(folder / "config_sentence_transformers.json")
+        modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
+        first = str(modules[0]["type"]) if modules else ""
+    except (ModelError, OSError, LookupError, TypeError):
+        return "dense"
+    if first.rpartition(".")[2] == _STATIC:
+        return "static"
+    return _CLASSES.get(str(config.get("model_type")), "dense")
+
+
+def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
+    """The opened model that a spec describes; precision: what it will encode in, None to train.
+
+    Raises:
+        ModelError: the model is not there, or it cannot do what the spec says.
+    """
+    if problems := spec.problems():
+        raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+    return kind_of(spec).load(spec, device, precision)
+
+
+def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
+    """The model in a folder that hardneg saved, with the prompts and lengths it was saved with.
+
+    Raises:
+        ModelError: the folder is not there, or hardneg did not write it.
+    """
+    from hardneg.encoders.save import read_spec
+
+    return load_encoder(read_spec(folder), device, precision)
+
+
+def load_learner(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
+    """The same as `load_encoder`, of a model that can learn.
+
+    Raises:
+        ModelError: it cannot.
+    """
+    return learner(load_encoder(spec, device, precision))
+
+
+def learner(encoder: TextEncoder) -> "Encoder":
+    """The encoder, which can learn. Raises ModelError where it cannot."""
+    from hardneg.encoders.encoder import Encoder
+
+    if not isinstance(encoder, Encoder):
+        raise ModelError(f"model {encoder.spec.name!r} has no weights here: it cannot be trained, name another model")
+    return encoder
+
+
+def model_digest(spec: ModelSpec) -> str:
+    """32 hexadecimal digits that name the model; others whenever what it makes of a text may differ.
+
+    Raises:
+        ModelError: there is no such model.
+    """
+    return kind_of(spec).digest(spec)
+
+
+def resolve(spec: ModelSpec) -> FullSpec:
+    """The spec with what the model says of itself filled in. Raises ModelError where it cannot be had."""
+    return kind_of(spec).resolve(spec)
+
+
+def known(spec: ModelSpec) -> FullSpec | None:
+    """The same without fetching anything; None where it cannot be told."""
+    return kind_of(spec).known(spec)
+
+
+def look_up(spec: ModelSpec) -> Lookup:
+    """The files that would be read. Raises ModelError where there are none."""
+    return kind_of(spec).look_up(spec)
+
+
+def model_shape(spec: ModelSpec) -> Shape:
+    """What decides a model's cost."""
+    return kind_of(spec).shape(spec)

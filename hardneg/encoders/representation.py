@@ -1,0 +1,78 @@
+"""What differs between kinds of encoders behind the network: what texts become, how that is scored and stored."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.data.corpus import Corpus
+from hardneg.distributed import World
+from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
+from hardneg.progress import Progress
+from hardneg.types import Encoded, SparseRows
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
+"""Places of some texts, int64 [b], and what they became."""
+
+
+class Representation(Protocol):
+    """What the texts of a kind of encoder become.
+
+    On the device, with gradients, a tensor of n texts is float32 [n, d], or [n, T, d + 1] for T tokens a text, the last
+    number 1 where a token is scored and 0 where there is none.
+
+    form: what it is on disk. files: what a store of it consists of. block: documents that are written at a time.
+    """
+
+    form: ClassVar[Form]
+    files: ClassVar[Sequence[str]]
+    block: ClassVar[int]
+
+    def output(self, features: dict[str, Tensor]) -> Tensor:
+        """The tensor of some texts, from what the last module made."""
+
+    def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
+        """`count` texts in order, on the host, from batches in any order."""
+
+    def collect(self, tensor: Tensor) -> Encoded:
+        """The texts of a tensor, on the host."""
+
+    def tensor(self, encoded: Any, device: torch.device) -> Tensor:
+        """The texts as a tensor again."""
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
+        """float [B, M] in float32 or better, with gradients; columns: int64 [M], the document of each; None: all."""
+
+    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """float [B, M], the scores of B queries with M documents of their own each: a tensor of B * M, in a row."""
+
+    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
+        """What of the corpus is stored."""
+
+    def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> StoreWriter:
+        """A writer of the rows."""
+
+    def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
+        """Whether a folder holds all of the rows."""
+
+
+def first_broken(encoded: Encoded) -> int | None:
+    """The place of the first text that has a number that is not finite; None where all are."""
+    if isinstance(encoded, np.ndarray):
+        broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
+        return int(broken[0]) if len(broken) else None
+    finite = np.isfinite(encoded.weights) if isinstance(encoded, SparseRows) else np.isfinite(encoded.vectors).all(1)
+    places = np.flatnonzero(~finite)
+    return int(np.searchsorted(encoded.offsets, places[0], "right")) - 1 if len(places) else None
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 where it is so."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -101,9 +101,7 @@ class SparseWriter:
         """
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
-        if odd := [term for term in terms if not term or "\n" in term]:
-            raise DataError(f"{self.folder}: the term {odd[0]!r} cannot be written in a line")
-        replace_text(self.folder / TERMS, "".join(f"{term}\n" for term in terms))
+        write_terms(self.folder, terms)
 
     def close(self) -> None:
         """Puts the blocks in a line, if every row and the ids are there, and removes them: the folder is complete."""
@@ -152,6 +150,29 @@ def _shape(folder: Path) -> tuple[int, int]:
         raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
     except (ValueError, TypeError, KeyError) as error:
         raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
+
+
+def write_terms(folder: Path, terms: Sequence[str]) -> None:
+    """Writes what each term is into an index folder, in the order of their numbers.
+
+    Raises:
+        DataError: one is empty or has a line break.
+    """
+    if odd := [term for term in terms if not term or "\n" in term]:
+        raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
+    replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
+
+
+def read_terms(folder: Path) -> Sequence[str]:
+    """What each term of an index folder is, in the order of their numbers.
+
+    Raises:
+        ArtifactError: the file is missing or damaged.
+    """
+    try:
+        return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
 
 
 def is_complete(folder: Path, width: int, count: int) -> bool:
@@ -210,12 +231,11 @@ class SparseStore:
         Raises:
             ArtifactError: there are not as many as there are terms.
         """
-        path = self.folder / TERMS
-        if not path.exists():
+        if not (self.folder / TERMS).exists():
             return None
-        terms = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        terms = read_terms(self.folder)
         if len(set(terms)) != self.width:
-            raise ArtifactError(f"{path}: {len(set(terms))} different terms instead of {self.width}")
+            raise ArtifactError(f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}")
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:

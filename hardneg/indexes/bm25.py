@@ -1,11 +1,10 @@
 """BM25 by Anserini, the Java library in Pyserini: a Lucene index that Pyserini's `LuceneSearcher` opens.
 
 The index has the collection's own document ids. Scores are those of `LuceneSearcher`: rounded to four decimals, equal
-ones set apart in the order of ids. Of Pyserini the library alone is used: none of its many requirements is imported.
+ones set apart in the order of ids.
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.java import start_java
+from hardneg.indexes.lucene import HELD, fill, open_lucene, ranked, threads
 from hardneg.indexes.validation import check_depth, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
@@ -26,8 +25,6 @@ from hardneg.wording import counted
 _BATCH = 2048
 _SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
 _BLANKS = "".join(map(chr, range(33)))  # what Lucene takes for white space where it looks for empty documents
-_HELD = 1 << 15  # hits whose stored texts are in memory at a time
-_WORDS = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Bm25:
             progress.note(
                 f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
             )
-        found = _open(path).get_total_num_docs()
+        found = open_lucene(path, "SimpleSearcher").get_total_num_docs()
         if found != indexed:
             raise ArtifactError(
                 f"{path}: Lucene holds {found} of {indexed} documents: is the disk full? Build it again"
@@ -97,7 +94,7 @@ class Bm25:
             names = ", ".join(sorted(["en", *known.keySet().toArray()]))
             raise UsageError(f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}")
         arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
-        arguments += ["-language", self.language, "-threads", str(_threads())] + ["-append"] * append
+        arguments += ["-language", self.language, "-threads", str(threads())] + ["-append"] * append
         return autoclass("io.anserini.index.SimpleIndexer")(arguments)
 
     def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
@@ -107,7 +104,7 @@ class Bm25:
             MissingDependency: without Pyserini or Java.
             ArtifactError: where `path` holds no Lucene index.
         """
-        searcher = _open(path)
+        searcher = open_lucene(path, "SimpleSearcher")
         searcher.set_bm25(float(self.k1), float(self.b))
         if self.language != "en":
             searcher.set_language(self.language)
@@ -133,24 +130,12 @@ class Bm25Searcher:
             raise UsageError("a BM25 index searches with texts, not vectors")
         check_depth(k)
         hits = no_hits(len(queries), k)
-        size = max(_threads(), _HELD // k)
+        size = max(threads(), HELD // k)
         for start in range(0, len(queries), size):
-            lists = _ranked(self.lucene, queries[start : start + size], k)
-            self._fill(lists, hits.rows[start : start + size], hits.scores[start : start + size])
+            texts = queries[start : start + size]
+            lists = ranked(self.lucene, _in_java(texts), len(texts), k)
+            fill(self.path, self.rows, lists, hits.rows[start : start + size], hits.scores[start : start + size])
         return in_order(hits.rows, hits.scores)
-
-    def _fill(self, lists: list[list[dict[str, Any]]], rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        found = self.rows([hit["docid"] for hits in lists for hit in hits])
-        if (found < 0).any():
-            raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
-        counts = np.array([len(hits) for hits in lists])
-        filled = np.arange(rows.shape[1]) < counts[:, None]
-        rows[filled] = found
-        scores[filled] = [hit["score"] for hits in lists for hit in hits]
-
-
-def _threads() -> int:
-    return min(16, os.cpu_count() or 1)
 
 
 def _add(writer: Any, records: list[str], path: Path) -> None:
@@ -159,32 +144,10 @@ def _add(writer: Any, records: list[str], path: Path) -> None:
         raise ArtifactError(f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?")
 
 
-def _open(path: Path) -> Any:
-    start_java()
-    from jnius import JavaException, autoclass
+def _in_java(texts: Sequence[str]) -> Any:
+    from jnius import autoclass
 
-    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_WORDS)
-    try:
-        return autoclass("io.anserini.search.SimpleSearcher")(str(path))
-    except JavaException as error:
-        reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): build it again") from error
-
-
-def _ranked(lucene: Any, texts: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
-    """The hits of each text, best first, fetched from Java as one JSON text: a call a hit would be slow."""
-    from jnius import autoclass, find_javaclass
-
-    array_list = autoclass("java.util.ArrayList")
-    queries, names = array_list(), array_list()
-    for i, text in enumerate(texts):
+    queries = autoclass("java.util.ArrayList")()
+    for text in texts:
         queries.add(text.replace("\0", " "))
-        names.add(str(i))
-    found = lucene.batch_search(queries, names, k, _threads())
-    mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
-    true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
-    stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))
-    stored.setIsIgnoredType(true)
-    mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
-    lists = json.loads(mapper.writeValueAsString(found))
-    return [lists.get(str(i), []) for i in range(len(texts))]
+    return queries

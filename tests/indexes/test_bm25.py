@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import bm25, java
+from hardneg.indexes import bm25, java, lucene
 from hardneg.indexes.bm25 import Bm25
 from hardneg.indexes.exact import search_exact
 from hardneg.progress import Silent
@@ -68,8 +68,9 @@ def test_hits_have_rows_and_lucenes_scores(folder: Path) -> None:
 def test_lists_do_not_depend_on_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searcher = Bm25().open(folder, rows)
     whole = searcher.search(QUERIES, 3)
-    monkeypatch.setattr(bm25, "_HELD", 1)
-    monkeypatch.setattr(bm25, "_threads", lambda: 1)
+    monkeypatch.setattr(bm25, "HELD", 1)
+    monkeypatch.setattr(bm25, "threads", lambda: 1)
+    monkeypatch.setattr(lucene, "threads", lambda: 1)
     single = searcher.search(QUERIES, 3)
     assert np.array_equal(whole.rows, single.rows)
     assert np.array_equal(whole.scores, single.scores)

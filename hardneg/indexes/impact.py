@@ -1,0 +1,162 @@
+"""Weights of terms as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
+
+A weight times `scale`, rounded, stands as the frequency of its term; the score of a document is the sum of the products
+of frequencies and the query's impacts. Frequencies are written as such, so a term is read once however heavy it is.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.sparse_store import SparseStore, read_terms, write_terms
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes.lucene import HELD, fill, open_lucene, ranked, threads
+from hardneg.indexes.lucene_frequencies import BEHIND_TERM, MOST, FrequencyWriter, frequency_texts
+from hardneg.indexes.sparse_products import check_weights
+from hardneg.indexes.validation import in_order, no_hits
+from hardneg.progress import Progress
+from hardneg.protocols import RowLookup
+from hardneg.types import Encoded, Hits, SparseRows
+from hardneg.wording import counted
+
+_ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
+_SEARCHER = "SimpleImpactSearcher"
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Learned sparse retrieval by Lucene.
+
+    Args:
+        scale: what weights are multiplied with before they are rounded to whole numbers.
+    """
+
+    scale: float = 100.0
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "lucene"
+    input: ClassVar[str] = "weights"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < 1e6:
+            raise UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
+
+        The terms stand as their words, where the folder has them, or else as their numbers. Documents that have no
+        weight of 0.5 / `scale` or more are left out, as such weights are; their number is noted.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            UsageError: a weight is below 0, or a document's weights are too large for `scale`.
+            ArtifactError: where Lucene holds another number in the end.
+        """
+        store = SparseStore.open(source)
+        terms = _words(store)
+        begun = np.array([term + BEHIND_TERM for term in terms], object)
+        indexed, lost = 0, 0
+        with FrequencyWriter(path) as writer, progress.task("index", len(store), "passages") as task:
+            for start, block in store.blocks(_ROWS, _WEIGHTS):
+                impacts = self.impacts(block, f"{source}: from row {start} on, ")
+                lost += int((impacts == 0).sum())
+                texts = frequency_texts(block.offsets, begun[block.terms], impacts)
+                indexed += writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
+                task.advance(len(block))
+        write_terms(path, terms)
+        self._note(len(store) - indexed, lost, store.size, progress)
+        found = open_lucene(path, _SEARCHER).get_total_num_docs()
+        if found != indexed:
+            raise ArtifactError(f"{path}: Lucene holds {found} of {indexed} documents: build the index again")
+        return indexed
+
+    def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
+        """The whole numbers that weights stand as: int64 [weights]; `whose` begins messages.
+
+        Raises:
+            UsageError: a weight is below 0, or the weights of a text are too large for `scale`.
+        """
+        if (rows.weights < 0).any():
+            raise UsageError(f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index")
+        impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
+        sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
+        if (sums > MOST).any():
+            raise UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
+        return impacts.astype(np.int64)
+
+    def _note(self, left_out: int, lost: int, weights: int, progress: Progress) -> None:
+        if lost:
+            progress.note(f"impact: {lost} of {counted(weights, 'weight')} round to 0 with scale {self.scale:g}")
+        if left_out:
+            told = counted(left_out, "document without terms is", "documents without terms are")
+            progress.note(f"impact: {told} not in the index")
+
+    def open(self, path: Path, rows: RowLookup) -> "ImpactSearcher":
+        """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where `path` holds no Lucene index of impacts.
+        """
+        return ImpactSearcher(path, self, open_lucene(path, _SEARCHER), rows, np.array(read_terms(path), object))
+
+
+@dataclass(frozen=True)
+class ImpactSearcher:
+    """An opened Lucene index of impacts; `lucene` is Anserini's `SimpleImpactSearcher`.
+
+    terms: of objects [width], the word that each term stands as.
+    """
+
+    path: Path
+    backend: Impact
+    lucene: Any
+    rows: RowLookup
+    terms: NDArray[np.object_]
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The best k documents of each query that share a term with it.
+
+        Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
+        of the first ids are in it.
+
+        Raises:
+            UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
+            ArtifactError: where the index holds a document that `rows` does not know.
+        """
+        if not isinstance(queries, SparseRows):
+            raise UsageError("an impact index searches with weights of terms: use the model that encoded it")
+        check_weights(queries, len(self.terms), k)
+        hits = no_hits(len(queries), k)
+        size = max(threads(), HELD // k)
+        for start in range(0, len(queries), size):
+            part = queries[start : start + size]
+            lists = ranked(self.lucene, self._in_java(part), len(part), k)
+            fill(self.path, self.rows, lists, hits.rows[start : start + size], hits.scores[start : start + size])
+        sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
+        return in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
+
+    def _in_java(self, queries: SparseRows) -> Any:
+        """The queries as a Java list of maps from words to impacts."""
+        from jnius import autoclass, find_javaclass
+
+        impacts = self.backend.impacts(queries, "queries: ")
+        pairs = list(zip(self.terms[queries.terms].tolist(), impacts.tolist(), strict=True))
+        spans = zip(queries.offsets[:-1].tolist(), queries.offsets[1:].tolist(), strict=True)
+        maps = [{term: impact for term, impact in pairs[begin:end] if impact} for begin, end in spans]
+        return autoclass("com.fasterxml.jackson.databind.ObjectMapper")().readValue(
+            json.dumps(maps), find_javaclass("java.util.ArrayList")
+        )
+
+
+def _words(store: SparseStore) -> Sequence[str]:
+    """What the terms stand as in Lucene."""
+    words = store.terms or [str(number) for number in range(store.width)]
+    if odd := [word for word in words if BEHIND_TERM in word]:
+        raise UsageError(f"{store.folder}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
+    return words

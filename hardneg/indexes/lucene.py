@@ -1,0 +1,84 @@
+"""Lucene indexes searched by Anserini: opened, asked many queries at a time, their hits as rows.
+
+Of Pyserini the Java library alone is used: none of its many requirements is imported.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import ArtifactError
+from hardneg.indexes.java import start_java
+from hardneg.protocols import RowLookup
+
+HELD = 1 << 15
+"""Hits whose stored texts are in memory at a time."""
+
+_CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
+
+
+def threads() -> int:
+    """How many queries Anserini answers at a time."""
+    return min(16, os.cpu_count() or 1)
+
+
+def open_lucene(path: Path, searcher: str) -> Any:
+    """The index in folder `path` by one of Anserini's searchers, such as `SimpleSearcher`.
+
+    Raises:
+        MissingDependency: without Pyserini or Java.
+        ArtifactError: where `path` holds no Lucene index.
+    """
+    start_java()
+    from jnius import JavaException, autoclass
+
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_CLAUSES)
+    try:
+        return autoclass(f"io.anserini.search.{searcher}")(str(path))
+    except JavaException as error:
+        reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
+        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): build it again") from error
+
+
+def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
+    """The hits of each of `count` queries, a Java list, best first.
+
+    They are fetched from Java as one JSON text: a call a hit would be slow.
+    """
+    from jnius import autoclass, find_javaclass
+
+    names = autoclass("java.util.ArrayList")()
+    for i in range(count):
+        names.add(str(i))
+    found = lucene.batch_search(queries, names, k, threads())
+    mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
+    true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
+    stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))
+    stored.setIsIgnoredType(true)
+    mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
+    lists = json.loads(mapper.writeValueAsString(found))
+    return [lists.get(str(i), []) for i in range(count)]
+
+
+def fill(
+    path: Path,
+    lookup: RowLookup,
+    lists: list[list[dict[str, Any]]],
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+) -> None:
+    """Writes lists of hits into rows and scores [Q, k], which are pads before.
+
+    Raises:
+        ArtifactError: the index in folder `path` holds a document that `lookup` does not know.
+    """
+    found = lookup([hit["docid"] for hits in lists for hit in hits])
+    if (found < 0).any():
+        raise ArtifactError(f"{path}: holds documents that are not in the corpus: build the index again")
+    filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
+    rows[filled] = found
+    scores[filled] = [hit["score"] for hits in lists for hit in hits]

@@ -1,0 +1,159 @@
+"""Lucene needs one Java machine a process: the tests of this module share it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hardneg.data.sparse_store import SparseWriter
+from hardneg.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.indexes import java, lucene
+from hardneg.indexes.impact import Impact, ImpactSearcher
+from hardneg.indexes.stored import open_store
+from hardneg.progress import Silent
+from hardneg.types import SparseRows
+from tests.sparse_lists import rows_of, write
+
+pytestmark = pytest.mark.slow
+
+DOCUMENTS: list[dict[int, float]] = [{0: 2.0, 1: 1.0}, {}, {2: 4.0}, {0: 1.0, 2: 1.0, 4: 0.5}, {1: 3.0}, {3: 0.001}]
+WORDS = ["the", "|", " ", "😀", "##s é"]
+QUERIES: list[dict[int, float]] = [{0: 3.0, 2: 0.5}, {1: 1.0}, {}, {3: 9.0}, {4: 0.3, 1: 0.001}]
+
+
+class _Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started() -> None:
+    try:
+        java.start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weights") / "store"
+    SparseWriter(folder, 5, len(DOCUMENTS)).write_terms(WORDS)
+    return write(folder, DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def searcher(store: Path, tmp_path_factory: pytest.TempPathFactory) -> ImpactSearcher:
+    folder = tmp_path_factory.mktemp("lucene") / "index"
+    assert Impact().build(store, folder, Silent()) == 4
+    return Impact().open(folder, rows)
+
+
+def test_what_is_left_out_is_told(store: Path, tmp_path: Path) -> None:
+    notes = _Notes()
+    assert Impact().build(store, tmp_path, notes) == 4
+    told = [
+        "impact: 1 of 8 weights round to 0 with scale 100",
+        "impact: 2 documents without terms are not in the index",
+    ]
+    assert notes.notes == told
+
+
+def test_scores_are_products_of_rounded_weights(searcher: ImpactSearcher) -> None:
+    hits = searcher.search(rows_of(QUERIES), 4)
+    expected = [[0, 3, 2, -1], [4, 0, -1, -1], [-1] * 4, [-1] * 4, [3, -1, -1, -1]]
+    assert hits.rows.tolist() == expected
+    assert hits.scores[hits.rows >= 0].tolist() == pytest.approx([6.0, 3.5, 2.0, 3.0, 1.0, 0.15])
+    assert (np.isneginf(hits.scores) == (hits.rows < 0)).all()
+
+
+def test_lists_do_not_depend_on_batches(searcher: ImpactSearcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = searcher.search(rows_of(QUERIES), 3)
+    monkeypatch.setattr("hardneg.indexes.impact.HELD", 1)
+    monkeypatch.setattr("hardneg.indexes.impact.threads", lambda: 1)
+    monkeypatch.setattr(lucene, "threads", lambda: 1)
+    single = searcher.search(rows_of(QUERIES), 3)
+    assert np.array_equal(whole.rows, single.rows) and np.array_equal(whole.scores, single.scores)
+
+
+def test_queries_of_another_kind_are_refused(searcher: ImpactSearcher) -> None:
+    for queries in (["text"], np.ones((1, 5), np.float32)):
+        with pytest.raises(UsageError, match="weights of terms"):
+            searcher.search(queries, 2)
+    with pytest.raises(UsageError, match="6 terms instead of 5"):
+        searcher.search(rows_of([{0: 1.0}], 6), 2)
+    with pytest.raises(UsageError, match="queries: weights are below 0"):
+        searcher.search(rows_of([{0: -1.0}]), 2)
+    with pytest.raises(UsageError, match="k is 0"):
+        searcher.search(rows_of([{0: 1.0}]), 0)
+
+
+def test_a_term_that_lucene_could_not_tell_apart_is_refused(tmp_path: Path) -> None:
+    SparseWriter(tmp_path / "store", 5, len(DOCUMENTS)).write_terms(["a", "b\x01", "c", "d", "e"])
+    with pytest.raises(UsageError, match=r"'b\\x01' cannot stand in a Lucene index"):
+        Impact().build(write(tmp_path / "store", DOCUMENTS), tmp_path / "index", Silent())
+
+
+def test_a_folder_without_an_index(store: Path, searcher: ImpactSearcher, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="not a Lucene index that can be read"):
+        Impact().open(tmp_path / "none", rows)
+    unknown = Impact().open(searcher.path, lambda doc_ids: np.full(len(doc_ids), -1))
+    with pytest.raises(ArtifactError, match="not in the corpus"):
+        unknown.search(rows_of(QUERIES), 3)
+    Impact().build(store, tmp_path / "made", Silent())
+    (tmp_path / "made" / "terms.txt").unlink()
+    with pytest.raises(ArtifactError, match=r"terms.txt"):
+        Impact().open(tmp_path / "made", rows)
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    write(tmp_path / "store", [])
+    assert Impact().build(tmp_path / "store", tmp_path / "index", Silent()) == 0
+    assert Impact().open(tmp_path / "index", rows).search(rows_of(QUERIES), 2).rows.tolist() == [[-1, -1]] * 5
+
+
+def _drawn(count: int, terms: int, seed: int) -> SparseRows:
+    """Weights of two decimals, as the index holds them: its scores are then exact."""
+    draws = np.random.default_rng(seed)
+    lists = [
+        {int(term): float(draws.integers(1, 300)) / 100 for term in draws.zipf(1.3, terms) if term < 200}
+        for _ in range(count)
+    ]
+    return rows_of(lists, 200)
+
+
+def test_pyserini_finds_what_exact_search_finds(tmp_path: Path) -> None:
+    documents, queries = _drawn(500, 30, 1), _drawn(40, 8, 2)
+    words = [f"##{number}" for number in range(200)]
+    with SparseWriter(tmp_path / "store", 200, 500) as writer:
+        writer.write_block(0, 0, documents)
+        writer.write_doc_ids(f"d{row}" for row in range(500))
+        writer.write_terms(words)
+        writer.close()
+    Impact().build(tmp_path / "store", tmp_path / "index", Silent())
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    class Encoder:
+        def encode(self, text: str) -> dict[str, int]:
+            query = queries[int(text) : int(text) + 1]
+            return {words[term]: round(weight * 100) for term, weight in zip(query.terms, query.weights, strict=True)}
+
+    pyserini = LuceneImpactSearcher(str(tmp_path / "index"), Encoder(), min_idf=-1)
+    exact = open_store(tmp_path / "store").search(queries, 50)
+    ours = Impact().open(tmp_path / "index", rows).search(queries, 50)
+    np.testing.assert_allclose(ours.scores, exact.scores, atol=1e-4)
+    assert int((exact.rows >= 0).sum()) > 1000
+    for place in range(len(queries)):
+        hits = pyserini.search(str(place), 50)
+        found = exact.rows[place] >= 0
+        np.testing.assert_allclose([hit.score / 1e4 for hit in hits], exact.scores[place][found], rtol=1e-6)
+        certain = exact.scores[place] > exact.scores[place][found][-1] + 1e-4  # equal ones at the end may change places
+        assert set(exact.rows[place][certain]) <= set(rows([hit.docid for hit in hits])) & set(ours.rows[place])

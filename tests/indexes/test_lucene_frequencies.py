@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+from hardneg.errors import UsageError
+from hardneg.indexes.impact import Impact
+from hardneg.indexes.lucene_frequencies import frequency_texts
+from tests.sparse_lists import rows_of
+
+
+def test_each_document_is_a_line_a_term() -> None:
+    offsets, words = np.array([0, 2, 2, 3, 5]), np.array(["a\x01", "b\x01", "c\x01", "a\x01", "c\x01"], object)
+    texts = frequency_texts(offsets, words, np.array([3, 120, 0, 0, 7]))
+    assert texts == ["a\x013\nb\x01120", "", "", "c\x017"]
+    assert frequency_texts(np.array([0]), words[:0], np.array([], np.int64)) == []
+
+
+def test_weights_are_scaled_and_rounded() -> None:
+    rows = rows_of([{0: 1.004, 1: 0.004}, {}, {2: 2.5}])
+    assert Impact().impacts(rows, "").tolist() == [100, 0, 250]
+    assert Impact(scale=1).impacts(rows, "").tolist() == [1, 0, 2]
+
+
+def test_what_lucene_cannot_count_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"from row 7 on, weights are below 0.*use the sparse index"):
+        Impact().impacts(rows_of([{0: 1.0}, {1: -1.0}]), "from row 7 on, ")
+    with pytest.raises(UsageError, match=r"too large for scale 100"):
+        Impact().impacts(rows_of([{0: 1.0}, {1: 2e7, 2: 2e7}]), "")
+    for scale in (0, -1, 1e6, float("nan")):
+        with pytest.raises(UsageError, match="scale is"):
+            Impact(scale=scale)

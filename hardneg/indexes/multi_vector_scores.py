@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.errors import UsageError
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.validation import check_depth
 from hardneg.types import Encoded, TokenVectors
 
 _TOKENS = 1 << 15  # of the documents of pairs that are scored at a time, with what they are padded by
-_CPU = torch.device("cpu")
 
 
 def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -> TokenVectors:
@@ -73,11 +73,15 @@ def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.
 
 
 def maxsim_pairs(
-    queries: TokenVectors, documents: TokenVectors, device: torch.device = _CPU, tokens: int = _TOKENS
+    queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
 ) -> NDArray[np.float32]:
     """The score of each query with the document beside it: float32 [n].
 
-    Pairs of documents of about the same length are multiplied together, `tokens` of them at a time.
+    Args:
+        queries: n of them.
+        documents: as many.
+        device: where to compute; None takes the first GPU, or the CPU where there is none.
+        tokens: how many of documents of about the same length are multiplied at a time.
 
     Raises:
         UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
@@ -85,6 +89,7 @@ def maxsim_pairs(
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
         raise UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
+    device = device or ExactOptions().where
     lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
     scores = np.full(len(queries), -np.inf, np.float32)
     with torch.inference_mode():

@@ -8,6 +8,7 @@ from hardneg.indexes.bm25 import Bm25
 from hardneg.indexes.compressed import Fp16, Sq8
 from hardneg.indexes.flat import Flat
 from hardneg.indexes.multi_vector import MultiVector
+from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
 from hardneg.indexes.product import IvfPq, OpqPq, Pq
 from hardneg.indexes.sparse import Sparse
 from hardneg.testing import IndexTests
@@ -51,6 +52,22 @@ class TestSparse(IndexTests):
 
 class TestMultiVector(IndexTests):
     plugin = MultiVector()
+
+
+class TestTwoStageOfAll(IndexTests):
+    plugin = MultiVectorTwoStage(candidates=400)
+
+
+class TestTwoStageByPooled(IndexTests):
+    plugin = MultiVectorTwoStage(candidates=60)
+    exact = False
+    recall = 0.9
+
+
+class TestTwoStageByTokens(IndexTests):
+    plugin = MultiVectorTwoStage(candidates=60, by="tokens", nearest=100)
+    exact = False
+    recall = 0.9
 
 
 @pytest.mark.slow

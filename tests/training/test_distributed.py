@@ -22,6 +22,7 @@ from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
 
 LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet(), "segments": Star(), "chunks": Star()}
+LOSSES["adapter"] = Star()
 SIZES = {"even": (6, 1), "odd": (5, 2), "fewer": (2, 1)}
 CASES = [f"{loss}-{size}" for loss in LOSSES for size in SIZES]
 
@@ -59,11 +60,13 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     from safetensors.torch import save_file
     from toy import toy_data
 
+    from hardneg.encoders.adapters.spec import AdapterSpec
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
 
     loss, size = case.split("-")
-    encoder = Encoder.load(ModelSpec(str(model), query_length=16, document_length=24), "cpu")
+    adapter = AdapterSpec(rank=4) if loss == "adapter" else None
+    encoder = Encoder.load(ModelSpec(str(model), query_length=16, document_length=24, adapter=adapter), "cpu")
     for part in encoder.module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0

@@ -8,6 +8,7 @@ from typing import Any
 from hardneg.encoders.adapters.base import adapter_of, based, network_folder
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.files import module_folders, read_json, sides
+from hardneg.encoders.prompts import whole_prompts
 from hardneg.encoders.source import at_hand
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.errors import ModelError
@@ -92,7 +93,9 @@ def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
     """
     contract, values = read_contract(folder), {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
-    values["adapter"] = adapter_of(spec, folder)
+    asked = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
+    values |= {"adapter": adapter_of(spec, folder), "task": None}
+    values |= whole_prompts(spec.name, asked, spec.task, contract.prompts)
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
     if contract.normalised and contract.similarity == "dot" and spec.similarity is None:

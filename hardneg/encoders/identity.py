@@ -29,7 +29,7 @@ _CONFIGS = (
 )
 # Options that models were made without: they count where they have another value than their default.
 _LATER = {"twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype"}
-_LATER |= {"adapter", "encoder"}
+_LATER |= {"adapter", "encoder", "task"}
 # Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
 _IGNORED = {
     "_name_or_path",

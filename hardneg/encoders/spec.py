@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hardneg.encoders.adapters.spec import AdapterSpec
+from hardneg.encoders.prompts import Prompt, PromptName, prompt_problems
 from hardneg.types import PluginSetting
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
@@ -30,7 +31,9 @@ class ModelSpec:
     projection: size of a linear layer after the pooling; none if None. activation: what its output goes through.
     layer_norm: a LayerNorm after that.
     similarity: `cosine` ends in a normalisation, `dot` does not.
-    query_prompt, document_prompt: put before each text; "" is none.
+    query_prompt, document_prompt: put before each text; "" is none. `{name: NAME}` is a prompt that the model's folder
+        has by that name. `{task}` in one is where the task goes.
+    task: what texts are searched for, in the words of an instruction.
     twins: queries and documents begin with the same weights and are trained apart.
     query_length, document_length: how many tokens are read, special ones included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
@@ -47,8 +50,8 @@ class ModelSpec:
     projection: int | None = None
     layer_norm: bool = False
     similarity: Similarity | None = None
-    query_prompt: str | None = None
-    document_prompt: str | None = None
+    query_prompt: Prompt = None
+    document_prompt: Prompt = None
     query_length: int | None = None
     document_length: int | None = None
     twins: bool = False
@@ -59,6 +62,7 @@ class ModelSpec:
     dtype: Weights = "auto"
     adapter: AdapterSpec | None = None
     encoder: PluginSetting | None = None
+    task: str | None = None
 
     @property
     def typed(self) -> bool:
@@ -94,15 +98,16 @@ class ModelSpec:
         for field in ("query_length", "document_length"):
             if (value := getattr(self, field)) is not None and value < _SHORTEST:
                 found.append(f"{field} is {value}: at least {_SHORTEST} tokens are needed")
+        found += prompt_problems({f"{kind}_prompt": getattr(self, f"{kind}_prompt") for kind in KINDS}, self.task)
         return found if self.adapter is None else [*found, *self.adapter.problems()]
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
     """The spec from the mapping that `asdict` makes of it."""
-    adapter, kind = content.get("adapter"), content.get("encoder")
-    return ModelSpec(
-        **{**content, "adapter": adapter and AdapterSpec(**adapter), "encoder": kind and PluginSetting(**kind)}
-    )
+    made: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
+    made |= {f"{kind}_prompt": PromptName for kind in KINDS}
+    built = {name: made[name](**content[name]) for name in made if isinstance(content.get(name), Mapping)}
+    return ModelSpec(**{**content, **built})
 
 
 @dataclass(frozen=True)

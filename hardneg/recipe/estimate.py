@@ -1,7 +1,7 @@
 """What a plan will take: passages, disk, memory and time, from counts and a few rates; rough, and told as such."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from hardneg.artifacts import Store
 from hardneg.datasets.held_out import UNLABELLED
@@ -88,7 +88,7 @@ def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
 def _usual(spec: ModelSpec) -> FullSpec:
     """The spec in full for estimates: texts are seldom longer than what models usually read, whatever they could."""
     full = known(spec)
-    stated = {name: value for name, value in asdict(spec).items() if value is not None}
+    stated = {name: value for name, value in vars(spec).items() if value is not None}
     if full is None:
         return FullSpec(**stated)
     own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in KINDS}

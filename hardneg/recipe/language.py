@@ -23,6 +23,7 @@ from hardneg.recipe.inheritance import (
     without_removed,
 )
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
+from hardneg.recipe.task_prompts import with_prompts_of
 from hardneg.recipe.yaml_load import apply_settings, is_shipped
 from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
 
@@ -80,6 +81,7 @@ def expand(path: Path, preset: str | None, settings: Sequence[str], checked: boo
     later = [setting for setting in settings if setting not in first]
     found.tree, more = apply_settings(found.tree, later)
     found.problems += more
+    found.tree = with_prompts_of(found.tree, found.problems)
     if not is_shipped(path):
         found.notes += _taken(apply_preset(layers[-1], chosen)[0], found)
     return found

@@ -9,7 +9,7 @@ import torch
 
 from hardneg.encoders.adapters.spec import TYPES, AdapterSpec
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.kinds import load_learner, model_digest, open_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from tests.tiny import tiny_encoder
@@ -24,7 +24,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(base: Path, adapter: AdapterSpec) -> Encoder:
     """An encoder whose adapter is another than at the beginning."""
-    encoder = Encoder.load(ModelSpec(str(base), adapter=adapter), "cpu")
+    encoder = load_learner(ModelSpec(str(base), adapter=adapter), "cpu")
     torch.manual_seed(1)
     for weights in encoder.module.parameters():
         if weights.requires_grad:
@@ -47,8 +47,8 @@ def as_opened_by_others(folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_new_adapter_changes_nothing_and_alone_learns(base: Path, kind: str) -> None:
-    plain = Encoder.load(ModelSpec(str(base)), "cpu")
-    encoder = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
+    plain = load_learner(ModelSpec(str(base)), "cpu")
+    encoder = load_learner(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
     assert np.allclose(plain.encode(TEXTS, "query"), encoder.encode(TEXTS, "query"), atol=1e-6)
     learning = [name for name, weights in encoder.module.named_parameters() if weights.requires_grad]
     assert learning and all(".default" in name for name in learning)
@@ -71,29 +71,29 @@ def test_lora_is_the_product_of_two_matrices_scaled_by_alpha_over_rank(base: Pat
 def test_saved_model_opens_everywhere_with_the_same_vectors(base: Path, tmp_path: Path, kind: str, save: str) -> None:
     encoder = trained(base, AdapterSpec(type=kind, rank=4, save=save))  # type: ignore[arg-type]
     before = encoder.encode(TEXTS, "query")
-    plain = Encoder.load(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
+    plain = load_learner(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
     assert closeness(before, plain) < 0.9999
     encoder.save(tmp_path / "saved")
     assert (tmp_path / "saved" / "model.safetensors").exists() == (save == "merged")
     assert np.array_equal(before, encoder.encode(TEXTS, "query"))  # saving leaves what is trained as it was
     assert closeness(before, as_opened_by_others(tmp_path / "saved")) > 0.99999
-    assert closeness(before, Encoder.open(tmp_path / "saved", "cpu").encode(TEXTS, "query")) > 0.99999
-    assert closeness(before, Encoder.open(tmp_path / "saved", "cpu", "fp32").encode(TEXTS, "query")) > 0.99999
+    assert closeness(before, open_encoder(tmp_path / "saved", "cpu").encode(TEXTS, "query")) > 0.99999
+    assert closeness(before, open_encoder(tmp_path / "saved", "cpu", "fp32").encode(TEXTS, "query")) > 0.99999
 
 
 def test_merged_model_is_trained_on_with_a_new_adapter_of_the_same_settings(base: Path, tmp_path: Path) -> None:
     trained(base, AdapterSpec(rank=4, alpha=8)).save(tmp_path / "one")
-    again = Encoder.open(tmp_path / "one", "cpu")
+    again = open_encoder(tmp_path / "one", "cpu")
     assert again.spec.adapter == AdapterSpec(rank=4, alpha=8)
     assert all(".default" in name for name, weights in again.module.named_parameters() if weights.requires_grad)
-    used = Encoder.open(tmp_path / "one", "cpu", "fp32")  # to encode: as a plain model
+    used = open_encoder(tmp_path / "one", "cpu", "fp32")  # to encode: as a plain model
     assert all(".default" not in name for name, _ in used.module.named_parameters())
 
 
 def test_adapter_saved_apart_is_trained_on(base: Path, tmp_path: Path) -> None:
     one = trained(base, AdapterSpec(rank=4, save="apart"))
     one.save(tmp_path / "one")
-    again = Encoder.open(tmp_path / "one", "cpu")
+    again = open_encoder(tmp_path / "one", "cpu")
     assert again.spec.adapter is not None and again.spec.adapter.rank == 4 and again.spec.adapter.save == "apart"
     learning = {name: weights for name, weights in again.module.named_parameters() if weights.requires_grad}
     before = dict(one.module.named_parameters())
@@ -102,7 +102,7 @@ def test_adapter_saved_apart_is_trained_on(base: Path, tmp_path: Path) -> None:
         torch.nn.init.normal_(weights, std=0.3)
     again.save(tmp_path / "two")
     assert closeness(again.encode(TEXTS, "query"), as_opened_by_others(tmp_path / "two")) > 0.99999
-    third = Encoder.load(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
+    third = load_learner(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
     assert closeness(third.encode(TEXTS, "query"), one.encode(TEXTS, "query")) > 0.99999
 
 
@@ -116,16 +116,16 @@ def apart(base: Path, folder: Path) -> tuple[Path, np.ndarray]:
 def test_trained_adapter_beside_its_base(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
     for precision in (None, "fp32"):
-        found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
+        found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
         assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     found.save(tmp_path / "merged")
     assert closeness(as_opened_by_others(tmp_path / "merged"), vectors) > 0.99999
-    assert Encoder.open(tmp_path / "merged", "cpu").spec.adapter.rank == 4  # type: ignore[union-attr]
+    assert open_encoder(tmp_path / "merged", "cpu").spec.adapter.rank == 4  # type: ignore[union-attr]
 
 
 def test_folder_of_an_adapter_alone_is_its_base_with_it(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
-    found = Encoder.load(ModelSpec(str(folder)), "cpu")
+    found = load_learner(ModelSpec(str(folder)), "cpu")
     assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
     assert model_digest(ModelSpec(str(folder))) == model_digest(ModelSpec(str(base), adapter=AdapterSpec(str(folder))))
@@ -136,8 +136,8 @@ def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:
     config = (folder / "adapter_config.json").read_text()
     (folder / "adapter_config.json").write_text(config.replace(str(base.resolve()), "/nowhere/base"))
     with pytest.raises(ModelError, match="'/nowhere/base'"):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
-    found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")
+    found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
     assert found.dimension == 32
 
 
@@ -175,7 +175,7 @@ def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
     ):
         save_file(broken, str(folder / "adapter_model.safetensors"))
         with pytest.raises(ModelError, match="does not fit its base"):
-            Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+            load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_adapters_that_are_not_known(base: Path, tmp_path: Path, content: object
     folder, _ = apart(base, tmp_path / "adapter")
     (folder / "adapter_config.json").write_text(json.dumps(content))
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+        load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
 
 
 def test_all_problems_of_an_adapter_at_once() -> None:
@@ -207,4 +207,4 @@ def test_all_problems_of_an_adapter_at_once() -> None:
 
 def test_layers_that_are_not_there(base: Path) -> None:
     with pytest.raises(ModelError, match="cannot be put into"):
-        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
+        load_learner(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")

@@ -1,0 +1,84 @@
+"""Prompts by task, by name and by dataset: what stands before a text, and what others make of the saved folder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardneg.encoders.kinds import load_learner, model_digest, open_encoder, resolve
+from hardneg.encoders.prompts import PromptName, prompt_problems, whole_prompts
+from hardneg.encoders.spec import ModelSpec, spec_from
+from hardneg.errors import ModelError
+from tests.tiny import tiny_encoder
+
+OWN = {"query": "ask: ", "document": "", "s2p_query": "Instruct: find it\nQuery: "}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tiny_encoder(tmp_path_factory.mktemp("models") / "prompted")
+    config = {"similarity_fn_name": "cosine", "prompts": OWN}
+    (made / "config_sentence_transformers.json").write_text(json.dumps(config))
+    return made
+
+
+def test_a_template_takes_the_task() -> None:
+    prompts = {"query_prompt": "Instruct: {task}\nQuery: ", "document_prompt": ""}
+    found = whole_prompts("m", prompts, "find {it}", OWN)
+    assert found == {"query_prompt": "Instruct: find {it}\nQuery: ", "document_prompt": ""}
+    named = whole_prompts("m", {"query_prompt": PromptName("s2p_query")}, None, OWN)
+    assert named == {"query_prompt": OWN["s2p_query"]}
+
+
+def test_what_is_wrong_is_told() -> None:
+    template, none = "Instruct: {task} ", {"query_prompt": "", "document_prompt": "x"}
+    assert prompt_problems({"query_prompt": template}, None) == [
+        "query_prompt has {task} and there is no task: give model.task"
+    ]
+    assert prompt_problems({"query_prompt": template}, "t") == []
+    assert prompt_problems({"query_prompt": None, "document_prompt": None}, "t") == []  # the model's may take it
+    assert [line.split(",")[0] for line in prompt_problems(none, "t")] == ["task is given"]
+    assert prompt_problems({"query_prompt": PromptName("")}, None) == ["query_prompt.name is empty"]
+    with pytest.raises(ModelError, match="'s2s'; it has: query, s2p_query"):
+        whole_prompts("m", {"query_prompt": PromptName("s2s")}, None, OWN)
+    with pytest.raises(ModelError, match="none of its prompts has"):
+        whole_prompts("m", {"query_prompt": "ask: "}, "t", OWN)
+
+
+def test_a_prompt_counts_by_its_text(folder: Path) -> None:
+    ways = [
+        ModelSpec(str(folder), query_prompt=OWN["s2p_query"]),
+        ModelSpec(str(folder), query_prompt=PromptName("s2p_query")),
+        ModelSpec(str(folder), query_prompt="Instruct: {task}\nQuery: ", task="find it"),
+    ]
+    assert len({model_digest(spec) for spec in ways}) == 1
+    assert len({resolve(spec) for spec in ways}) == 1
+    assert model_digest(ModelSpec(str(folder))) != model_digest(ways[0])
+
+
+def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    spec = ModelSpec(str(folder), query_prompt="Instruct: {task}\nQuery: ", task="name the tool", document_prompt="p: ")
+    encoder, texts = load_learner(spec, "cpu"), ["hammer and nail", "saw"]
+    encoder.save(tmp_path / "saved")
+    opened, ours = SentenceTransformer(str(tmp_path / "saved"), device="cpu"), open_encoder(tmp_path / "saved", "cpu")
+    assert opened.prompts["query"] == "Instruct: name the tool\nQuery: "
+    assert opened.prompts["s2p_query"] == OWN["s2p_query"]
+    for kind, theirs in (("query", opened.encode_query(texts)), ("document", opened.encode_document(texts))):
+        for mine in (encoder, ours):
+            assert np.allclose(mine.encode(texts, kind), theirs, atol=1e-5)  # type: ignore[arg-type]
+    plain = load_learner(ModelSpec(str(folder)), "cpu").encode(texts, "query")
+    assert not np.allclose(plain, encoder.encode(texts, "query"), atol=1e-3)
+
+
+def test_a_spec_comes_back_from_its_mapping() -> None:
+    from dataclasses import asdict
+
+    from hardneg.encoders.adapters.spec import AdapterSpec
+    from hardneg.types import PluginSetting
+
+    spec = ModelSpec("m", query_prompt=PromptName("a"), adapter=AdapterSpec(rank=2), encoder=PluginSetting("dense"))
+    assert spec_from(asdict(spec)) == spec
+    assert spec_from(asdict(ModelSpec("m", query_prompt="q: "))) == ModelSpec("m", query_prompt="q: ")

@@ -18,7 +18,7 @@ from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
-    from hardneg.encoders.positive_scores import PositiveScores
+    from hardneg.indexes.positive_scores import PositiveScores
 
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"

@@ -1,6 +1,6 @@
 """`hardneg mine`: negatives for any training program, mined by a model or from anyone's run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,8 +31,9 @@ from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.encoders.positive_scores import PositiveScores
+    from hardneg.indexes.positive_scores import PositiveScores
     from hardneg.recipe.execute import Outcome
+    from hardneg.types import Encoded
 
 _COUNT = typer.Option(8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN)
 _SCORES = typer.Option(
@@ -157,7 +158,7 @@ def _from_runs(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import read_run
-    from hardneg.encoders.positive_scores import scores_in_run
+    from hardneg.indexes.positive_scores import scores_in_run
 
     dataset = work.dataset()
     if not world().first:
@@ -175,19 +176,25 @@ def _model_scores(work: PlannedWork, outcome: "Outcome", made: MinedNegatives) -
     """Those of the run; for positives that the search did not reach, the model's own."""
     import numpy as np
 
-    from hardneg.data.flat import FlatVectors
     from hardneg.data.negatives import read_negatives
     from hardneg.data.runs import stream_run
-    from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.positive_scores import fill_from_model, scores_in_run
+    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.kinds import load_encoder
+    from hardneg.indexes.max_passage import pooled
+    from hardneg.indexes.positive_scores import fill_from_model, scores_in_run
+    from hardneg.indexes.stored import open_store
 
     negatives = read_negatives(made.folder / NEGATIVES)
     found = scores_in_run(negatives, stream_run(outcome.artifacts[SEARCHED].path / RUN))
     if any(np.isnan(values).any() for values in found.values()):
-        encoder = Encoder.load(work.plan.recipe.model, work.device)
-        dense = encoder, FlatVectors.open(outcome.artifacts[ENCODED].path)
-        queries = made.collection.queries(made.split)
-        fill_from_model(found, negatives, queries, made.collection, dense, bars())
+        encoder, folder = load_encoder(work.plan.recipe.model, work.device), outcome.artifacts[ENCODED].path
+        options, progress = EncodeOptions(precision="fp32"), bars()
+        searcher = pooled(open_store(folder), folder, made.collection.corpus.doc_ids)
+
+        def encode(texts: Sequence[str]) -> "Encoded":
+            return encoder.encode(texts, "query", options, progress)
+
+        fill_from_model(found, negatives, made.collection.queries(made.split), made.collection, encode, searcher)
     return found
 
 

@@ -21,9 +21,10 @@ from hardneg.data.runs import read_run
 from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.positive_scores import fill_from_model
 from hardneg.encoders.spec import ModelSpec
-from hardneg.progress import Silent
+from hardneg.indexes.max_passage import pooled
+from hardneg.indexes.positive_scores import fill_from_model
+from hardneg.indexes.stored import open_store
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -105,8 +106,11 @@ def test_scores_of_positives_are_those_of_their_best_segment(
     positives = {"q46": ["d46"], "q59": ["d59", "d3"]}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     lists = [Negatives(query_id, doc_ids, [], np.empty(0, np.float32)) for query_id, doc_ids in positives.items()]
-    dense = encoder, FlatVectors.open(made["start-index"].path)
-    fill_from_model(scores, lists, collection.queries("test"), collection, dense, Silent())
+    folder = made["start-index"].path
+    searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
+    fill_from_model(
+        scores, lists, collection.queries("test"), collection, lambda texts: encoder.encode(texts, "query"), searcher
+    )
     best = best_scores(*opened)
     np.testing.assert_allclose(scores["q46"], best[0, [46]], atol=1e-5)
     np.testing.assert_allclose(scores["q59"], best[13, [59, 3]], atol=1e-5)

@@ -1,18 +1,15 @@
-"""PositiveScores of the positives beside mined negatives: those of the run, or the model's where the run lacks them."""
+"""Scores of the positives beside mined negatives: those of the run, or the model's where the run lacks them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.collection import StoredCollection
-from hardneg.data.flat import FlatVectors
 from hardneg.data.queries import Queries
-from hardneg.data.segments import document_rows
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.progress import Progress
-from hardneg.types import Negatives, RankedList
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.protocols import Searcher
+from hardneg.types import Encoded, Negatives, RankedList
 
 _QUERIES = 4096
 
@@ -35,22 +32,27 @@ def fill_from_model(
     negatives: Iterable[Negatives],
     queries: Queries,
     collection: StoredCollection,
-    dense: tuple[Encoder, FlatVectors],
-    progress: Progress,
+    encode: Callable[[Sequence[str]], Encoded],
+    searcher: Searcher,
 ) -> None:
-    """Puts the model's own scores where `scores` has nan, computed as a search computes them."""
-    encoder, vectors = dense
-    first = document_rows(vectors.folder, collection.corpus.doc_ids)
+    """Puts the model's own scores where `scores` has nan, as a search computes them.
+
+    encode: what the model makes of queries. searcher: of its index; it gives documents. A document that shares no term
+    with its query has no score.
+    """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
     query_ids = list(positives)
     for start in range(0, len(query_ids), _QUERIES):
         block = query_ids[start : start + _QUERIES]
-        encoded = encoder.encode([texts[i] for i in block], "query", EncodeOptions(precision="fp32"), progress)
-        for query_id, query in zip(block, encoded, strict=True):
-            values = scores[query_id]
-            rows = collection.corpus.rows(positives[query_id])
-            for place in np.flatnonzero(np.isnan(values)).tolist():
-                row = int(rows[place])
-                start, stop = (row, row + 1) if first is None else first[row : row + 2].tolist()
-                values[place] = (vectors.read(start, stop) @ query).max()
+        rows = [collection.corpus.rows(positives[query_id]) for query_id in block]
+        candidates = np.full((len(block), max(map(len, rows))), -1, np.int64)
+        for line, own in zip(candidates, rows, strict=True):
+            line[: len(own)] = own
+        hits = rank_candidates(
+            searcher, encode([texts[query_id] for query_id in block]), candidates, len(candidates[0])
+        )
+        for query_id, own, found, values in zip(block, rows, hits.rows, hits.scores, strict=True):
+            known = dict(zip(found.tolist(), values.tolist(), strict=True))
+            missing = np.isnan(scores[query_id])
+            scores[query_id][missing] = [known.get(row, np.nan) for row in own[missing].tolist()]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hardneg.data.sparse_store import SparseStore, read_terms, write_terms
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.lucene import HELD, fill, open_lucene, ranked, threads
-from hardneg.indexes.lucene_frequencies import BEHIND_TERM, MOST, FrequencyWriter, frequency_texts
+from hardneg.indexes.lucene_frequencies import APART, BEHIND_TERM, MOST, FrequencyWriter, frequency_texts
 from hardneg.indexes.sparse_products import check_weights
 from hardneg.indexes.validation import in_order, no_hits
 from hardneg.progress import Progress
@@ -49,8 +49,8 @@ class Impact:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
 
-        The terms stand as their words, where the folder has them, or else as their numbers. Documents that have no
-        weight of 0.5 / `scale` or more are left out, as such weights are; their number is noted.
+        The terms stand as their words, where the folder has them, or else as their numbers. How many weights are below
+        0.5 / `scale`, which is to be without them, is noted.
 
         Raises:
             MissingDependency: without Pyserini or Java.
@@ -58,22 +58,22 @@ class Impact:
             ArtifactError: where Lucene holds another number in the end.
         """
         store = SparseStore.open(source)
-        terms = _words(store)
-        begun = np.array([term + BEHIND_TERM for term in terms], object)
-        indexed, lost = 0, 0
+        words, lost = _words(store), 0
+        terms = np.array([word + BEHIND_TERM for word in words], object)
         with FrequencyWriter(path) as writer, progress.task("index", len(store), "passages") as task:
             for start, block in store.blocks(_ROWS, _WEIGHTS):
                 impacts = self.impacts(block, f"{source}: from row {start} on, ")
                 lost += int((impacts == 0).sum())
-                texts = frequency_texts(block.offsets, begun[block.terms], impacts)
-                indexed += writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
+                texts = frequency_texts(block.offsets, terms[block.terms], impacts)
+                writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
                 task.advance(len(block))
-        write_terms(path, terms)
-        self._note(len(store) - indexed, lost, store.size, progress)
-        found = open_lucene(path, _SEARCHER).get_total_num_docs()
-        if found != indexed:
-            raise ArtifactError(f"{path}: Lucene holds {found} of {indexed} documents: build the index again")
-        return indexed
+        write_terms(path, words)
+        if lost:
+            progress.note(f"impact: {lost} of {counted(store.size, 'weight')} round to 0 with scale {self.scale:g}")
+        found = int(open_lucene(path, _SEARCHER).get_total_num_docs())
+        if found != len(store):
+            raise ArtifactError(f"{path}: Lucene holds {found} of {len(store)} documents: build the index again")
+        return found
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
         """The whole numbers that weights stand as: int64 [weights]; `whose` begins messages.
@@ -157,6 +157,6 @@ class ImpactSearcher:
 def _words(store: SparseStore) -> Sequence[str]:
     """What the terms stand as in Lucene."""
     words = store.terms or [str(number) for number in range(store.width)]
-    if odd := [word for word in words if BEHIND_TERM in word]:
+    if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
         raise UsageError(f"{store.folder}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
     return words

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hardneg.errors import ArtifactError
 from hardneg.indexes.java import start_java
 
-BEHIND_TERM = "\x01"
-"""What stands between a term and its frequency; line breaks set terms apart."""
+APART, BEHIND_TERM = "\ue000", "\ue001"
+"""What sets terms apart, and what stands between a term and its frequency: characters of no script."""
 
 MOST = 2**31 - 1
 """The largest sum of a document's frequencies in Lucene."""
@@ -30,6 +30,8 @@ def frequency_texts(
 ) -> list[str]:
     """The text of each document that Lucene reads its terms and frequencies from; those of 0 are left out.
 
+    A document without any has a text too, for Anserini takes no blank one.
+
     Args:
         offsets: int64 [n + 1], where each document's terms begin.
         terms: str [m], each with `BEHIND_TERM` at its end.
@@ -39,7 +41,7 @@ def frequency_texts(
     bounds = np.concatenate([[0], np.cumsum(kept)])[offsets].tolist()
     numbers, place = np.unique(frequencies[kept], return_inverse=True)
     pieces = (terms[kept] + numbers.astype(str).astype(object)[place]).tolist()
-    return ["\n".join(pieces[begin:end]) for begin, end in pairwise(bounds)]
+    return [APART + APART.join(pieces[begin:end]) for begin, end in pairwise(bounds)]
 
 
 class FrequencyWriter:
@@ -59,7 +61,7 @@ class FrequencyWriter:
 
         lucene = "org.apache.lucene"
         builder = autoclass(f"{lucene}.analysis.custom.CustomAnalyzer").builder()
-        builder.withTokenizer("simplePatternSplit", _java_map("pattern", "\n"))
+        builder.withTokenizer("simplePatternSplit", _java_map("pattern", APART))
         builder.addTokenFilter("delimitedTermFrequency", _java_map("delimiter", BEHIND_TERM))
         config = autoclass(f"{lucene}.index.IndexWriterConfig")(builder.build())
         config.setOpenMode(autoclass(f"{lucene}.index.IndexWriterConfig$OpenMode").CREATE)
@@ -75,24 +77,20 @@ class FrequencyWriter:
         self._document = autoclass("io.anserini.collection.JsonCollection$Document")
         self._fields = autoclass("io.anserini.index.generator.DefaultLuceneDocumentGenerator")()
 
-    def add(self, documents: Iterable[tuple[str, str]]) -> int:
-        """Adds pairs of a document's id and its text of frequencies; returns how many have any, the others are not in.
+    def add(self, documents: Iterable[tuple[str, str]]) -> None:
+        """Adds pairs of a document's id and its text of frequencies.
 
         Raises:
             ArtifactError: Lucene cannot write them.
         """
         from jnius import JavaException
 
-        added = 0
         try:
             for doc_id, text in documents:
-                if text:
-                    document = self._document.fromFields(doc_id, text)
-                    self._writer.addDocument(self._fields.createDocument(document))
-                    added += 1
+                document = self._document.fromFields(doc_id, text)
+                self._writer.addDocument(self._fields.createDocument(document))
         except JavaException as error:
             raise _refused(self.folder, error) from error
-        return added
 
     def __enter__(self) -> "FrequencyWriter":
         return self

@@ -7,6 +7,7 @@ from hardneg.indexes import java
 from hardneg.indexes.bm25 import Bm25
 from hardneg.indexes.compressed import Fp16, Sq8
 from hardneg.indexes.flat import Flat
+from hardneg.indexes.impact import Impact
 from hardneg.indexes.multi_vector import MultiVector
 from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
 from hardneg.indexes.product import IvfPq, OpqPq, Pq
@@ -70,13 +71,25 @@ class TestTwoStageByTokens(IndexTests):
     recall = 0.9
 
 
+@pytest.fixture
+def started() -> None:
+    try:
+        java.start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("started")
 class TestBm25(IndexTests):
     plugin = Bm25(k1=1.2)
 
-    @pytest.fixture(autouse=True)
-    def started(self) -> None:
-        try:
-            java.start_java()
-        except MissingDependency as error:
-            pytest.skip(str(error))
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+class TestImpact(IndexTests):
+    """The weights are whole numbers, so none is rounded; documents of equal scores may change places at the end."""
+
+    plugin = Impact(scale=1)
+    exact = False
+    recall = 1.0

@@ -7,10 +7,10 @@ from hardneg.indexes.lucene_frequencies import frequency_texts
 from tests.sparse_lists import rows_of
 
 
-def test_each_document_is_a_line_a_term() -> None:
-    offsets, words = np.array([0, 2, 2, 3, 5]), np.array(["a\x01", "b\x01", "c\x01", "a\x01", "c\x01"], object)
+def test_each_document_is_a_text_of_terms_and_frequencies() -> None:
+    offsets, words = np.array([0, 2, 2, 3, 5]), np.array([f"{term}\ue001" for term in "abcac"], object)
     texts = frequency_texts(offsets, words, np.array([3, 120, 0, 0, 7]))
-    assert texts == ["a\x013\nb\x01120", "", "", "c\x017"]
+    assert texts == ["\ue000a\ue0013\ue000b\ue001120", "\ue000", "\ue000", "\ue000c\ue0017"]
     assert frequency_texts(np.array([0]), words[:0], np.array([], np.int64)) == []
 
 

@@ -195,7 +195,9 @@ def build(
     dataset: str | None = typer.Option(
         None, help="For an index over texts: as in the other commands.", autocompletion=completion.plugins("datasets")
     ),
-    vectors: Path | None = typer.Option(None, "--vectors", help="For one over vectors: a flat index folder."),
+    vectors: Path | None = typer.Option(
+        None, "--vectors", help="For one over vectors or weights: the folder they are in."
+    ),
     backend: str = typer.Option(
         "bm25", help="The kind of index; `hardneg plugins list indexes` shows them.", autocompletion=_INDEXES
     ),
@@ -205,7 +207,7 @@ def build(
     settings: list[str] = options.SET,
     store: Path | None = options.STORE,
 ) -> None:
-    """Index the texts of a corpus, or compress the vectors of a dense index; Pyserini's searchers open the result.
+    """Index the texts of a corpus, or what a model made of them; Pyserini's searchers open most of these.
 
     Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
 
@@ -216,8 +218,8 @@ def build(
 
     setting = PluginSetting(backend, plugin_options(option))
     takes = load_plugin("indexes", backend).input
-    if (dataset is None) == (vectors is None) or (takes == "vectors") != (vectors is not None):
-        wanted = "--vectors FOLDER, a flat index" if takes == "vectors" else "--dataset NAME"
+    if (dataset is None) == (vectors is None) or (takes == "texts") != (vectors is None):
+        wanted = "--dataset NAME" if takes == "texts" else f"--vectors FOLDER, one of {takes}"
         raise UsageError(f"index build: {backend} is built from {takes}: give {wanted}, and that alone")
     if vectors is not None:
         _compress(vectors, setting, store_outputs(_BUILD, [Target(output, folder=True)], [vectors], overwrite))
@@ -228,14 +230,15 @@ def build(
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
+    from hardneg.data.flat import index_bytes
     from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)
     with _aside(outputs) as folder, plugin_errors([plugin]):
         count = plugin.build(source, folder, bars())
     output = outputs.targets[0].path
-    size = (output / "index").stat().st_size if (output / "index").exists() else 0
-    say(f"{output}: {counted(count, 'vector')} in {counted(size, 'byte')}")
+    what = "vector" if plugin.input == "vectors" else "document"
+    say(f"{output}: {counted(count, what)} in {counted(index_bytes(output), 'byte')}")
 
 
 @index_app.command("import")

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.data.flat import FlatWriter
-from hardneg.errors import HardnegError, PluginError, UsageError
+from hardneg.errors import ArtifactError, HardnegError, PluginError, UsageError
+from tests.sparse_lists import write
 
 faiss = pytest.importorskip("faiss")
 
@@ -60,3 +61,15 @@ def test_mistakes(arguments: list[str], kind: type[Exception], message: str, fla
     _, error = _build(*given, "--output", tmp_path / "out")
     assert isinstance(error, kind) and message in str(error)
     assert not (tmp_path / "out").exists()
+
+
+def test_indexes_weights_of_terms(flat: Path, tmp_path: Path) -> None:
+    source, output = write(tmp_path / "weights"), tmp_path / "made"
+    said, error = _build("--vectors", source, "--backend", "sparse", "--output", output)
+    assert error is None, said
+    size = sum(path.stat().st_size for path in output.iterdir() if path.name != "docid")
+    assert f"{output}: 5 documents in {size} bytes" in said
+    _, error = _build("--vectors", flat, "--backend", "sparse", "--output", tmp_path / "other")
+    assert isinstance(error, ArtifactError) and f"{flat}: no weights of terms" in str(error)
+    _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
+    assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors FOLDER" in str(error)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from torch._C._distributed_c10d import Store
 
@@ -215,12 +216,13 @@ def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
     over processes of the weights' gradients is that of a single process.
 
     Args:
-        part: [n, d], this process's share of `total` rows; rows beyond the share are left out.
+        part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
+            share are left out.
         total: rows in all.
         here: this process's place among those that share; `World()` shares with none. By default all do.
 
     Returns:
-        [total, d].
+        [total, d], or [total, T, d] with the largest T, zeros behind the others.
     """
     here = here or world()
     if here.size == 1:
@@ -229,9 +231,20 @@ def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
 
     counts = here.shares(total)
     own = part[: counts[here.rank]]
-    padded = torch.nn.functional.pad(own, (0, 0, 0, max(counts) - len(own)))
+    longer = [_largest(part.shape[1], part.device) - part.shape[1]] if part.dim() == 3 else []
+    beyond = [size for more in (0, *longer, max(counts) - len(own)) for size in (0, more)]
+    padded = torch.nn.functional.pad(own, beyond)
     blocks: Sequence[Tensor] = _gathering().apply(padded)
     return torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
+
+
+def _largest(size: int, device: "torch.device") -> int:
+    """The largest of all processes' sizes."""
+    import torch
+
+    told = torch.tensor(size, device=device)
+    torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
+    return int(told)
 
 
 @cache

@@ -25,7 +25,7 @@ from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
 from hardneg.encoders.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
-from hardneg.encoders.towers import Cut, forward, has_twins, side, twins, with_own_queries
+from hardneg.encoders.towers import Cut, cut, forward, has_twins, side, twins, with_own_queries
 from hardneg.errors import ModelError
 from hardneg.progress import Progress, Silent
 from hardneg.types import Encoded
@@ -144,6 +144,18 @@ class Encoder:
     def tensor(self, encoded: Encoded) -> Tensor:
         """What an index holds, on the device, as `embed` makes it."""
         return self.representation.tensor(encoded, self.device)
+
+    def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
+        """The first dimensions of what `embed` gave, float32 [n, dimension], as a model that keeps so many has them.
+
+        Raises:
+            ModelError: a text of this model has more than one vector, or weights of terms.
+        """
+        if self.representation.form != "vectors":
+            raise ModelError(f"model {self.spec.name!r} has no single vector a text that could be cut: leave dims out")
+        if dimension == encoded.shape[-1]:
+            return encoded
+        return cut(encoded, dimension, self.spec.similarity == "cosine")
 
     def encode(
         self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT

@@ -77,9 +77,14 @@ class Cut(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         """The features with shorter vectors, float32 [n, dimension]."""
-        vectors = features["sentence_embedding"][:, : self.dimension]
-        features["sentence_embedding"] = nn.functional.normalize(vectors, dim=-1) if self.normalised else vectors
+        features["sentence_embedding"] = cut(features["sentence_embedding"], self.dimension, self.normalised)
         return features
+
+
+def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
+    """The first dimensions of vectors [n, d], with norm 1 again if asked for."""
+    shorter = vectors[:, :dimension]
+    return nn.functional.normalize(shorter, dim=-1) if normalised else shorter
 
 
 def in_bfloat16(transformer: nn.Module) -> nn.Module:

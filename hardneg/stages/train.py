@@ -16,24 +16,17 @@ from hardneg.errors import TrainingError
 from hardneg.fields import Name, Reference
 from hardneg.layout import RUN
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import Row, Sizes
-from hardneg.stages.training_common import (
-    EncoderTrainingSpec,
-    data_facts,
-    encoder_training,
-    examples_of,
-    loss_of,
-    save,
-    validation,
-)
+from hardneg.stages.training_common import data_facts, encoder_training, examples_of, loss_of, save, validation
 from hardneg.training.examples import TrainingData, mixed
 from hardneg.training.teacher import Teacher, write_teacher
 
 _QUERIES = 4096
 
 
-class Train(EncoderTrainingSpec):
+class Train(DualTrainingSpec):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`.
 
     augmented: more negatives, with the queries they are of, such as a label stage makes: their examples are mixed with
@@ -85,6 +78,7 @@ class Train(EncoderTrainingSpec):
             context.folder,
             progress=context.progress,
             validate=validation(context, collection, encoder),
+            terms=terms_of(context),
         )
         if not world().first:
             return {}
@@ -159,4 +153,4 @@ def _card_facts(context: StageContext[Train], collection: StoredCollection) -> d
         told["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     if more is not None:
         told["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
-    return {**told, "Negatives": chosen}
+    return {**told, "Negatives": chosen, **terms_facts(context)}

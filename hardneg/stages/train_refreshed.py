@@ -13,11 +13,11 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 from hardneg.fields import FREE, Name, Reference, has_answers, without_problems
 from hardneg.stages.context import Facts, StageContext
+from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of
 from hardneg.stages.training_common import (
-    EncoderTrainingSpec,
     data_facts,
     encoder_training,
     learned,
@@ -41,7 +41,7 @@ for _dataclass in (RefreshOptions, Devices):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 
-class TrainRefreshed(EncoderTrainingSpec):
+class TrainRefreshed(DualTrainingSpec):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains.
 
     negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
@@ -105,7 +105,7 @@ class TrainRefreshed(EncoderTrainingSpec):
         data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
         with _supply(context, encoder, data, place) as supply:
-            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, place)
+            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context))
             _check(context, way)
             result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
@@ -197,4 +197,5 @@ def _card_facts(
     return {
         **data_facts(collection.corpus, len(data.query_ids)),
         "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed: {often}",
+        **terms_facts(context),
     }

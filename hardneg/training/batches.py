@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
@@ -27,8 +27,18 @@ class Parts:
     place: Tensor | None
 
     def join(self, vectors: Sequence[Tensor]) -> Tensor:
-        """[n, d], in the order of the texts, from the vectors of each part."""
-        return vectors[0] if self.place is None else torch.cat(list(vectors))[self.place.to(vectors[0].device)]
+        """[n, d], or [n, T, d] with the largest T of a part, in the order of the texts, from what each part became."""
+        if self.place is None:
+            return vectors[0]
+        return torch.cat(_of_one_length(vectors))[self.place.to(vectors[0].device)]
+
+
+def _of_one_length(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors [n, T, d] with zeros behind those of a smaller T; others as they are."""
+    if parts[0].dim() < 3:
+        return list(parts)
+    longest = max(part.shape[1] for part in parts)
+    return [nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts]
 
 
 def in_parts(features: Features, size: int) -> Parts:

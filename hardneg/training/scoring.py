@@ -1,5 +1,6 @@
 """From embeddings and the batch behind them to what a loss looks at."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.hash_index import known_to
-from hardneg.distributed import World, gather
 from hardneg.encoders.representation import at_least_float32
 from hardneg.training.examples import SampledBatch
 from hardneg.types import ScoreBatch
@@ -89,9 +89,10 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
     return empty.index_put((document, place), marked)
 
 
-def gather_slots(slots: Tensor, total: int, here: World | None = None) -> Tensor:
-    """The slots of all processes' documents, `total` in all, as `hardneg.distributed.gather` puts them together."""
-    return gather(slots.flatten(1), total, here).reshape(total, *slots.shape[1:])
+def cut_slots(slots: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
+    """Slots [D, slots, d + 1] of shorter vectors; cut: makes them of [n, d]."""
+    vectors = cut(slots[..., :-1].flatten(0, 1))
+    return torch.cat([vectors.view(*slots.shape[:2], -1), slots[..., -1:]], dim=2)
 
 
 def best_segments(queries: Tensor, slots: Tensor) -> Tensor:

@@ -31,13 +31,14 @@ class Words(nn.Module):
 class PreciseEncoder:
     """What training needs of an encoder; `passes` has the side, the size and whether with a graph, of each pass."""
 
-    def __init__(self, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: float = 0.0, kept: int = 6) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             self.module = Words()
         self.module.dropout.p = dropout
         self.device = torch.device("cpu")
         self.spec = SimpleNamespace()
+        self.dimension = kept
         self.passes: list[tuple[str, int, bool]] = []
 
     def features(self, texts: list[str], kind: str) -> dict[str, Tensor]:
@@ -56,7 +57,10 @@ class PreciseEncoder:
     def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
         self.passes.append((kind, len(features["input_ids"]), torch.is_grad_enabled()))
         vectors: Tensor = self.module(features, kind)
-        return vectors
+        return self.truncated(vectors, self.dimension)
+
+    def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
+        return encoded[..., :dimension]
 
 
 def _padded(texts: list[list[str]]) -> dict[str, Tensor]:

@@ -20,8 +20,10 @@ from hardneg.errors import UsageError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
+from hardneg.regularizers.flops import Flops
 from hardneg.training import loop
 from hardneg.training.examples import Examples
+from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
@@ -33,8 +35,16 @@ CASES: dict[str, dict[str, Any]] = {
     "accumulated": {"batch_size": 7, "chunk": 2, "accumulate": 2},
     "segments": {"batch_size": 5, "chunk": 2},
     "unmasked": {"batch_size": 11, "chunk": 2, "false_negative_mask": False},
+    "dims": {"batch_size": 5, "chunk": 2},
+    "dims-of-segments": {"batch_size": 7},
+    "penalty": {"batch_size": 5, "chunk": 1},
     "own": {"batch_size": 6},
     "own-in-chunks": {"batch_size": 6, "chunk": 1},
+}
+TERMS = {
+    "dims": LossTerms({6: 1.0, 2: 0.5}),
+    "dims-of-segments": LossTerms({6: 1.0, 2: 0.5}),
+    "penalty": LossTerms({}, Flops(0.5, 0.25, "constant", query_threshold=1)),
 }
 BROKEN = ("without-gradients", "own-gradients-alone")
 ACROSS = [name for name in CASES if not name.startswith("own")]
@@ -75,7 +85,7 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     encoder: Any = PreciseEncoder()
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
     loss = Seen(Star() if name == "accumulated" else InfoNCE())
-    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent())
+    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, LossTerms()))
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     for place, batch in enumerate(loss.batches):

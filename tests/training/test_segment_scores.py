@@ -11,6 +11,7 @@ from toy import options, toy_data
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.segments import Segments
+from hardneg.distributed import gather
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
@@ -18,7 +19,7 @@ from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
-from hardneg.training.scoring import best_segments, gather_slots, in_slots
+from hardneg.training.scoring import best_segments, in_slots
 from hardneg.training.validation import Pool, pool_metrics
 from hardneg.types import Document
 
@@ -32,7 +33,7 @@ def test_slots_hold_each_documents_segments() -> None:
         [[-1, -1, 1], [0, 0, 0], [0, 0, 0]],
         [[3, 0, 1], [0, 1, 1], [0, 0, 0]],
     ]
-    assert gather_slots(slots, 3).equal(slots)
+    assert gather(slots, 3).equal(slots)
 
 
 def test_an_empty_slot_never_wins() -> None:

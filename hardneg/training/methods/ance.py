@@ -12,9 +12,10 @@ from hardneg.errors import ArtifactError, TrainingError, UsageError
 from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record
+from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.folder import RefreshFolder, kept_since_before
+from hardneg.training.refresh.folder import kept_since_before
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import RefreshProvider
 
@@ -36,7 +37,7 @@ class AnceTraining(DualEncoderTraining):
         options: TrainOptions,
         refreshing: RefreshOptions,
         provider: RefreshProvider,
-        place: RefreshFolder,
+        terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
         """data: its negatives, if any, are trained on until the first refresh.
 
@@ -48,9 +49,9 @@ class AnceTraining(DualEncoderTraining):
                 f"refresh.query_chunks: {len(data.query_ids)} queries cannot be cut into {refreshing.query_chunks} "
                 "parts: give fewer"
             )
-        super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0))
+        super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
         self._data, self._options, self._refreshing = data, options, refreshing
-        self._provider, self._place = provider, place
+        self._provider, self._place = provider, provider.place
         self._all = self.examples
         self._first = None if data.negatives is None else self._listed(data)
         self._used: tuple[int, int] | None = None
@@ -82,7 +83,7 @@ class AnceTraining(DualEncoderTraining):
     def digest(self) -> str:
         """A name for the queries, their positives, how negatives are refreshed, and those to begin with."""
         first = None if self._first is None else self._first.digest()
-        return digest([self._all.digest(), asdict(self._refreshing), first])
+        return digest([self._terms.named_with(self._all.digest()), asdict(self._refreshing), first])
 
     def prepare(self, step: int) -> None:
         """Has negatives made where it is time to, and waits for them where there are none.

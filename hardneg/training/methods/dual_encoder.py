@@ -15,9 +15,10 @@ from hardneg.training.batches import Batch, Features, in_parts, make_batch
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
-from hardneg.training.method import ExampleTraining
+from hardneg.training.loss_terms import Cut, LossTerms
+from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import best_segments, gather_slots, in_slots, masked
+from hardneg.training.scoring import best_segments, cut_slots, in_slots, masked
 from hardneg.types import ScoreBatch
 
 
@@ -34,11 +35,18 @@ class TwoTowers(nn.Module):
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
+_LOSS_ALONE = LossTerms()
+
+
 class DualEncoderTraining(ExampleTraining):
     """The method of stage `train`: documents are drawn for each query, and both sides learn."""
 
-    def __init__(self, encoder: Encoder, data: TrainingData, options: TrainOptions) -> None:
-        self.encoder = encoder
+    def __init__(
+        self, encoder: Encoder, data: TrainingData, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
+    ) -> None:
+        """terms: raises where they ask for what the encoder does not make."""
+        terms.check(encoder)
+        self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
         self.forward_module = TwoTowers(encoder)
         self._corpus, self._cut = data.corpus, data.segments
@@ -56,16 +64,38 @@ class DualEncoderTraining(ExampleTraining):
         drawn = drawn.unmasked() if self._unmasked else drawn
         return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here)
 
+    def digest(self) -> str:
+        """That of the examples, and of what is minimised besides their loss."""
+        return self._terms.named_with(self.examples.digest())
+
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
         """Each query against each document of the batch, those of all processes that share."""
+        return self._scored(*self._gathered(model, batch, half), batch)
+
+    def minimised(self, loss: Objective, model: Any, batch: Batch, half: bool, done: float) -> Minimised:
+        """The loss of the scores, at several sizes of vectors if asked for, and the regularizer's penalty."""
+        queries, documents = self._gathered(model, batch, half)
+
+        def loss_of(cut: Cut) -> Tensor:
+            shorter = cut(documents) if batch.counts is None else cut_slots(documents, cut)
+            return loss(self._scored(cut(queries), shorter, batch))
+
+        penalty = self._terms.penalty(queries, documents, batch.column, done)
+        return Minimised(self._terms.loss(self.encoder, loss_of), penalty)
+
+    def _gathered(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
+        """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes that share."""
         queries, documents = self._vectors(model, batch, half)
         queries = gather(queries, batch.columns.queries, self._here)
+        if batch.counts is not None and self._cut is not None:
+            documents = in_slots(documents, batch.counts, self._cut.count)
+        return queries, gather(documents, batch.distinct, self._here)
+
+    def _scored(self, queries: Tensor, documents: Tensor, batch: Batch) -> ScoreBatch:
         column = batch.column.to(documents.device)
         if batch.counts is None or self._cut is None:
-            documents = gather(documents, batch.distinct, self._here)
             return masked(self.encoder.score(queries, documents, column), batch.columns)
-        slots = gather_slots(in_slots(documents, batch.counts, self._cut.count), batch.distinct, self._here)
-        return masked(best_segments(queries, slots)[:, column], batch.columns)
+        return masked(best_segments(queries, documents)[:, column], batch.columns)
 
     def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
         precision = torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
@@ -106,9 +136,9 @@ def train(
     *,
     progress: Progress,
     validate: Validate | None = None,
+    terms: LossTerms = _LOSS_ALONE,
 ) -> TrainingResult:
     """Trains both sides of `encoder` in place, as `learn` says."""
     check_options(options)
-    return learn(
-        DualEncoderTraining(encoder, data, options), loss, options, folder, progress=progress, validate=validate
-    )
+    way = DualEncoderTraining(encoder, data, options, terms)
+    return learn(way, loss, options, folder, progress=progress, validate=validate)

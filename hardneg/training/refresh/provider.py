@@ -130,6 +130,10 @@ class RefreshProvider(Protocol):
     """What the trainer's processes ask for refreshes: all `prepare`, the first one tells the others the rest."""
 
     @property
+    def place(self) -> RefreshFolder:
+        """Where they are published."""
+
+    @property
     def refresh_interval(self) -> int | None:
         """Steps between checkpoints that are made for it."""
 

@@ -160,7 +160,7 @@ def test_more_parts_than_queries_are_refused(toy_folder: Path, tmp_path: Path) -
     way = approach(toy_folder, tmp_path, {})
     more = [way.encoder, way._data, way._options, RefreshOptions("continuous", query_chunks=13)]
     with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
-        AnceTraining(*more, way._provider, way._place)
+        AnceTraining(*more, way._provider)
 
 
 def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""What the stages share that score queries against the documents of their batch, and train both sides."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+
+from hardneg.fields import LATER, RegularizerSetting
+from hardneg.protocols import Regularizer
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import RecipeView
+from hardneg.stages.training_common import EncoderTrainingSpec
+
+if TYPE_CHECKING:
+    from hardneg.training.loss_terms import LossTerms
+
+
+def _weighted(value: Any) -> Any:
+    """Weights of 1 for a list of dimensions; largest first."""
+    if isinstance(value, list | tuple):
+        if twice := sorted({dim for dim in value if value.count(dim) > 1}, key=str):
+            raise ValueError(f"{twice[0]} stands there twice")
+        value = dict.fromkeys(value, 1.0)
+    if isinstance(value, Mapping):
+        return dict(sorted(value.items(), key=lambda item: -int(item[0]) if str(item[0]).isdigit() else 0))
+    return value
+
+
+Dimensions = Annotated[
+    dict[PositiveInt, PositiveFloat], BeforeValidator(_weighted, json_schema_input_type=Any), Field(min_length=1)
+]
+"""The weight of the loss at each number of dimensions; a list of dimensions gives each a weight of 1."""
+
+
+class DualTrainingSpec(EncoderTrainingSpec):
+    """What the stages have in common that train both sides, each query against the documents of its batch.
+
+    dims: numbers of dimensions, each of which the loss is taken at, as a list or with a weight each; without them all
+    dimensions alone. regularizer: a penalty on what texts are encoded into, added to the loss.
+    """
+
+    dims: Dimensions | None = Field(default=None, json_schema_extra=LATER)
+    regularizer: RegularizerSetting = Field(default=None, json_schema_extra=LATER)
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Also more dimensions than the recipe's model keeps, and a penalty on segments."""
+        kept = recipe.model.truncate_dim or recipe.model.projection
+        if self.dims is not None and kept is not None and (most := max(self.dims)) > kept:
+            yield f"dims: {most} is more than the {kept} dimensions of the recipe's model; give fewer"
+        if self.regularizer is not None and self.segments is not None:
+            yield "regularizer: documents in segments have no penalty; leave one of the two out"
+        yield from super().problems(recipe)
+
+
+def terms_facts(context: StageContext[DualTrainingSpec]) -> dict[str, object]:
+    """What the model card says of it."""
+    spec, told = context.spec, dict[str, object]()
+    if spec.dims:
+        weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
+        told["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
+    if spec.regularizer is not None:
+        told["Regularizer"] = context.plugin("regularizer", Regularizer)
+    return told
+
+
+def terms_of(context: StageContext[DualTrainingSpec]) -> "LossTerms":
+    """What the stage minimises."""
+    from hardneg.training.loss_terms import LossTerms
+
+    spec = context.spec
+    penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
+    return LossTerms(spec.dims or {}, penalty)

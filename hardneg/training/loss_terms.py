@@ -1,0 +1,78 @@
+"""What a batch of queries and documents is trained by: its loss at several sizes of vectors, and a penalty."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from hardneg.digest import digest
+from hardneg.encoders.encoder import Encoder
+from hardneg.errors import UsageError
+from hardneg.protocols import Regularizer
+from hardneg.registry import plugin_identity
+from hardneg.types import EncodedBatch
+
+Cut = Callable[[Tensor], Tensor]
+"""Makes of encoded texts what they are at fewer dimensions."""
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """What is minimised of a batch.
+
+    dims: the weight of the loss at each number of dimensions; empty: the loss at all dimensions alone.
+    regularizer: its penalty is added; None adds nothing.
+
+    Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
+    """
+
+    dims: Mapping[int, float] = field(default_factory=dict)
+    regularizer: Regularizer | None = None
+
+    def named_with(self, examples: str) -> str:
+        """A digest of the examples' and these terms; that of the examples where there are no terms."""
+        if not self.dims and self.regularizer is None:
+            return examples
+        of = self.regularizer
+        named = None if of is None else plugin_identity(type(of).__qualname__, of)
+        return digest([examples, [[dim, weight] for dim, weight in self.dims.items()], named])
+
+    def check(self, encoder: Encoder) -> None:
+        """Asks the encoder whether it can be cut.
+
+        Raises:
+            UsageError: it has fewer dimensions.
+            ModelError: what it makes cannot be cut.
+        """
+        if not self.dims:
+            return
+        if (most := max(self.dims)) > encoder.dimension:
+            raise UsageError(f"dims: {most} is more than the model's {encoder.dimension} dimensions: give fewer")
+        encoder.truncated(torch.zeros(1, encoder.dimension), min(self.dims))
+
+    def loss(self, encoder: Encoder, loss_of: Callable[[Cut], Tensor]) -> Tensor:
+        """The weighted sum of the losses at each number of dimensions; loss_of: the loss of texts that are cut so."""
+        if not self.dims:
+            return loss_of(_whole)
+        found = [weight * loss_of(partial(encoder.truncated, dimension=dim)) for dim, weight in self.dims.items()]
+        return torch.stack(found).sum()
+
+    def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
+        """The regularizer's.
+
+        Args:
+            queries: float [B, ...], encoded.
+            documents: float [D, ...], encoded, each once.
+            column: int64 [M], the document of each column of the scores.
+            done: which part of the steps is over.
+        """
+        if self.regularizer is None:
+            return None
+        counts = torch.bincount(column, minlength=len(documents)).to(documents.device)
+        return self.regularizer(EncodedBatch(queries, documents, counts, done))
+
+
+def _whole(encoded: Tensor) -> Tensor:
+    return encoded

@@ -1,0 +1,146 @@
+"""Losses at several sizes of vectors and penalties: by hand, and against those of sentence-transformers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from precise import PreciseEncoder
+from toy import BagEncoder, options, toy_data
+
+from hardneg.data.segments import Segments
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import UsageError
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.star import Star
+from hardneg.progress import Silent
+from hardneg.regularizers.flops import Flops
+from hardneg.training.loss_terms import LossTerms
+from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+
+DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
+PENALTY = Flops(0.3, 0.7, "constant")
+
+
+def learnt(way: DualEncoderTraining, loss: Any, done: float = 0.9) -> tuple[Any, dict[str, torch.Tensor]]:
+    """What the first batch gives to minimise, and each weight's gradient."""
+    batch = next(way.batches(range(0, 1, 1), 5))
+    way.trainable.zero_grad()
+    found = way.minimised(loss, way.forward_module, batch, False, done)
+    found.total.backward()
+    named = way.trainable.named_parameters()
+    return found, {name: weights.grad.clone() for name, weights in named if weights.grad is not None}
+
+
+def assert_same(found: Any, expected: Any, within: float) -> None:
+    assert found[0] == pytest.approx(expected[0], abs=within)
+    assert found[1].keys() == expected[1].keys()
+    for name, gradient in expected[1].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=within, atol=within)
+
+
+@pytest.mark.parametrize("cut", [None, Segments(length=2, count=3)])
+def test_the_sum_of_the_losses_of_models_that_are_cut(toy_folder: Path, cut: Any) -> None:
+    """Each model's loss and gradients, by its weight."""
+    data, encoder = replace(toy_data(toy_folder), segments=cut), PreciseEncoder()
+    whole: Any = encoder
+    found, gradients = learnt(DualEncoderTraining(whole, data, options(batch_size=5), LossTerms(DIMS)), Star())
+    total, expected = 0.0, {name: torch.zeros_like(gradient) for name, gradient in gradients.items()}
+    for dim, weight in DIMS.items():
+        short: Any = PreciseEncoder(kept=dim)
+        short.module = encoder.module
+        value, own = learnt(DualEncoderTraining(short, data, options(batch_size=5)), Star())
+        total += weight * value.loss.item()
+        for name in expected:
+            expected[name] += weight * own[name]
+    assert_same((found.loss.item(), gradients), (total, expected), 1e-9)
+
+
+@pytest.mark.parametrize("cut", [None, Segments(length=2, count=3)])
+@pytest.mark.parametrize("terms", [LossTerms(DIMS), LossTerms(DIMS, PENALTY), LossTerms({}, PENALTY)])
+def test_gradient_caching_changes_nothing(toy_folder: Path, cut: Any, terms: LossTerms) -> None:
+    if cut is not None and terms.regularizer is not None:
+        terms = replace(terms, regularizer=None)
+    data, encoder = replace(toy_data(toy_folder), segments=cut), PreciseEncoder()
+    whole: Any = encoder
+    plain, cached = (
+        learnt(DualEncoderTraining(whole, data, options(batch_size=5, chunk=chunk), terms), InfoNCE())
+        for chunk in (None, 2)
+    )
+    assert_same((cached[0].total.item(), cached[1]), (plain[0].total.item(), plain[1]), 1e-9)
+
+
+def test_a_penalty_counts_documents_by_their_columns(toy_folder: Path) -> None:
+    """Against the mean over all columns, documents that stand in several of them repeated."""
+    encoder: Any = PreciseEncoder()
+    way = DualEncoderTraining(encoder, toy_data(toy_folder), options(batch_size=5), LossTerms({}, PENALTY))
+    batch = next(way.batches(range(0, 1, 1), 5))
+    assert len(batch.column) == 15 > batch.distinct
+    queries, documents = way.forward_module(batch.queries, batch.documents)
+    expected = 0.3 * queries.mean(0).square().sum() + 0.7 * documents[batch.column].mean(0).square().sum()
+    found = way.minimised(Star(), way.forward_module, batch, False, 0.0)
+    assert found.penalty is not None and found.penalty.item() == pytest.approx(expected.item())
+    plain = DualEncoderTraining(encoder, toy_data(toy_folder), options(batch_size=5))
+    assert found.loss.item() == plain.minimised(Star(), plain.forward_module, batch, False, 0.0).total.item()
+
+
+def test_penalties_grow_and_are_told(toy_folder: Path, tmp_path: Path) -> None:
+    """Eight steps, a ramp over the first half: the penalty is 0 at the first, whole from the fifth on."""
+    encoder: Any = BagEncoder()
+    encoder.module.dropout.p = 0.0
+    terms = LossTerms({}, Flops(0.0, 1.0, "linear", ramp=0.5))
+    alike = {"batch_size": 12, "negatives_per_query": 0, "positive": "first"}
+    chosen = options(max_steps=8, learning_rate=1e-9, accumulate=1, **alike)
+    result = train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), terms=terms)
+    penalties = [record["penalty"] for record in result.history]
+    shares = [penalty / penalties[-1] for penalty in penalties]
+    assert shares == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1, 1, 1], abs=1e-4)
+    assert [record["penalty"] for record in map(json.loads, (tmp_path / "history.jsonl").open())] == penalties
+
+
+def test_terms_are_part_of_a_runs_identity(toy_folder: Path) -> None:
+    encoder: Any = PreciseEncoder()
+    ways = [
+        DualEncoderTraining(encoder, toy_data(toy_folder), options(), terms)
+        for terms in (LossTerms(), LossTerms({6: 1.0}), LossTerms({6: 2.0}), LossTerms({}, Flops()))
+    ]
+    assert ways[0].digest() == ways[0].examples.digest()
+    assert len({way.digest() for way in ways}) == 4
+
+
+def test_more_dimensions_than_there_are(toy_folder: Path) -> None:
+    encoder: Any = PreciseEncoder()
+    with pytest.raises(UsageError, match="dims: 7 is more than the model's 6 dimensions: give fewer"):
+        DualEncoderTraining(encoder, toy_data(toy_folder), options(), LossTerms({7: 1.0, 2: 1.0}))
+
+
+@pytest.mark.parametrize("dims", [{}, {32: 1.0, 16: 0.5, 4: 2.0}])
+def test_losses_are_those_of_sentence_transformers(toy_folder: Path, tiny_model: Path, dims: dict[int, float]) -> None:
+    """MultipleNegativesRankingLoss, alone and within MatryoshkaLoss: value and gradients of the same batch."""
+    from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+
+    encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    assert encoder.spec.similarity == "cosine"
+    chosen = options(batch_size=5, false_negative_mask=False)
+    way = DualEncoderTraining(encoder, toy_data(toy_folder), chosen, LossTerms(dims))
+    value, gradients = learnt(way, InfoNCE(temperature=0.05))
+    draw = way.examples.draw(0, 5)
+    documents = [way._corpus.contents(draw.documents[:, place]) for place in range(3)]
+    columns = [encoder.features(draw.texts, "query"), *(encoder.features(texts, "document") for texts in documents)]
+    theirs: Any = MultipleNegativesRankingLoss(encoder.module, scale=20)
+    if dims:
+        theirs = MatryoshkaLoss(encoder.module, theirs, list(dims), list(dims.values()))
+    encoder.module.zero_grad()
+    expected = theirs(columns, torch.zeros(5))
+    expected.backward()
+    named = encoder.module.named_parameters()
+    their_gradients = {name: weights.grad for name, weights in named if weights.grad is not None}
+    assert value.loss.item() == pytest.approx(expected.item(), abs=1e-5)
+    assert len(their_gradients) > 30
+    ours, whole = (
+        torch.cat([found[name].flatten() for name in their_gradients]) for found in (gradients, their_gradients)
+    )
+    assert float((ours - whole).norm() / whole.norm()) < 1e-5

@@ -12,6 +12,7 @@ from hardneg.stages.spec import RecipeView
 from hardneg.stages.training_common import EncoderTrainingSpec
 
 if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
     from hardneg.training.loss_terms import LossTerms
 
 
@@ -63,10 +64,13 @@ def terms_facts(context: StageContext[DualTrainingSpec]) -> dict[str, object]:
     return told
 
 
-def terms_of(context: StageContext[DualTrainingSpec]) -> "LossTerms":
-    """What the stage minimises."""
+def terms_of(context: StageContext[DualTrainingSpec], encoder: "Encoder") -> "LossTerms":
+    """What the stage minimises; tells where the encoder's whole vectors are not among it."""
     from hardneg.training.loss_terms import LossTerms
 
     spec = context.spec
+    if spec.dims and encoder.dimension not in spec.dims:
+        whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
+        context.progress.note(f"{context.name}: dims: {whole}")
     penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
     return LossTerms(spec.dims or {}, penalty)

@@ -78,7 +78,7 @@ class Train(DualTrainingSpec):
             context.folder,
             progress=context.progress,
             validate=validation(context, collection, encoder),
-            terms=terms_of(context),
+            terms=terms_of(context, encoder),
         )
         if not world().first:
             return {}

@@ -105,7 +105,7 @@ class TrainRefreshed(DualTrainingSpec):
         data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
         with _supply(context, encoder, data, place) as supply:
-            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context))
+            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context, encoder))
             _check(context, way)
             result = learned(context, way, validation(context, collection, encoder))
         if not world().first:

@@ -39,6 +39,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "refreshes": HISTORY,
     "scores": {**RUNS, "depths": [3], "single": 1},
     "sizes": {"indexes": {"i": "index"}},
+    "truncation": {**INDEXES, "dims": [2, 4]},
     "unjudged": {**RUNS, "against": "a"},
 }
 IDS = [f"d{row}" for row in range(8)]

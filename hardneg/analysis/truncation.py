@@ -1,0 +1,104 @@
+"""What is left of a model when the first dimensions of its vectors are used alone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, doubling, unnamed_encoders
+from hardneg.analysis.inputs import AnalysisInputs, System
+from hardneg.errors import UsageError
+from hardneg.fields import MetricName
+from hardneg.reporting.figure import figure, lines, plain_axes
+from hardneg.reporting.table import Table
+from hardneg.types import Hits, RankedList
+
+_DEPTH = 100
+
+
+class Truncation(Analysis):
+    """Show metrics of an index by how many dimensions of its vectors are kept, as Matryoshka models have them.
+
+    What is left of vectors of norm 1 gets norm 1 again. Every search is exact.
+
+    Example: hardneg analyze truncation --index FOLDER --model A --dims 384 --dims 64 --qrels Q --queries FILE
+    """
+
+    name = "truncation"
+    title = "dimensions kept"
+    explained = "The vectors are encoded once; of each, the first dimensions are searched alone."
+    paper = "Matryoshka Representation Learning, section 4.2"
+    asks = ("qrels", "queries", "relevance_level", "device")
+
+    indexes: Indexes = Field(min_length=1, description="An index with one vector a document.")
+    models: Encoders = Field(default_factory=dict, description="The model of the index in the same place.")
+    dims: Annotated[tuple[PositiveInt, ...], Option("--dims")] = Field(
+        min_length=1, description="How many dimensions are kept."
+    )
+    metrics: Annotated[
+        tuple[MetricName, ...], Option("--metrics", same=("--metric",), metavar="NAME..."), Field(min_length=1)
+    ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
+
+    def encoders(self) -> Mapping[str, str]:
+        """The model that encoded an index, where none is named."""
+        return unnamed_encoders(self.indexes, self.models)
+
+    @property
+    def passes(self) -> int:
+        """One an index."""
+        return len(self.indexes)
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """By label, the means of the metrics at each number of dimensions, from the largest on: [[dims, {metric}]]."""
+        qrels, texts = inputs.qrels(), inputs.queries(inputs.split)
+        query_ids = [query_id for query_id in qrels if query_id in texts]
+        if not query_ids:
+            raise UsageError("no judged query has a text: give the queries of these judgements")
+        asked = [texts[query_id] for query_id in query_ids]
+        found = {}
+        for label in self.indexes:
+            system = inputs.system(f"indexes.{label}", f"models.{label}")
+            by_dim = self._searched(system, asked)
+            found[label] = [[dim, self._means(inputs, system, query_ids, hits)] for dim, hits in by_dim.items()]
+        return {"metrics": list(self.metrics), "relevance_level": inputs.relevance_level, "indexes": found}
+
+    def _searched(self, system: System, texts: Sequence[str]) -> dict[int, Hits]:
+        from hardneg.indexes.ranks import corpus_pass
+        from hardneg.indexes.truncated import search_truncated
+
+        dims = sorted({*self.dims}, reverse=True)
+        corpus = corpus_pass(system.searcher, len(system.doc_ids))
+        return search_truncated(corpus, system.encode(texts), dims, _DEPTH, system.device)
+
+    def _means(self, inputs: AnalysisInputs, system: System, query_ids: Sequence[str], hits: Hits) -> dict[str, float]:
+        from hardneg.evaluation.metrics import evaluate, means
+
+        rows = [listed[listed >= 0] for listed in hits.rows]
+        run = {
+            query_id: RankedList([system.doc_ids[row] for row in listed.tolist()], scores[: len(listed)])
+            for query_id, listed, scores in zip(query_ids, rows, hits.scores, strict=True)
+        }
+        return means(evaluate(run, inputs.qrels(), self.metrics, inputs.relevance_level))
+
+    def table(self, found: Any) -> Table:
+        """One row an index and number of dimensions."""
+        rows = [
+            [label, f"{dim:,}", *(f"{measured[name]:.4f}" for name in found["metrics"])]
+            for label, points in found["indexes"].items()
+            for dim, measured in points
+        ]
+        return Table(("index", "dimensions", *found["metrics"]), rows)
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One panel a metric, one line an index."""
+        dims = sorted({dim for points in found["indexes"].values() for dim, _ in points})
+        with figure(paths, len(found["metrics"])) as panels:
+            for axes, name in zip(panels, found["metrics"], strict=True):
+                series = {
+                    label: [(float(dim), measured[name]) for dim, measured in reversed(points)]
+                    for label, points in found["indexes"].items()
+                }
+                lines(axes, series)
+                doubling(axes, dims)
+                plain_axes(axes, f"{name} by dimensions kept", "dimensions", name)

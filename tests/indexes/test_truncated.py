@@ -1,0 +1,40 @@
+"""Search at several numbers of dimensions: the lists of indexes that hold the first dimensions alone."""
+
+import numpy as np
+import pytest
+
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.errors import UsageError
+from hardneg.indexes.exact import search_exact
+from hardneg.indexes.flat import FlatSearcher
+from hardneg.indexes.ranks import corpus_pass
+from hardneg.indexes.truncated import search_truncated
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_lists_are_those_of_shorter_vectors(tmp_path, normalised):
+    draws = np.random.default_rng(0)
+    vectors, queries = (draws.standard_normal((count, 12)).astype(np.float32) for count in (300, 1030))
+    vectors, queries = (unit(vectors), unit(queries)) if normalised else (vectors, queries * 3)
+    with FlatWriter(tmp_path, 12, 300) as writer:
+        writer.write_block(0, 0, vectors)
+        writer.write_doc_ids(f"d{row}" for row in range(300))
+        writer.close()
+    corpus = corpus_pass(FlatSearcher(FlatVectors.open(tmp_path)), 300)
+    found = search_truncated(corpus, queries, [12, 5, 1], 7)
+    for dim, hits in found.items():
+        documents, asked = vectors[:, :dim], queries[:, :dim]
+        if normalised:
+            documents, asked = unit(documents), unit(asked)
+        expected = search_exact(documents, asked, 7)
+        np.testing.assert_allclose(hits.scores, expected.scores, atol=1e-5)
+        assert dim == 1 or (hits.rows == expected.rows).mean() > 0.999
+
+
+def test_no_more_dimensions_than_there_are():
+    with pytest.raises(UsageError, match="dims: 9 is more than the 4 dimensions of the vectors: give fewer"):
+        search_truncated(list, np.ones((1, 4), np.float32), [4, 9], 3)

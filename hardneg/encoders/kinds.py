@@ -32,6 +32,11 @@ def kind_of(spec: ModelSpec) -> EncoderKind:
     return cast(EncoderKind, configure("encoders", PluginSetting("dense" if folder is None else kind_in(folder))))
 
 
+def certain_kind(spec: ModelSpec) -> EncoderKind | None:
+    """The same, where the spec names it or the model is on this machine; None where it cannot be told yet."""
+    return None if spec.encoder is None and at_hand(spec) is None else kind_of(spec)
+
+
 def kind_in(folder: Path) -> str:
     """The name of the kind that a model's folder says it is."""
     try:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
+from hardneg.encoders.kinds import certain_kind
 from hardneg.fields import LATER, RegularizerSetting
 from hardneg.protocols import Regularizer
 from hardneg.stages.context import StageContext
 from hardneg.stages.spec import RecipeView
-from hardneg.stages.training_common import EncoderTrainingSpec
+from hardneg.stages.training_common import FORM_WORDS, EncoderTrainingSpec
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -44,11 +45,17 @@ class DualTrainingSpec(EncoderTrainingSpec):
     regularizer: RegularizerSetting = Field(default=None, json_schema_extra=LATER)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Also more dimensions than the recipe's model keeps, and a penalty on segments."""
-        kept = recipe.model.truncate_dim or recipe.model.projection
-        if self.dims is not None and kept is not None and (most := max(self.dims)) > kept:
+        """Also dimensions that the recipe's model does not have, and a penalty on what it does not make."""
+        kept, kind = recipe.model.truncate_dim or recipe.model.projection, certain_kind(recipe.model)
+        if self.dims is not None and kind is not None and kind.form != "vectors":
+            yield f"dims: the recipe's model makes {FORM_WORDS[kind.form]}, which cannot be cut; leave them out"
+        elif self.dims is not None and kept is not None and (most := max(self.dims)) > kept:
             yield f"dims: {most} is more than the {kept} dimensions of the recipe's model; give fewer"
-        if self.regularizer is not None and self.segments is not None:
+        wanted = getattr(type(recipe.plugin("regularizer")), "form", None)
+        if self.regularizer is not None and kind is not None and wanted not in (None, kind.form):
+            told = f"{self.regularizer.name} is a penalty on {FORM_WORDS.get(str(wanted), wanted)}"
+            yield f"regularizer: {told}, and the recipe's model makes {FORM_WORDS[kind.form]}; leave it out"
+        elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: documents in segments have no penalty; leave one of the two out"
         yield from super().problems(recipe)
 

@@ -15,6 +15,7 @@ from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
+from hardneg.encoders.kinds import certain_kind
 from hardneg.fields import LATER, MEASURED, START, LossSetting, Name, OwnCut, Reference, Trait, without_problems
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.protocols import Loss
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 with_config(ConfigDict(extra="forbid"))(TrainOptions)
 
 _SCORE_BYTES = 24
+FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
+"""What encoders make, in words."""
 ValidationRun = Annotated[Name | None, MEASURED]
 """Names the run whose top, with the positives, is the pool to judge by."""
 
@@ -123,8 +126,13 @@ class EncoderTrainingSpec(TrainingSpec):
         return {"model": MODEL_FOLDER}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a loss for scores of another kind than those of the recipe's model, where that is known."""
-        found = recipe.model.similarity
+        """Also a model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
+        found, kind = recipe.model.similarity, certain_kind(recipe.model)
+        if kind is not None and not kind.trainable:
+            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
+        if self.segments is not None and kind is not None and kind.form != "vectors":
+            told = f"the recipe's model makes {FORM_WORDS[kind.form]}, for which documents are not cut"
+            yield f"segments: {told}; leave them out"
         if found is not None and (wanted := getattr(type(recipe.plugin("loss")), "similarity", found)) != found:
             told = f"{self.loss.name} is made for similarity {wanted}, and the model's is {found}"
             yield f"loss: {told}; say model.similarity: {wanted}, or take another loss"

@@ -1,13 +1,18 @@
 """Losses at several sizes of vectors, and penalties, as a recipe says them."""
 
+from types import SimpleNamespace
+
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
+from hardneg.encoders.kinds import certain_kind
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages import dual_training, training_common
 from hardneg.stages.train import Train
 from hardneg.training.history import History
 
@@ -45,20 +50,43 @@ def test_dims_that_make_no_sense(dims, told):
 def test_keys_and_mistakes(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
     key = planned(tmp_path, tree).keys["star"]
-    keys = {
-        planned(tmp_path, tree, f"stages.star.{setting}").keys["star"]
-        for setting in (
-            "dims=[32, 8]",
-            "dims={32: 1, 8: 2}",
-            "regularizer=flops",
-            "regularizer={name: flops, ramp: 0.5}",
-        )
-    }
-    assert len(keys | {key}) == 5
+    keys = {planned(tmp_path, tree, f"stages.star.dims={dims}").keys["star"] for dims in ("[32, 8]", "{32: 1, 8: 2}")}
+    assert len(keys | {key}) == 3
     with pytest.raises(
         RecipeError, match=r"stages\.star\.dims: 48 is more than the 16 dimensions of the recipe's model"
     ):
         planned(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
+    with pytest.raises(
+        RecipeError, match=r"flops is a penalty on weights of terms, and the recipe's model makes one vec"
+    ):
+        planned(tmp_path, tree, "stages.star.regularizer=flops")
+
+
+@pytest.mark.parametrize(
+    ("form", "settings", "told"),
+    [
+        ("weights", ["dims=[8]"], "dims: the recipe's model makes weights of terms, which cannot be cut"),
+        ("token-vectors", ["regularizer=flops"], "on weights of terms, and the recipe's model makes a vector a token"),
+        ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes weights of terms"),
+    ],
+)
+def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
+    """Whatever its kind; one that is not on this machine yet is not judged."""
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    kind = SimpleNamespace(form=form, trainable=True)
+    for module in (dual_training, training_common):
+        monkeypatch.setattr(module, "certain_kind", lambda spec: kind)
+    with pytest.raises(RecipeError, match=told):
+        planned(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
+    monkeypatch.setattr(training_common, "certain_kind", lambda spec: SimpleNamespace(form=form, trainable=False))
+    with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
+        planned(tmp_path, tree)
+    assert certain_kind(ModelSpec("nobody/nothing")) is None
+
+
+def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    monkeypatch.setattr(dual_training, "certain_kind", lambda spec: None)
     with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
         planned(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
 

@@ -41,6 +41,7 @@ class Trait(StrEnum):
     WEIGHTS = "holds weights of terms, not vectors"
     TOKEN_VECTORS = "holds a vector a token"
     COMPRESSED = "makes a compressed index"
+    IMPORTED = "holds vectors of another program, whose model is not known"
     ADDED_POSITIVES = "lists positives that were not found"
     PSEUDO_POSITIVES = "tells positives that nobody judged"
     OWN_QUERIES = "is of the queries of a file"

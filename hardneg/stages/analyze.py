@@ -18,7 +18,7 @@ from hardneg.data.qrels import Qrels, positives
 from hardneg.data.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.errors import PluginError
 from hardneg.evaluation.metrics import Scores
-from hardneg.fields import Name, Reference
+from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import DROPPED, METRICS, NEGATIVES, RUN
 from hardneg.registry import load_plugin, suggestion
 from hardneg.reporting.table import Section
@@ -123,6 +123,14 @@ class Analyze(StageSpec):
         """Each analysis with its version, and what all share."""
         shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
         return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Indexes whose queries no model encodes that is named or known."""
+        for each in self.analysis:
+            for path, index in each.encoders().items():
+                if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
+                    told = f"no model is known that encodes queries for {index!r}, of imported vectors"
+                    yield f"{_FIELD}.{each.name}.{path}: missing; {told}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The models that encoded indexes, where no other is named."""

@@ -31,7 +31,9 @@ class BuildIndex(StageSpec):
     needs_dataset = True
     stage: Literal["index"]
     backend: IndexSetting
-    vectors: Annotated[Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS, *FORMS.values()))] = None
+    vectors: Annotated[
+        Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS, Trait.IMPORTED, *FORMS.values()))
+    ] = None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Vectors where the backend takes texts, none where it takes what is encoded, or those of another form."""

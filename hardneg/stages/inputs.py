@@ -1,12 +1,14 @@
 """The inputs of a running stage, opened: collection, queries, the encoder of a model, the searcher of an index."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.atomic_write import link_file
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.queries import Queries
+from hardneg.data.vector_files import VectorFile, open_vectors
 from hardneg.errors import DataError, UsageError
 from hardneg.layout import MODEL_FOLDER, QUERIES
 from hardneg.stages.context import ArtifactInput, StageContext
@@ -84,6 +86,11 @@ def pass_on(context: StageContext[StageSpec]) -> None:
     """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
     if (path := context.inputs["run"].folder / QUERIES).exists():
         link_file(path, context.folder / QUERIES)
+
+
+def open_given_vectors(vectors: str, ids: str | None) -> VectorFile:
+    """The vectors in a file that a stage names, and in another one their ids. Raises DataError as `open_vectors`."""
+    return open_vectors(Path(vectors).expanduser(), None if ids is None else Path(ids).expanduser())
 
 
 def open_searcher(

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -14,16 +13,17 @@ from pydantic import Field
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
-from hardneg.data.queries import SAME_TEXT, Queries, read_query_file, write_queries
+from hardneg.data.queries import Queries
 from hardneg.data.runs import join_runs, lists_in_order, write_run
 from hardneg.distributed import World, barrier, world
-from hardneg.errors import DataError, UsageError
+from hardneg.errors import UsageError
 from hardneg.fields import FREE, LATER, InputFile, Name, Reference, Trait
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
 from hardneg.layout import QUERIES, RUN
 from hardneg.progress import Seconds
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.inputs import open_collection, open_encoder, open_queries, open_searcher
+from hardneg.stages.inputs import open_collection, open_encoder, open_searcher
+from hardneg.stages.searched_queries import given_vectors, searched_queries
 from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec, Sizes
 from hardneg.types import Encoded, Hits, RankedList
 
@@ -52,6 +52,7 @@ class Search(RunSpec):
     known positives that it lacks, at their own scores; such a run is for mining, not to be measured. scores: `angular`
     are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors. queries: a file of queries to
     search for in place of a split, of which nothing is known; they stand beside the run for `rerank` and `label`.
+    query_vectors: the queries' vectors, which no model has to encode then; query_ids: of an array, whose they are.
     """
 
     version = 1
@@ -69,9 +70,16 @@ class Search(RunSpec):
     queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text a line")] = Field(
         default=None, json_schema_extra=FREE
     )
+    query_vectors: Annotated[Name | None, InputFile("vectors of the queries, Parquet, JSON Lines or .npy")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+    query_ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
+        default=None, json_schema_extra=FREE
+    )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What an index over texts cannot give, and cosines of a model that has none."""
+        """What an index over texts cannot give, cosines of a model that has none, and vectors of queries."""
+        yield from self._problems_of_vectors(recipe)
         texts = Trait.TEXTS in recipe.traits(self.index)
         if texts and self.model is not None:
             yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
@@ -84,13 +92,29 @@ class Search(RunSpec):
             elif texts:
                 yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
 
+    def _problems_of_vectors(self, recipe: RecipeView) -> Iterator[str]:
+        traits = recipe.traits(self.index)
+        if self.query_ids is not None and self.query_vectors is None:
+            yield "query_ids: goes with query_vectors; give the array too, or leave it out"
+        if self.query_vectors is None:
+            if Trait.IMPORTED in traits and self.model is None and recipe.query_model(self.index) is None:
+                told = f"no model is known that encodes queries for {self.index!r}, of imported vectors"
+                yield f"query_vectors: missing; {told}: give a file of theirs, or model"
+            return
+        if Trait.TEXTS in traits:
+            yield f"query_vectors: {self.index!r} is searched with texts, not vectors; leave them out"
+        if self.model is not None:
+            yield "model: the queries have vectors; leave the model out, or query_vectors"
+        if self.scores == "angular":
+            yield "scores: angular needs the cosines of a model, and query_vectors have none; leave it out"
+
     def why(self) -> str:
         """By the split what the run is for."""
         return _PURPOSES.get(self.split, self.purpose)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The model that encoded the index."""
-        own = recipe.query_model(self.index) if self.model is None else None
+        own = recipe.query_model(self.index) if self.model is None and self.query_vectors is None else None
         return {} if own is None else {"model": own}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -102,9 +126,11 @@ class Search(RunSpec):
         """By the query: encoded and compared with every vector, or looked up by Lucene."""
         count = sizes.queries(self.split)
         disk = count * self.depth * 20
+        scores = 0.0 if self.candidates else sizes.machine.searching(count, sizes.documents, sizes.dimension)
+        if self.query_vectors is not None:
+            return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
         if "model" not in sizes.inputs:
             return Row(count, "queries", disk, JVM_BYTES, count / 150 + 8)
-        scores = 0.0 if self.candidates else sizes.machine.searching(count, sizes.documents, sizes.dimension)
         encoding = sizes.network_seconds(count * sizes.model.query_length * 0.4)
         held = sizes.shape.weights + BLOCK_BYTES
         return Row(count, "queries", disk, seconds=scores + encoding + 3, held=held)
@@ -122,6 +148,7 @@ class Search(RunSpec):
         if here.size == 1 or "model" not in context.inputs:
             if here.first:
                 write_run(context.folder / RUN, searching.entries(range(len(queries))))
+                context.keep_only(RUN, QUERIES)
             return {**facts, **searching.told()}
         parts = [context.folder / f"part-{rank}.trec" for rank in range(here.size)]
         write_run(parts[here.rank], searching.entries(_share(len(queries), here)))
@@ -130,33 +157,6 @@ class Search(RunSpec):
             join_runs(parts, context.folder / RUN)
             context.keep_only(RUN, QUERIES)
         return {**facts, **searching.told()}
-
-
-def searched_queries(context: StageContext[Search], collection: StoredCollection, facts: Counter[str]) -> Queries:
-    """The queries of the file that a search names, which the first process writes, or those of its split.
-
-    Raises:
-        DataError: the file has mistakes, or no query but the collection's own.
-    """
-    if context.spec.queries is None:
-        return open_queries(context, collection, context.spec.split)
-    if world().first:
-        _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
-    barrier()
-    return Queries.open(context.folder / QUERIES)
-
-
-def _write_queries(
-    context: StageContext[Search], collection: StoredCollection, path: Path, facts: Counter[str]
-) -> None:
-    known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
-    if not write_queries(context.folder / QUERIES, read_query_file(path, known, facts)):
-        raise DataError(f"{path}: no query in it that the dataset does not have")
-    for reason in [reason for reason, count in facts.items() if not count]:
-        del facts[reason]
-    if same := facts.get(SAME_TEXT):
-        told = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
-        context.progress.note(f"{context.name}: {told}")
 
 
 def _share(queries: int, here: World) -> range:
@@ -189,6 +189,7 @@ class _Searching:
         from hardneg.encoders.inference import EncodeOptions
 
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
+        given = given_vectors(self.context, self.queries, self.facts)
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
         encoder = open_encoder(inputs["model"], self.context.device, spec.precision) if "model" in inputs else None
         if spec.scores == "angular":
@@ -200,7 +201,7 @@ class _Searching:
             for start in part[::step]:
                 window = slice(start, min(start + step, part.stop))
                 query_ids, texts = self.queries.query_ids[window], self.queries.texts[window]
-                wanted = self._encoded(encoder, texts)
+                wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, texts)
                 hits = self._hits(searcher, wanted, lists, len(texts))
                 found = _found(hits)
                 if known is not None:

@@ -1,5 +1,6 @@
 """Candidates for MaxSim: documents that a search among single vectors finds, pooled ones or those of tokens."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +9,31 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.token_store import TokenStore
+from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.max_passage import first_of_each
 from hardneg.indexes.multi_vector_scores import tensor
+from hardneg.indexes.validation import no_hits
 from hardneg.progress import Progress
+from hardneg.protocols import StoredSearcher
 from hardneg.types import Hits, TokenVectors
 
+_QUERIES = 8192  # whose candidates are held at a time
 _TOKENS = 1 << 16  # vectors of a block of documents; tokens of queries in one pass
+
+
+Find = Callable[[TokenVectors, int], NDArray[np.int64]]
+"""Gives so many candidates of each query, int64 [Q, n], padded with -1."""
+
+
+def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
+    """The k documents of the largest MaxSim, with what `searcher` holds, among `count` candidates of each query."""
+    hits = no_hits(len(queries), k)
+    for start in range(0, len(queries) if count else 0, _QUERIES):
+        part = queries[start : start + _QUERIES]
+        found = rank_candidates(searcher, part, find(part, count), k)
+        hits.rows[start : start + len(part)], hits.scores[start : start + len(part)] = found.rows, found.scores
+    return hits
 
 
 def pooled_vectors(texts: TokenVectors) -> NDArray[np.float32]:

@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors
 from hardneg.data.token_store import TokenStore
 from hardneg.errors import UsageError
-from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.multi_vector import MultiVectorSearcher
-from hardneg.indexes.multi_vector_candidates import by_pooled, by_tokens, write_pooled
+from hardneg.indexes.multi_vector_candidates import by_pooled, by_tokens, search_candidates, write_pooled
 from hardneg.indexes.multi_vector_scores import check_tokens
-from hardneg.progress import Progress, Silent
+from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 from hardneg.types import Encoded, Hits, TokenVectors
 
 _POOLED = "pooled"
-_QUERIES = 512  # ranked before progress is told
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,8 @@ class TwoStageSearcher:
             UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
         """
         wanted = check_tokens(queries, self.exact.store.dimension, k)
-        candidates = self._candidates(wanted, min(max(k, self.settings.candidates), len(self.exact.store)))
-        with (self.progress or Silent()).task("rank candidates", len(wanted), "queries") as task:
-            parts = []
-            for start in range(0, len(wanted), _QUERIES):
-                part = wanted[start : start + _QUERIES]
-                parts.append(rank_candidates(self.exact, part, candidates[start : start + _QUERIES], k))
-                task.advance(len(part))
-        return _stacked(parts, k)
+        count = min(max(k, self.settings.candidates), len(self.exact.store))
+        return search_candidates(self.exact, wanted, k, count, self._candidates)
 
     def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The token vectors of the documents of rows int64 [n].
@@ -97,13 +89,6 @@ class TwoStageSearcher:
 
     def _candidates(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
         options = self.options or ExactOptions()
-        if not count:
-            return np.empty((len(queries), 0), np.int64)
         if self.pooled is not None:
             return by_pooled(self.pooled, queries, count, options, self.progress)
         return by_tokens(self.exact.store, queries, self.settings.nearest, count, options)
-
-
-def _stacked(parts: Sequence[Hits], k: int) -> Hits:
-    rows = [np.empty((0, k), np.int64), *(part.rows for part in parts)]
-    return Hits(np.concatenate(rows), np.concatenate([np.empty((0, k), np.float32), *(part.scores for part in parts)]))

@@ -9,6 +9,7 @@ from hardneg.indexes.compressed import Fp16, Sq8
 from hardneg.indexes.flat import Flat
 from hardneg.indexes.impact import Impact
 from hardneg.indexes.multi_vector import MultiVector
+from hardneg.indexes.multi_vector_pq import MultiVectorPq
 from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
 from hardneg.indexes.product import IvfPq, OpqPq, Pq
 from hardneg.indexes.sparse import Sparse
@@ -67,6 +68,12 @@ class TestTwoStageByPooled(IndexTests):
 
 class TestTwoStageByTokens(IndexTests):
     plugin = MultiVectorTwoStage(candidates=60, by="tokens", nearest=100)
+    exact = False
+    recall = 0.9
+
+
+class TestMultiVectorPq(IndexTests):
+    plugin = MultiVectorPq(subvectors=8, candidates=60)
     exact = False
     recall = 0.9
 

@@ -1,0 +1,132 @@
+"""The compressed multi-vector index: token vectors as codes, candidates by centroids, MaxSim on what is decoded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.token_store import TokenStore
+from hardneg.errors import UsageError
+from hardneg.indexes.compression import Codebook, encode_blocks, load_faiss, train
+from hardneg.indexes.multi_vector_candidates import search_candidates
+from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, write_lists
+from hardneg.indexes.multi_vector_probing import by_centroids
+from hardneg.indexes.multi_vector_scores import check_tokens
+from hardneg.indexes.validation import check_rows
+from hardneg.progress import Progress
+from hardneg.protocols import RowLookup
+from hardneg.types import Encoded, Hits, TokenVectors
+
+_NAME = "multi-vector-pq"
+_EACH = 32  # vectors that a centroid is trained on, where `sample` does not say
+
+
+@dataclass(frozen=True)
+class MultiVectorPq:
+    """Token vectors as the nearest of many centroids and a product-quantised residual; MaxSim among candidates.
+
+    Takes `subvectors` bytes a token, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+
+    Args:
+        subvectors: how many parts a residual is cut into, a byte each; must divide the dimension.
+        centroids: how many there are; by default a power of two near four times the root of the number of tokens.
+        probes: how many centroids' lists are looked into for each token of a query.
+        candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
+        sample: how many token vectors at most are trained on; by default 32 for each centroid.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 32
+    centroids: int | None = None
+    probes: int = 4
+    candidates: int = 1000
+    sample: int | None = None
+    seed: int = 42
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
+    input: ClassVar[str] = "token-vectors"
+
+    def __post_init__(self) -> None:
+        least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": CODES}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
+        """
+        store = TokenStore.open(source)
+        index = self._trained(store, progress)
+        centroids = index.quantizer.reconstruct_n(0, index.nlist)
+        books = load_faiss().vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
+        write_codes(path, centroids, books, encode_blocks(store.vectors, index.sa_encode, progress), store)
+        write_lists(path, len(centroids), store)
+        return len(store)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
+        """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""
+        return CodedSearcher(TokenCodes.open(path), self)
+
+    def _trained(self, store: TokenStore, progress: Progress) -> Any:
+        """A faiss index of lists and residuals' codes, without any vectors."""
+        faiss, lists = load_faiss(), self.centroids or _usual(len(store.vectors))
+        sample = self.sample or max(CODES, _EACH * lists)
+        codebook = Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
+        codebook.check_dimension(store.dimension)
+        training = codebook.training(lists)
+        if min(len(store.vectors), sample) < training.least:
+            raise UsageError(
+                f"{_NAME}: {store.folder} holds {len(store.vectors)} token vectors and {sample} at most are trained "
+                f"on, but {training.what} take {training.least} or more: ask for fewer, or take multi-vector"
+            )
+        index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
+        codebook.settle(index.cp)
+        codebook.settle(index.pq.cp)
+        train(index, store.vectors, training, progress)
+        return index
+
+
+def _usual(tokens: int) -> int:
+    """The largest power of two that is no more than four times the root of the number of tokens."""
+    return 1 << max(0, (16 * tokens).bit_length() - 1) // 2
+
+
+@dataclass(frozen=True)
+class CodedSearcher:
+    """Finds candidates by centroids, and ranks them by MaxSim with the decoded vectors."""
+
+    codes: TokenCodes
+    settings: MultiVectorPq
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k candidates of the largest MaxSim with each query; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        wanted = check_tokens(queries, self.codes.dimension, k)
+        count = min(max(k, self.settings.candidates), len(self.codes))
+        return search_candidates(self, wanted, k, count, partial(_find, self.codes, self.settings.probes))
+
+    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """The token vectors of the documents of rows int64 [n] as the codes give them.
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, len(self.codes))
+        return self.codes.gather(rows)
+
+
+def _find(codes: TokenCodes, probes: int, queries: TokenVectors, count: int) -> NDArray[np.int64]:
+    return by_centroids(codes, queries, probes, count)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hardneg.artifacts import Store
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.encoders.configuration import BASE, USUAL, Shape
-from hardneg.encoders.kinds import known, model_shape
+from hardneg.encoders.kinds import kind_of, known, model_shape
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.machine import Machine, this_machine
@@ -61,14 +61,15 @@ _TRAIN = "train"
 def plan_sizes(plan: Plan, store: Store, machine: Machine) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
     step, model, shape = plan.steps[DATASET], _usual(plan.recipe.model), model_shape(plan.recipe.model)
+    form = kind_of(plan.recipe.model).form
     if artifact := cached(step, store):
         facts = artifact.facts
         splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
-        return Sizes(int(facts["documents"]), splits, model, shape, machine)
+        return Sizes(int(facts["documents"]), splits, model, shape, machine, form=form)
     sizes, loader = plan.recipe.sizes, step.plugins["loader"]
     documents = sizes.documents or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
-    said = Sizes(documents, {**hinted, **sizes.queries}, model, shape, machine)
+    said = Sizes(documents, {**hinted, **sizes.queries}, model, shape, machine, form=form)
     return replace(said, splits=_shared(said, plan.recipe.dataset))
 
 

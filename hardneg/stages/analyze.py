@@ -162,7 +162,7 @@ class Analyze(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By its queries, and how often its analyses go through all vectors."""
         count, passes = sizes.queries(self.split), sum(each.passes for each in self.analysis)
-        scores = sizes.machine.searching(passes * count, sizes.documents, sizes.dimension) if passes else 0.0
+        scores = sizes.searching(passes * count) if passes else 0.0
         return Row(count, "queries", 1_000_000 + 100 * count, seconds=scores + 10, held=BLOCK_BYTES)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:

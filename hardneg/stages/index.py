@@ -60,10 +60,12 @@ class BuildIndex(StageSpec):
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the passage: Lucene's pace, or that of the compressed indexes."""
+        """By the passage: Lucene's pace, which is that of weights too, or that of the compressed indexes."""
         count = sizes.documents
+        if sizes.form == "weights" and self.vectors is not None:
+            return Row(count, "passages", count * sizes.stored, JVM_BYTES, count / 4_000 + 8)
         if self.vectors is not None:
-            disk, seconds = count * (sizes.dimension + 20), count / 10_000 + 30
+            disk, seconds = count * (sizes.stored // 4 + 20), count / 10_000 + 30
             return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk, seconds)
         return Row(count, "passages", count * 600, JVM_BYTES, count / 4_000 + 8)
 

@@ -126,7 +126,7 @@ class Search(RunSpec):
         """By the query: encoded and compared with every vector, or looked up by Lucene."""
         count = sizes.queries(self.split)
         disk = count * self.depth * 20
-        scores = 0.0 if self.candidates else sizes.machine.searching(count, sizes.documents, sizes.dimension)
+        scores = 0.0 if self.candidates else sizes.searching(count)
         if self.query_vectors is not None:
             return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
         if "model" not in sizes.inputs:

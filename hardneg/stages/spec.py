@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hardneg.reporting.table import Section
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
 
+_TERMS = 120  # what a learned sparse encoder keeps of a passage
+_SPARSE_SCORES = 50e6  # of a query and a document in a second, on one core
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
 PROCESS_BYTES = 700_000_000
@@ -56,7 +58,7 @@ class Sizes:
     """What a stage's estimate is made from.
 
     splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
-    stage has or uses. inputs: the stage's, by path, those that are implied too.
+    stage has or uses. inputs: the stage's, by path, those that are implied too. form: what the model makes of a text.
     """
 
     documents: int
@@ -66,6 +68,7 @@ class Sizes:
     machine: Machine
     network: Shape = BASE
     inputs: Mapping[str, str] = field(default_factory=dict)
+    form: str = "vectors"
 
     def queries(self, split: str) -> int:
         """How many queries a split has; a tenth of the documents where nothing says it."""
@@ -75,6 +78,23 @@ class Sizes:
     def dimension(self) -> int:
         """That of the vectors."""
         return min(self.model.projection or self.shape.hidden, self.model.truncate_dim or self.shape.hidden)
+
+    @property
+    def stored(self) -> int:
+        """Bytes that a text of a document takes in an index, its id left out."""
+        by_form = {
+            "weights": _TERMS * 8 + 8,
+            "token-vectors": round(0.6 * self.model.document_length) * self.dimension * 4,
+        }
+        return by_form.get(self.form, self.dimension * 4)
+
+    def searching(self, queries: float) -> float:
+        """Seconds of exact search among what the recipe's model makes of all documents."""
+        if self.form == "weights":
+            return queries * self.documents / _SPARSE_SCORES
+        if self.form == "token-vectors":
+            queries *= 0.4 * self.model.query_length * 0.6 * self.model.document_length
+        return self.machine.searching(queries, self.documents, self.dimension)
 
     def network_seconds(self, tokens: float, shape: Shape | None = None) -> float:
         """What so many tokens take to go through a network, by default the recipe's model, once and forward."""
@@ -86,10 +106,11 @@ class Sizes:
 
 
 def encoding(cut: Segments | None, sizes: Sizes) -> Row:
-    """What it takes to encode the corpus into a flat index."""
+    """What it takes to encode the corpus."""
     rows, length = sizes.segments(cut)
     seconds = sizes.network_seconds(sizes.documents * rows * length * 0.6) + 3
-    disk = sizes.documents * rows * (sizes.dimension * 4 + 20)
+    copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
+    disk = sizes.documents * rows * (copies * sizes.stored + 20)
     return Row(sizes.documents, "passages", disk, PROCESS_BYTES, seconds, 2 * sizes.shape.weights)
 
 

@@ -86,7 +86,7 @@ class TrainRefreshed(DualTrainingSpec):
         refresh, (of_trainer, of_inferencer) = self.refresh, self.devices.shares
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         queries = sizes.queries(self.split) / refresh.query_chunks
-        once = encoding.seconds + sizes.machine.searching(queries, sizes.documents, sizes.dimension)
+        once = encoding.seconds + sizes.searching(queries)
         slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
         seconds = training.seconds * slower + once
         if refresh.waits:

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from hardneg.data.hash_index import ranges
 from hardneg.errors import UsageError
 from hardneg.indexes.max_passage import PooledSearcher
-from hardneg.indexes.scores import score_pairs
 from hardneg.indexes.validation import check_encoded, in_order
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.types import Encoded, Hits
@@ -58,6 +57,8 @@ def _scores(
     stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], first: NDArray[np.int64] | None
 ) -> NDArray[np.float32]:
     """Each query's score with the row beside it, float32 [n]; with a document's best vector, given `first`."""
+    from hardneg.indexes.scores import score_pairs
+
     if not len(rows):
         return np.empty(0, np.float32)
     if first is None:

@@ -28,6 +28,34 @@ def tiny_encoder(folder: Path, *, seed: int = 0, kind: Kind = "sentence-transfor
     return folder
 
 
+def tiny_masked_lm(folder: Path, *, seed: int = 0) -> Path:
+    """Writes the same network with a head of masked words, its weights drawn: about a tenth of terms is active."""
+    import torch
+    from transformers import BertForMaskedLM
+
+    tiny_encoder(folder, seed=seed, kind="transformers")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = BertForMaskedLM.from_pretrained(folder)
+        head = model.cls.predictions
+        torch.nn.init.normal_(head.transform.dense.weight, std=0.3)
+        torch.nn.init.constant_(head.decoder.bias, -5.0)
+    model.save_pretrained(folder)
+    return folder
+
+
+def tiny_sparse_encoder(folder: Path, *, seed: int = 0) -> Path:
+    """Writes `tiny_masked_lm` as sentence-transformers saves a SPLADE, with a prompt for queries."""
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    base = tiny_masked_lm(folder.with_name(f"{folder.name}-base"), seed=seed)
+    modules = [Transformer(str(base), transformer_task="fill-mask"), SpladePooling()]
+    SparseEncoder(modules=modules, device="cpu", prompts={"query": "find: ", "document": ""}).save(str(folder))
+    return folder
+
+
 def _vocabulary() -> dict[str, int]:
     letters = string.ascii_lowercase + string.digits
     starts = [*letters, *("".join(pair) for pair in product(string.ascii_lowercase, repeat=2))]

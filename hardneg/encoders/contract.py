@@ -5,11 +5,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.adapters.base import adapter_of, based, network_folder
+from hardneg.encoders.adapters.base import adapter_of, network_folder
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.files import module_folders, read_json, sides
 from hardneg.encoders.prompts import whole_prompts
-from hardneg.encoders.source import at_hand
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.errors import ModelError
 
@@ -19,7 +18,7 @@ OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "documen
 
 _CONFIG = "config_sentence_transformers.json"
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-_MADE = "SentenceTransformer"
+_UNSAID = {"SparseEncoder": "dot"}
 _CUT = "similarity dot of vectors that are normalised first and cut then cannot be had"
 
 
@@ -56,8 +55,6 @@ def read_contract(folder: Path) -> Contract:
     """
     config, trained = mapping(folder / _CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
-    if (made := config.get("model_type", _MADE)) != _MADE:
-        raise ModelError(f"model {folder}: a {made}, not a dense encoder: use another model")
     kinds, places = list(module_folders(folder).values()), sides(folder)
     lengths = {kind: own_length(places[kind][0], kind, trained) for kind in KINDS}
     prompts, head = _prompts(config, folder), _Head.of(places["document"], folder)
@@ -85,6 +82,12 @@ def read_contract(folder: Path) -> Contract:
     )
 
 
+def made_as(folder: Path) -> str:
+    """The class of sentence-transformers that a folder was saved by; `SentenceTransformer` where it does not say."""
+    config = mapping(folder / _CONFIG) if (folder / "modules.json").exists() else {}
+    return str(config.get("model_type", "SentenceTransformer"))
+
+
 def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
     """The spec with the folder's own values wherever it has none.
 
@@ -106,17 +109,6 @@ def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
             "cannot give: use another model, or say similarity: cosine or dot"
         )
     return FullSpec(**values)
-
-
-def known(spec: ModelSpec) -> FullSpec | None:
-    """The spec in full if its files are on this machine and readable, else None; downloads nothing."""
-    folder = at_hand(spec)
-    try:
-        if folder is not None and (whole := based(spec, folder)) != spec:
-            return known(whole)
-        return resolve(spec, folder) if folder else None
-    except (ModelError, OSError):
-        return None
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
@@ -165,7 +157,7 @@ def _modes(content: Mapping[str, Any]) -> list[str]:
 
 def _similarity(config: Mapping[str, Any]) -> str:
     said = config.get("similarity_fn_name")
-    return said if said in _SIMILARITIES else "cosine"
+    return said if said in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
 
 
 def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:

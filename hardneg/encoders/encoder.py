@@ -260,6 +260,6 @@ def split(encoder: Encoder) -> Encoder:
     """
     queries = with_own_queries(side(encoder.module, "query"))
     modules = [twins(queries, side(encoder.module, "document"))]
-    whole = assembled(modules, encoder.spec, str(encoder.device))
+    whole = assembled(modules, encoder.spec, str(encoder.device), type(encoder.module))
     named = with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
     return Encoder(named, encoder.spec, encoder.representation)

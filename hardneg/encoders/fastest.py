@@ -101,6 +101,7 @@ def _features(transformer: Any) -> dict[str, torch.Tensor]:
 
 WORTH_TIMING = 16_384  # texts to encode from which on a few seconds of timing pay
 _GPU_TOKENS, _GPU_MOST = 65_536, 1 << 20
+_CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes that a pass may make of its tokens
 _AS_GOOD = 0.97
 _SECONDS = 20.0  # of timing, at most, on a machine that is busy or slow
 _SHARE = 0.5  # of a GPU's free memory that a pass may take: others may need the rest
@@ -117,12 +118,12 @@ def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -
     Few texts are not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
     """
     place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device)
-    known = _remembered(place)
+    known, most = _remembered(place), _most_tokens(parts[0], device)
     if name in known:
-        return known[name]
+        return min(known[name], most)
     if count < WORTH_TIMING:
-        return usual_budget(device)
-    found = _timed(parts, device)
+        return min(usual_budget(device), most)
+    found = min(_timed(parts, device, most), most)
     _remember(place, known | {name: found})
     return found
 
@@ -153,8 +154,14 @@ def _remember(place: Path, known: dict[str, int]) -> None:
         return  # a home that cannot be written costs a few seconds each time
 
 
-def _timed(parts: Sequence[nn.Module], device: torch.device) -> int:
-    """The smallest budget that is about as fast as the best; larger ones are tried until they get slower.
+def _most_tokens(first: Any, device: torch.device) -> int:
+    """So many that what the first module makes of them is not too large: logits of all terms are, vectors are not."""
+    numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
+    return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
+
+
+def _timed(parts: Sequence[nn.Module], device: torch.device, most: int) -> int:
+    """The smallest budget that is about as fast as the best; larger ones, to `most`, are tried until they get slower.
 
     On a GPU the next one takes about twice the memory: it is not tried where that is more than its share.
     """
@@ -162,7 +169,7 @@ def _timed(parts: Sequence[nn.Module], device: torch.device) -> int:
     torch.cuda.empty_cache()
     end, free = time.monotonic() + _SECONDS, _free(device)
     for budget in _ladder(device):
-        if time.monotonic() > end or 2 * (free - _free(device)) > _SHARE * free:
+        if budget > most or time.monotonic() > end or 2 * (free - _free(device)) > _SHARE * free:
             break
         try:
             speeds[budget] = max(_speed(parts, device, budget) for _ in range(2))

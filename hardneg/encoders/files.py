@@ -11,6 +11,8 @@ from hardneg.encoders.spec import KINDS, Kind
 from hardneg.errors import ModelError
 
 ROUTER = "router_config.json"
+TRANSFORMERS = ("Transformer", "MLMTransformer")
+"""Modules that hold a transformer; the second is what older versions of sentence-transformers gave sparse encoders."""
 
 
 def module_folders(folder: Path) -> dict[Path, str]:
@@ -55,7 +57,7 @@ def _routed(folder: Path) -> dict[Path, str]:
 def check_files(folder: Path) -> None:
     """Refuses a folder without configuration, tokenizer or all of its weights, be they those of an adapter."""
     places = module_folders(folder)
-    encoders = [place for place, kind in places.items() if kind == "Transformer"] or [folder]
+    encoders = [place for place, kind in places.items() if kind in TRANSFORMERS] or [folder]
     for encoder in encoders:
         adapted = (encoder / "adapter_config.json").is_file()
         if not adapted and not (encoder / "config.json").is_file():
@@ -66,7 +68,7 @@ def check_files(folder: Path) -> None:
             raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
 
 
-_WEIGHED = {"Dense", "LayerNorm"}
+_WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
 _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
 
@@ -85,7 +87,7 @@ def check_activations(folder: Path) -> None:
     """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
     for place, kind in module_folders(folder).items():
         path = place / "config.json"
-        content = read_json(path) if kind != "Transformer" and path.is_file() else {}
+        content = read_json(path) if kind not in (*TRANSFORMERS, "SpladePooling") and path.is_file() else {}
         name = content.get("activation_function") if isinstance(content, dict) else None
         if name is not None and not str(name).startswith("torch.nn."):
             raise ModelError(f"model {place}: activation {name} is code of its own, which is not run: use another one")

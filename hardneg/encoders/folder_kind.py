@@ -1,32 +1,55 @@
 """What the kinds of encoders share that lie in a folder or on the hub: what is known of them before they are opened."""
 
+from pathlib import Path
 from typing import ClassVar
 
-from hardneg.encoders.adapters.base import fetch_whole
+from hardneg.encoders.adapters.base import based, fetch_whole
 from hardneg.encoders.configuration import Shape, model_shape
-from hardneg.encoders.contract import known, resolve
+from hardneg.encoders.contract import made_as, resolve
 from hardneg.encoders.identity import model_digest
-from hardneg.encoders.source import look_up
+from hardneg.encoders.source import at_hand, look_up
 from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.errors import ModelError
 from hardneg.types import Lookup
 
 
 class FolderKind:
-    """A kind whose models are files."""
+    """A kind whose models are files.
+
+    classes: of sentence-transformers, what its folders may be saved by.
+    """
 
     trainable: ClassVar[bool] = True
+    classes: ClassVar[tuple[str, ...]] = ("SentenceTransformer",)
+
+    def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
+        """The spec with what the model's folder says.
+
+        Raises:
+            ModelError: the folder is of another kind, or not readable.
+        """
+        if (made := made_as(folder)) not in self.classes:
+            name = type(self).__name__.lower()
+            raise ModelError(f"model {folder}: a {made}, not a {name} encoder: use another model")
+        return resolve(spec, folder)
 
     def resolve(self, spec: ModelSpec) -> FullSpec:
-        """The spec with what the model's folder says."""
-        return resolve(*fetch_whole(spec))
+        """The spec with what the model's folder says, which is fetched."""
+        return self.full(*fetch_whole(spec))
 
     def known(self, spec: ModelSpec) -> FullSpec | None:
         """The same, if the files are on this machine and readable."""
-        return known(spec)
+        folder = at_hand(spec)
+        try:
+            if folder is not None and (whole := based(spec, folder)) != spec:
+                return self.known(whole)
+            return self.full(spec, folder) if folder else None
+        except (ModelError, OSError):
+            return None
 
     def digest(self, spec: ModelSpec) -> str:
         """That of the files' content and the options."""
-        return model_digest(spec)
+        return model_digest(spec, self.full)
 
     def look_up(self, spec: ModelSpec) -> Lookup:
         """The files' bytes."""

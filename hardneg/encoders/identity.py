@@ -1,6 +1,6 @@
 """A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,18 @@ from hardneg.encoders.adapters.files import adapter_content
 from hardneg.encoders.adapters.source import adapter_identity
 from hardneg.encoders.configuration import mapping
 from hardneg.encoders.contract import resolve
-from hardneg.encoders.files import check_activations, check_files, module_folders, read_json, routes, weight_files
+from hardneg.encoders.files import (
+    TRANSFORMERS,
+    check_activations,
+    check_files,
+    module_folders,
+    read_json,
+    routes,
+    weight_files,
+)
 from hardneg.encoders.soundness import check_headers
 from hardneg.encoders.source import HubCommit, locate
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.types import PluginSetting
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
@@ -47,7 +55,7 @@ _IGNORED = {
 }
 
 
-def model_digest(spec: ModelSpec) -> str:
+def model_digest(spec: ModelSpec, full: Callable[[ModelSpec, Path], FullSpec] = resolve) -> str:
     """32 hexadecimal digits that name the model `spec` makes: its weights, tokenizer, modules and options.
 
     The files' bytes count, not their place, dates, README or library versions. Of a folder, what the spec leaves to the
@@ -61,9 +69,9 @@ def model_digest(spec: ModelSpec) -> str:
     if isinstance(found, HubCommit):
         return digest([[found.repository, found.commit], _options(spec)])
     if (whole := based(spec, found)) != spec:
-        return model_digest(whole)
+        return model_digest(whole, full)
     content = _contents(found)
-    return digest([content, _options(resolve(spec, found))])
+    return digest([content, _options(full(spec, found))])
 
 
 def _options(spec: ModelSpec) -> dict[str, Any]:
@@ -89,7 +97,7 @@ def _contents(folder: Path) -> list[Any]:
     check_activations(folder)
     modules = module_folders(folder)
     for place, kind in modules.items():
-        if kind == "Transformer":
+        if kind in TRANSFORMERS:
             check_headers(network_folder(place))
     found: list[Any] = [list(modules.values()), *routes(folder)]
     for place in modules:

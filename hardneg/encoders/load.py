@@ -11,7 +11,7 @@ from torch import nn
 from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.contract import read_contract
-from hardneg.encoders.files import check_activations, load_options, module_folders, sides
+from hardneg.encoders.files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_weights
 from hardneg.encoders.spec import KINDS, Activation, FullSpec
 from hardneg.encoders.tokens import check_token_types, joined
@@ -83,7 +83,11 @@ def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     from sentence_transformers import SentenceTransformer
 
     whole = SentenceTransformer(
-        str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=_weights(folder, dtype)
+        str(folder),
+        device="cpu",
+        trust_remote_code=False,
+        local_files_only=True,
+        model_kwargs=load_kwargs(folder, dtype),
     )
     modules: list[Any] = list(whole.children())
     if dtype != torch.float32 and not has_twins(whole):  # what comes behind was rounded with the transformer
@@ -99,7 +103,7 @@ def _plain_transformer(folder: Path, dtype: torch.dtype) -> nn.Module:
     local = {"local_files_only": True, "trust_remote_code": False}
     transformer: nn.Module = Transformer(
         str(folder),
-        model_kwargs=_weights(folder, dtype) | local,
+        model_kwargs=load_kwargs(folder, dtype) | local,
         processor_kwargs=dict(local),
         config_kwargs=dict(local),
         modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -108,9 +112,10 @@ def _plain_transformer(folder: Path, dtype: torch.dtype) -> nn.Module:
     return transformer
 
 
-def _weights(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
+def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
+    """What transformers is told of the weights in a model's folder, and what to hold them in."""
     options = {kind: load_options(network_folder(place)) for place, kind in module_folders(folder).items()}
-    return {"dtype": dtype, **options.get("Transformer", {})}
+    return {"dtype": dtype, **next((options[kind] for kind in TRANSFORMERS if kind in options), {})}
 
 
 def load_module(
@@ -156,17 +161,22 @@ def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
 
 
-def assembled(modules: list[nn.Module], spec: FullSpec, device: str | None) -> "SentenceTransformer":
-    """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode."""
+def assembled(
+    modules: list[nn.Module], spec: FullSpec, device: str | None, made: "type[Any] | None" = None
+) -> "SentenceTransformer":
+    """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode.
+
+    made: its class of sentence-transformers; None is `SentenceTransformer`.
+    """
     from sentence_transformers import SentenceTransformer
 
     with _unrounded(modules[1:]):
-        module = SentenceTransformer(
+        module: SentenceTransformer = (made or SentenceTransformer)(
             modules=modules,
             device=device,
             prompts={"query": spec.query_prompt, "document": spec.document_prompt},
             similarity_fn_name=spec.similarity,
-            truncate_dim=spec.truncate_dim,
+            **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
         )
     for kind in KINDS:
         side(module, kind)[0].max_seq_length = spec.length(kind)  # of documents, where they share one

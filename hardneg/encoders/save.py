@@ -76,7 +76,7 @@ def read_spec(folder: Path) -> ModelSpec:
 def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
     """The same weights behind a tokenizer a side, which gives that side's token types wherever the model is opened."""
     query, document = (with_token_type(side(module, kind), spec.token_type(kind)) for kind in KINDS)
-    typed = assembled([twins(query, document)], spec, str(module.device))
+    typed = assembled([twins(query, document)], spec, str(module.device), type(module))
     return with_prompts(typed, module.prompts, module.default_prompt_name)
 
 

@@ -137,6 +137,17 @@ def check_weights(model: Any, place: Path, name: str) -> None:
 
     Heads that are not used, such as poolers and those of language models, may lack or be too many.
     """
+    missing, unexpected = differences(model, place)
+    check_found(missing, name)
+    own = {_stem(key) for key in model.state_dict()} - {None}
+    if surplus := [key for key in unexpected if _stem(key) in own]:
+        raise ModelError(
+            f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
+        )
+
+
+def differences(model: Any, place: Path) -> tuple[list[str], list[str]]:
+    """The weights of a network that its files lack, and those that it has no place for; poolers aside."""
     _, found = type(model).from_pretrained(
         str(place),
         config=model.config,
@@ -145,14 +156,16 @@ def check_weights(model: Any, place: Path, name: str) -> None:
         local_files_only=True,
         **load_options(place),
     )
-    missing = [key for key in found["missing_keys"] if not _UNUSED.search(key)]
-    if missing:
-        raise ModelError(f"model {name!r}: its weights lack {_first(missing)}: copy the model again")
-    own = {_stem(key) for key in model.state_dict()} - {None}
-    if surplus := [key for key in found["unexpected_keys"] if not _UNUSED.search(key) and _stem(key) in own]:
-        raise ModelError(
-            f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
-        )
+    missing, unexpected = (
+        [key for key in found[name] if not _UNUSED.search(key)] for name in ("missing_keys", "unexpected_keys")
+    )
+    return missing, unexpected
+
+
+def check_found(missing: Iterable[str], name: str) -> None:
+    """Refuses a model whose files lack weights."""
+    if lacking := list(missing):
+        raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
 
 
 def _stem(key: str) -> str | None:

@@ -26,7 +26,6 @@ class Dense(FolderKind):
             ModelError: the model is not there, or it cannot do what the spec says.
         """
         from hardneg.encoders.adapters.base import fetch_whole
-        from hardneg.encoders.contract import resolve
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.fastest import weights_dtype
         from hardneg.encoders.files import check_files
@@ -34,5 +33,5 @@ class Dense(FolderKind):
 
         spec, folder = fetch_whole(spec)
         check_files(folder)
-        full, dtype = resolve(spec, folder), weights_dtype(spec, precision)
+        full, dtype = self.full(spec, folder), weights_dtype(spec, precision)
         return Encoder(load_module(full, folder, device, dtype, learns=precision is None), full)

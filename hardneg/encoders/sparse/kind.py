@@ -1,0 +1,95 @@
+"""The kind `sparse`: a transformer that gives each term of its vocabulary a weight."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hardneg.encoders.contract import made_as
+from hardneg.encoders.folder_kind import FolderKind
+from hardneg.encoders.identity import model_digest
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.errors import ModelError, PluginError
+from hardneg.types import PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.fastest import Precision
+
+_CLASS = "SparseEncoder"
+_OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
+_OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
+
+
+@dataclass(frozen=True)
+class Splade(FolderKind):
+    """Weights of terms, most of them 0, compared by the inner product: SPLADE.
+
+    The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
+    transformer without such a head gets one of its own embeddings.
+
+    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; Eq. 1 of it with `pooling` sum, as in SPLADE (SIGIR
+    2021); SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
+
+    Attributes:
+        pooling: over tokens, `max` or `sum`; `own` is what the model has, and `max` where it has none yet.
+        activation: `relu`, or `log1p_relu`, which takes the logarithm once more; `own` as above, else `relu`.
+        queries: `encoder` reads queries as documents; `terms` takes a query's own terms, each with one weight for all
+            queries, that is 1 at first and learns; `own` is what the model has, else `encoder`.
+        max_terms: how many weights of a text are kept where it is encoded, the largest; none is what the model says.
+    """
+
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "weights"
+    classes: ClassVar[tuple[str, ...]] = (_CLASS, "SentenceTransformer")
+
+    pooling: Literal["own", "max", "sum"] = "own"
+    activation: Literal["own", "relu", "log1p_relu"] = "own"
+    queries: Literal["own", "encoder", "terms"] = "own"
+    max_terms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_terms is not None and self.max_terms < 1:
+            raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
+
+    def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
+        """The spec with what the model's folder says; inner products, where it holds no sparse encoder yet.
+
+        Raises:
+            ModelError: the folder is of another kind or not readable, or the spec asks for what vectors have.
+        """
+        if odd := [name for name in sorted(_OF_VECTORS) if getattr(spec, name) != getattr(ModelSpec, name)]:
+            raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+        started = spec if spec.similarity or made_as(folder) == _CLASS else replace(spec, similarity="dot")
+        return super().full(started, folder)
+
+    def digest(self, spec: ModelSpec) -> str:
+        """That of the files' content and the options; those of this kind count where the folder does not say all."""
+        return model_digest(spec, self._told_apart)
+
+    def _told_apart(self, spec: ModelSpec, folder: Path) -> FullSpec:
+        options: dict[str, Any] = {
+            field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
+        }
+        said = made_as(folder) == _CLASS and not options
+        setting = None if said else PluginSetting("sparse", options | {"version": self.version})
+        return replace(self.full(spec, folder), encoder=setting)
+
+    def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
+        """The model that the spec describes, in evaluation mode.
+
+        Raises:
+            ModelError: the model is not there, or it cannot do what the spec says.
+        """
+        from hardneg.encoders.adapters.base import fetch_whole
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.fastest import weights_dtype
+        from hardneg.encoders.files import check_files
+        from hardneg.encoders.sparse.modules import load_module, terms_of
+        from hardneg.encoders.sparse.weights import TermWeights
+
+        spec, folder = fetch_whole(spec)
+        check_files(folder)
+        full = self.full(spec, folder)
+        module: Any = load_module(self, full, folder, device, weights_dtype(spec, precision))
+        return Encoder(module, full, TermWeights(terms_of(module), module.max_active_dims))

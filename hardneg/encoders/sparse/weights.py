@@ -1,0 +1,103 @@
+"""Weights of terms: what a text becomes, how two are scored, and how they are stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hardneg.data.corpus import Corpus
+from hardneg.data.sparse_store import FILES, TERMS, SparseWriter, is_complete
+from hardneg.distributed import World
+from hardneg.encoders.protocol import Form, StoredRows
+from hardneg.encoders.representation import Batches, at_least_float32
+from hardneg.progress import Progress
+from hardneg.types import SparseRows
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class TermWeights:
+    """Texts as float32 [n, V] on the device, none below 0, and as lists of terms and weights on the host.
+
+    terms: what each of the V terms is. most: how many weights of a text are kept where it is encoded, the largest;
+    None keeps all. A text that learns keeps all of them, as in sentence-transformers.
+    """
+
+    form: ClassVar[Form] = "weights"
+    files: ClassVar[Sequence[str]] = FILES
+    block: ClassVar[int] = 4096
+
+    terms: Sequence[str]
+    most: int | None = None
+
+    def output(self, features: dict[str, Tensor]) -> Tensor:
+        """float32 [n, V]."""
+        return features["sentence_embedding"]
+
+    def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
+        """The texts in order; of each batch no more than the weights that are not 0 are held."""
+        found = [(rows, self.collect(part)) for rows, part in batches]
+        if not found:
+            return _empty(count, dimension)
+        places = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
+        return SparseRows.join([part for _, part in found])[places]
+
+    def collect(self, tensor: Tensor) -> SparseRows:
+        """The weights that are not 0."""
+        kept = tensor.float() if self.most is None else _largest(tensor.float(), self.most)
+        text, term = torch.nonzero(kept, as_tuple=True)
+        counts = torch.bincount(text, minlength=len(kept)).cpu().numpy()
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        weights = kept[text, term].cpu().numpy()
+        return SparseRows(offsets, term.to(torch.int32).cpu().numpy(), weights, kept.shape[1])
+
+    def tensor(self, encoded: SparseRows, device: torch.device) -> Tensor:
+        """float32 [n, V]."""
+        text = np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))
+        places = (torch.from_numpy(text).to(device), torch.from_numpy(encoded.terms.astype(np.int64)).to(device))
+        whole = torch.zeros((len(encoded), encoded.width), device=device)
+        return whole.index_put_(places, torch.from_numpy(encoded.weights).to(device))
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
+        """Inner products, outside autocast."""
+        with torch.autocast(queries.device.type, enabled=False):
+            scores = at_least_float32(queries) @ at_least_float32(documents).T
+        return scores if columns is None else scores[:, columns]
+
+    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """Inner products, outside autocast."""
+        own = documents.view(len(queries), -1, documents.shape[-1])
+        with torch.autocast(queries.device.type, enabled=False):
+            return (at_least_float32(own) @ at_least_float32(queries)[:, :, None]).squeeze(2)
+
+    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
+        """The documents."""
+        return corpus
+
+    def writer(self, folder: Path, rows: StoredRows, dimension: int, number: int) -> SparseWriter:
+        """A writer of the lists, and of what the terms are."""
+        writer = SparseWriter(folder, dimension, len(rows), number)
+        if not (folder / TERMS).exists():
+            writer.write_terms(self.terms)
+        return writer
+
+    def is_complete(self, folder: Path, rows: StoredRows, dimension: int) -> bool:
+        """Whether it holds as many texts as there are rows."""
+        return is_complete(folder, dimension, len(rows))
+
+
+def _largest(weights: Tensor, most: int) -> Tensor:
+    from sentence_transformers.util import select_max_active_dims
+
+    kept: Tensor = select_max_active_dims(weights, most)
+    return kept
+
+
+def _empty(count: int, width: int) -> SparseRows:
+    return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), width)

@@ -120,3 +120,32 @@ def _write_modules(folder: Path) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling, indent=2))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 256}))
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"similarity_fn_name": "cosine"}))
+
+
+def tiny_multi_vector(
+    folder: Path, *, seed: int = 0, expansion: int | None = 12, attend: bool = False, dimension: int | None = 16
+) -> Path:
+    """Writes a `MultiVectorEncoder` of sentence-transformers: markers, a skiplist, a projection, a normalisation.
+
+    expansion: up to how many tokens queries are filled, and cut; documents are cut at 24.
+    """
+    import torch
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    bare = tiny_encoder(folder.with_name(f"{folder.name}-bare"), seed=seed, kind="transformers")
+    filled = None if expansion is None else {"strategy": "fixed", "length": expansion, "attend": attend}
+    first = Transformer(str(bare), document_length=24, query_expansion=filled)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = (
+            None if dimension is None else Dense(HIDDEN, dimension, bias=False, activation_function=torch.nn.Identity())
+        )
+    if head is not None:
+        head.module_input_name = head.module_output_name = "token_embeddings"
+    rest = [MultiVectorMask(skiplist_words=list(string.punctuation)), Normalize(module_input_name="token_embeddings")]
+    prompts = {"query": "[Q] ", "document": "[D] "}
+    modules = [first, *([head] if head is not None else []), *rest]
+    MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save(str(folder), create_model_card=False)
+    return folder

@@ -14,6 +14,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World
 from hardneg.encoders.dense.vectors import OneVector
+from hardneg.encoders.expansion import expanded
 from hardneg.encoders.fastest import Precision
 from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
 from hardneg.encoders.kinds import load_learner
@@ -99,6 +100,7 @@ class Encoder:
             return tokenise_chats(parts[0], texts, prompt, kind, self.spec.length(kind))
         prompted = [prompt + text for text in texts] if prompt else texts
         tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
+        tokens = expanded(tokens, parts[0]) if kind == "query" else tokens
         return typed(tokens, self.spec.token_type(kind)) if self.spec.typed else tokens
 
     def features(self, texts: Sequence[str], kind: Kind) -> dict[str, Tensor]:

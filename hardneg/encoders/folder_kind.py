@@ -28,10 +28,14 @@ class FolderKind:
         Raises:
             ModelError: the folder is of another kind, or not readable.
         """
+        self.check_class(folder)
+        return resolve(spec, folder)
+
+    def check_class(self, folder: Path) -> None:
+        """Refuses a folder that was saved by a class of another kind."""
         if (made := made_as(folder)) not in self.classes:
             name = type(self).__name__.lower()
             raise ModelError(f"model {folder}: a {made}, not a {name} encoder: use another model")
-        return resolve(spec, folder)
 
     def resolve(self, spec: ModelSpec) -> FullSpec:
         """The spec with what the model's folder says, which is fetched."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
 
-_CLASSES = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}
-_STATIC = "StaticEmbedding"
+_CLASSES = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector", "ColBERT": "multi-vector"}
+_STATIC, _STANFORD = "StaticEmbedding", "HF_ColBERT"
 
 
 def kind_of(spec: ModelSpec) -> EncoderKind:
@@ -41,6 +41,8 @@ def kind_in(folder: Path) -> str:
     """The name of the kind that a model's folder says it is."""
     try:
         config = mapping(folder / "config_sentence_transformers.json")
+        if _STANFORD in (mapping(folder / "config.json").get("architectures") or ()):
+            return "multi-vector"
         modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
         first = str(modules[0]["type"]) if modules else ""
     except (ModelError, OSError, LookupError, TypeError):

@@ -132,7 +132,7 @@ def load_module(
     check_activations(folder)
     modules = read_modules(folder, spec, dtype)
     check_sides(modules, spec.name)
-    _check_sound(modules, folder, spec)
+    check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
     if spec.adapter is not None:
         put_adapters(nn.Sequential(*modules), spec, folder, learns)
@@ -141,7 +141,8 @@ def load_module(
     return with_prompts(module, contract.prompts, contract.default_prompt_name)
 
 
-def _check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
+def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
+    """Refuses transformers that are not those of whole models, or that cannot read what the spec says."""
     whole, places = nn.Sequential(*modules), sides(folder)
     for kind in KINDS:
         transformer = side(whole, kind)[0]

@@ -9,11 +9,12 @@ from hardneg.encoders.prompts import Prompt, PromptName, prompt_problems
 from hardneg.types import PluginSetting
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
-Similarity = Literal["dot", "cosine"]
+Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]
 Activation = Literal["identity", "tanh"]
 Kind = Literal["query", "document"]
 Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
+SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 KINDS: tuple[Kind, ...] = ("query", "document")
 POOLINGS = ("own", "cls", "mean", "lasttoken")
 _SHORTEST = 3
@@ -30,7 +31,7 @@ class ModelSpec:
     pooling: `own` keeps what a SentenceTransformer has; the others replace it.
     projection: size of a linear layer after the pooling; none if None. activation: what its output goes through.
     layer_norm: a LayerNorm after that.
-    similarity: `cosine` ends in a normalisation, `dot` does not.
+    similarity: `cosine` ends in a normalisation, `dot` does not; of token vectors `maxsim` or `meanmaxsim`.
     query_prompt, document_prompt: put before each text; "" is none. `{name: NAME}` is a prompt that the model's folder
         has by that name. `{task}` in one is where the task goes.
     task: what texts are searched for, in the words of an instruction.
@@ -80,8 +81,10 @@ class ModelSpec:
             found.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
         if self.pooling not in POOLINGS:
             found.append(f"pooling is {self.pooling!r}: it can be own, cls, mean or lasttoken")
-        if self.similarity not in (None, "dot", "cosine"):
-            found.append(f"similarity is {self.similarity!r}: it can be dot or cosine")
+        if self.similarity not in (None, *SIMILARITIES):
+            found.append(
+                f"similarity is {self.similarity!r}: it can be dot or cosine, of token vectors maxsim or meanmaxsim"
+            )
         if self.projection is not None and self.projection < 1:
             found.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
         if self.activation not in ("identity", "tanh"):

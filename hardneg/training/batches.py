@@ -65,6 +65,8 @@ def by_length(embed: Callable[[Features], Tensor], features: Features, size: int
 
 def _unpadded(features: Features) -> Features:
     used = features["attention_mask"].any(0)
+    if "query_expansion_positions" in features:  # scored, though no token attends to them
+        used |= features["query_expansion_positions"].any(0)
     return {name: value[:, used] if value.dim() > 1 else value for name, value in features.items()}
 
 

@@ -1,0 +1,1 @@
+"""Late-interaction encoders: a vector for each token, compared by MaxSim."""

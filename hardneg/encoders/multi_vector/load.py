@@ -1,0 +1,122 @@
+"""A `MultiVectorEncoder` of sentence-transformers from a folder of any form, as a spec says."""
+
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hardneg.encoders.adapters.source import put_adapters
+from hardneg.encoders.files import check_activations
+from hardneg.encoders.load import assembled, check_sound, load_kwargs, opening, read_modules, with_prompts
+from hardneg.encoders.multi_vector.contract import read_late_interaction
+from hardneg.encoders.multi_vector.projection import projection
+from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.encoders.towers import has_twins, side, transformers, twins
+from hardneg.errors import ModelError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from hardneg.encoders.multi_vector.kind import LateInteraction
+
+_SCORED = "MultiVectorMask"
+_KNOWN = {"Dense", _SCORED, "Normalize"}
+
+
+def load_multi_vector(
+    kind: "LateInteraction", spec: FullSpec, folder: Path, device: str | None, dtype: torch.dtype, learns: bool
+) -> "SentenceTransformer":
+    """The model in evaluation mode.
+
+    dtype: of the transformer's weights; all behind it is float32. learns: whether a new adapter is put in.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+    """
+    from sentence_transformers import MultiVectorEncoder
+
+    check_activations(folder)
+    told = read_late_interaction(folder)
+    modules = _own_modules(folder, spec) if told.form else _of_others(folder, spec)
+    check_sound(modules, folder, spec)
+    _check_known(modules, spec)
+    if spec.adapter is not None:
+        put_adapters(nn.Sequential(*modules), spec, folder, learns)
+    modules = _arranged(modules, kind)
+    expansion = _without_expansion(modules)
+    for first in transformers(nn.Sequential(*modules)):
+        _hold_in(first.model, dtype)
+    module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), told.prompts, None)
+    if filled := kind.filled(told):
+        strategy = "fixed" if filled == spec.query_length else "min"
+        side(module, "query")[0].query_expansion = {**expansion, "strategy": strategy, "length": filled}
+    return module
+
+
+def _without_expansion(modules: list[nn.Module]) -> Mapping[str, Any]:
+    """Takes out how queries are filled, which lengths are checked against, and gives it back."""
+    first = side(nn.Sequential(*modules), "query")[0]
+    expansion, first.query_expansion = first.query_expansion, None
+    return expansion or {}
+
+
+def _own_modules(folder: Path, spec: FullSpec) -> list[nn.Module]:
+    """Those of a late-interaction model; sentence-transformers reads the older forms too."""
+    from sentence_transformers import MultiVectorEncoder
+
+    with opening(f"model {spec.name!r}", folder):
+        whole = MultiVectorEncoder(
+            str(folder),
+            device="cpu",
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs=load_kwargs(folder, torch.float32),
+        )
+    return list(whole.children())
+
+
+def _of_others(folder: Path, spec: FullSpec) -> list[nn.Module]:
+    """The transformer of a model that was made for other things; nothing that comes behind it."""
+    return side(nn.Sequential(*read_modules(folder, spec, torch.float32)), "document")[:1]
+
+
+def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
+    """Refuses modules whose work is not known here."""
+    whole = nn.Sequential(*modules)
+    for kind in KINDS:
+        rest = side(whole, kind)[1:]
+        if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
+            raise ModelError(f"model {spec.name!r}: has {', '.join(others)} behind its transformer: use another model")
+        if any(getattr(part, "keep_only_token_ids", None) for part in rest):
+            raise ModelError(f"model {spec.name!r} scores tokens of images alone: use another model")
+
+
+def _arranged(modules: list[nn.Module], kind: "LateInteraction") -> list[nn.Module]:
+    whole = nn.Sequential(*modules)
+    if has_twins(whole):
+        return [twins(*(_one_side(side(whole, one), kind) for one in KINDS))]
+    return _one_side(modules, kind)
+
+
+def _one_side(parts: list[Any], kind: "LateInteraction") -> list[nn.Module]:
+    """The transformer, what projects its vectors, what says which are scored, and a normalisation."""
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    transformer, *rest = parts
+    of_type = {name: [part for part in rest if type(part).__name__ == name] for name in _KNOWN}
+    heads, masks, norms = of_type["Dense"], of_type[_SCORED], of_type["Normalize"]
+    if kind.dimension is not None:
+        heads = [projection(transformer, kind.dimension)]
+    words = list(string.punctuation) if kind.skiplist == "punctuation" else []
+    masks = masks if masks and kind.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
+    normalised = kind.normalise if kind.normalise is not None else bool(norms) or len(parts) == 1
+    return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
+
+
+def _hold_in(network: nn.Module, dtype: torch.dtype) -> None:
+    for weight in network.parameters():
+        weight.data = weight.data.to(dtype)

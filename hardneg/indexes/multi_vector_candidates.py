@@ -1,6 +1,7 @@
 """Candidates for MaxSim: documents that a search among single vectors finds, pooled ones or those of tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ from hardneg.data.token_store import TokenStore
 from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.max_passage import first_of_each
-from hardneg.indexes.multi_vector_scores import tensor
+from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
+from hardneg.indexes.multi_vector_scores import check_tokens, tensor
 from hardneg.indexes.validation import no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import StoredSearcher
-from hardneg.types import Hits, TokenVectors
+from hardneg.types import Encoded, Hits, TokenVectors
 
 _QUERIES = 8192  # whose candidates are held at a time
 _TOKENS = 1 << 16  # vectors of a block of documents; tokens of queries in one pass
@@ -34,6 +36,45 @@ def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, c
         found = rank_candidates(searcher, part, find(part, count), k)
         hits.rows[start : start + len(part)], hits.scores[start : start + len(part)] = found.rows, found.scores
     return hits
+
+
+@dataclass(frozen=True)
+class TwoStageSearcher:
+    """Finds `candidates` of a query, and ranks them by what `exact` holds.
+
+    They are those of the `pooled` vectors, or where there are none of the `nearest` vectors of each token.
+    """
+
+    exact: MultiVectorSearcher
+    pooled: FlatVectors | None
+    candidates: int
+    nearest: int
+    options: ExactOptions | None = None
+    progress: Progress | None = None
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k candidates of the largest MaxSim with each query; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        wanted = check_tokens(queries, self.exact.store.dimension, k)
+        count = min(max(k, self.candidates), len(self.exact.store))
+        return search_candidates(self.exact, wanted, k, count, self._found)
+
+    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """The token vectors of the documents of rows int64 [n].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        return self.exact.encoded(rows)
+
+    def _found(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
+        options = self.options or ExactOptions()
+        if self.pooled is not None:
+            return by_pooled(self.pooled, queries, count, options, self.progress)
+        return by_tokens(self.exact.store, queries, self.nearest, count, options)
 
 
 def pooled_vectors(texts: TokenVectors) -> NDArray[np.float32]:

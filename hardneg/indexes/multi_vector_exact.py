@@ -1,7 +1,8 @@
 """Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,10 +13,46 @@ from hardneg.data.token_store import TokenStore
 from hardneg.indexes.best import Best, best_hits, merged
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.exact_torch import DeviceVectors
-from hardneg.indexes.multi_vector_scores import block_scores, tensor
-from hardneg.indexes.validation import check_finite, no_hits
+from hardneg.indexes.multi_vector_scores import block_scores, check_tokens, tensor
+from hardneg.indexes.validation import check_finite, check_rows, no_hits
 from hardneg.progress import Progress, Silent
-from hardneg.types import Hits, TokenVectors
+from hardneg.types import Encoded, Hits, TokenVectors
+
+
+@dataclass(frozen=True)
+class MultiVectorSearcher:
+    """Searches the token vectors of a folder; `options` change the speed only, `progress` is told of each block.
+
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on.
+    """
+
+    store: TokenStore
+    options: ExactOptions | None = None
+    progress: Progress | None = None
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        wanted = check_tokens(queries, self.store.dimension, k)
+        return search_tokens(self.store, wanted, k, self.options or ExactOptions(), self.progress, self._held)
+
+    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """The token vectors of the documents of rows int64 [n].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, len(self.store))
+        return self.store.gather(rows)
+
+    @cached_property
+    def _held(self) -> DeviceVectors | None:
+        options, vectors = self.options or ExactOptions(), self.store.vectors
+        small = 4 * len(vectors) * vectors.dimension <= options.resident
+        return DeviceVectors.load(vectors, options.where) if small else None
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,18 @@
 """The compressed multi-vector index: token vectors as codes, candidates by centroids, MaxSim on what is decoded."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.data.token_store import TokenStore
 from hardneg.errors import UsageError
 from hardneg.indexes.compression import Codebook, encode_blocks, load_faiss, train
-from hardneg.indexes.multi_vector_candidates import search_candidates
 from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, write_lists
-from hardneg.indexes.multi_vector_probing import by_centroids
-from hardneg.indexes.multi_vector_scores import check_tokens
-from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
-from hardneg.types import Encoded, Hits, TokenVectors
+
+if TYPE_CHECKING:
+    from hardneg.indexes.multi_vector_probing import CodedSearcher
 
 _NAME = "multi-vector-pq"
 _EACH = 32  # vectors that a centroid is trained on, where `sample` does not say
@@ -75,7 +68,9 @@ class MultiVectorPq:
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""
-        return CodedSearcher(TokenCodes.open(path), self)
+        from hardneg.indexes.multi_vector_probing import CodedSearcher
+
+        return CodedSearcher(TokenCodes.open(path), self.probes, self.candidates)
 
     def _trained(self, store: TokenStore, progress: Progress) -> Any:
         """A faiss index of lists and residuals' codes, without any vectors."""
@@ -99,34 +94,3 @@ class MultiVectorPq:
 def _usual(tokens: int) -> int:
     """The largest power of two that is no more than four times the root of the number of tokens."""
     return 1 << max(0, (16 * tokens).bit_length() - 1) // 2
-
-
-@dataclass(frozen=True)
-class CodedSearcher:
-    """Finds candidates by centroids, and ranks them by MaxSim with the decoded vectors."""
-
-    codes: TokenCodes
-    settings: MultiVectorPq
-
-    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """The k candidates of the largest MaxSim with each query; ties by ascending row.
-
-        Raises:
-            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
-        """
-        wanted = check_tokens(queries, self.codes.dimension, k)
-        count = min(max(k, self.settings.candidates), len(self.codes))
-        return search_candidates(self, wanted, k, count, partial(_find, self.codes, self.settings.probes))
-
-    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """The token vectors of the documents of rows int64 [n] as the codes give them.
-
-        Raises:
-            UsageError: for rows that are not in the index.
-        """
-        check_rows(rows, len(self.codes))
-        return self.codes.gather(rows)
-
-
-def _find(codes: TokenCodes, probes: int, queries: TokenVectors, count: int) -> NDArray[np.int64]:
-    return by_centroids(codes, queries, probes, count)

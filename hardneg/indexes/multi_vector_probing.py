@@ -3,7 +3,8 @@
 Source: K. Santhanam et al., PLAID (CIKM 2022), section 4.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,14 +12,46 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.hash_index import ranges
-from hardneg.indexes.multi_vector_candidates import best_of_each
+from hardneg.indexes.multi_vector_candidates import best_of_each, search_candidates
 from hardneg.indexes.multi_vector_codes import TokenCodes
-from hardneg.indexes.multi_vector_scores import tensor
-from hardneg.types import TokenVectors
+from hardneg.indexes.multi_vector_scores import check_tokens, tensor
+from hardneg.indexes.validation import check_rows
+from hardneg.types import Encoded, Hits, TokenVectors
 
 _LISTED = 1 << 22  # documents of lists that are looked at together
 _PRODUCTS = 1 << 24  # of tokens of queries with centroids, held at a time
 _TOKENS = 1 << 17  # of documents that are scored together
+
+
+@dataclass(frozen=True)
+class CodedSearcher:
+    """Finds `candidates` of a query in the lists of `probes` centroids a token, and ranks them by decoded vectors."""
+
+    codes: TokenCodes
+    probes: int
+    candidates: int
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k candidates of the largest MaxSim with each query; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        wanted = check_tokens(queries, self.codes.dimension, k)
+        count = min(max(k, self.candidates), len(self.codes))
+        return search_candidates(self, wanted, k, count, self._found)
+
+    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """The token vectors of the documents of rows int64 [n] as the codes give them.
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, len(self.codes))
+        return self.codes.gather(rows)
+
+    def _found(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
+        return by_centroids(self.codes, queries, self.probes, count)
 
 
 def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from hardneg.data.sparse_store import SHAPE, SparseStore
 from hardneg.data.token_store import TokenStore
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.multi_vector import MultiVectorSearcher
+from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
 from hardneg.indexes.sparse import SparseSearcher
 from hardneg.progress import Progress
 from hardneg.protocols import StoredSearcher

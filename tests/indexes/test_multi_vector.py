@@ -11,7 +11,8 @@ from hardneg.data.token_store import TokenStore, TokenWriter
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.multi_vector import MultiVector, MultiVectorSearcher
+from hardneg.indexes.multi_vector import MultiVector
+from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
 from hardneg.indexes.multi_vector_scores import maxsim_matrix, maxsim_pairs
 from hardneg.indexes.scores import score_matrix, score_pairs
 from hardneg.indexes.stored import open_store

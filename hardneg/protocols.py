@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
     from torch import Tensor
 
+    from hardneg.indexes.exact import ExactOptions
+
 
 class NegativeMiner(Protocol):
     """Selects negatives from ranked lists (`hardneg.miners`)."""
@@ -76,6 +78,14 @@ class StoredSearcher(Searcher, Protocol):
 
     def encoded(self, rows: NDArray[np.int64]) -> Encoded:
         """What the index holds of rows int64 [n], decoded: a query's score with it is the index's own but for noise."""
+
+
+@runtime_checkable
+class ExactSearcher(Searcher, Protocol):
+    """An opened index, all or a part of whose search is exact: where and how that runs can be said."""
+
+    def using(self, options: "ExactOptions", progress: Progress | None) -> Searcher:
+        """The same, with these options, which change no result but the last bits of scores, and telling of progress."""
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """The flat index: no structure but the vectors themselves, searched exactly."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -72,6 +72,10 @@ class FlatSearcher:
     def encoded(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The same as `vectors`."""
         return self.vectors(rows)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> "FlatSearcher":
+        """The same with these options, and telling of progress."""
+        return replace(self, options=options, progress=progress)
 
     @cached_property
     def _held(self) -> FlatVectors | DeviceVectors:

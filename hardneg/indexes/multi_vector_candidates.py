@@ -1,7 +1,7 @@
 """Candidates for MaxSim: documents that a search among single vectors finds, pooled ones or those of tokens."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +69,10 @@ class TwoStageSearcher:
             UsageError: for rows that are not in the index.
         """
         return self.exact.encoded(rows)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> "TwoStageSearcher":
+        """The same with these options, and telling of progress."""
+        return replace(self, options=options, progress=progress)
 
     def _found(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
         options = self.options or ExactOptions()

@@ -1,7 +1,7 @@
 """Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,10 @@ class MultiVectorSearcher:
         """
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> "MultiVectorSearcher":
+        """The same with these options, and telling of progress."""
+        return replace(self, options=options, progress=progress)
 
     @cached_property
     def _held(self) -> DeviceVectors | None:

@@ -1,7 +1,6 @@
 """Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,7 +8,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import index_bytes
 from hardneg.fields import IndexSetting, Name, Reference, Trait
-from hardneg.protocols import IndexBackend
+from hardneg.protocols import ExactSearcher, IndexBackend
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus
 from hardneg.stages.spec import BLOCK_BYTES, FORMS, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
@@ -73,10 +72,8 @@ class BuildIndex(StageSpec):
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
         """The backend's own searcher."""
-        from hardneg.indexes.flat import FlatSearcher
-
         searcher = source.plugin("backend", IndexBackend).open(source.folder, collection.corpus.rows)
-        return replace(searcher, options=options, progress=progress) if isinstance(searcher, FlatSearcher) else searcher
+        return searcher.using(options, progress) if isinstance(searcher, ExactSearcher) else searcher
 
     def make(self, context: "StageContext[BuildIndex]") -> Facts:
         """Builds the index; one that was not closed cannot be gone on with."""

@@ -1,0 +1,27 @@
+"""Searchers whose search is exact take where and how it runs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.flat import Flat
+from hardneg.indexes.multi_vector import MultiVector
+from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.progress import Silent
+from hardneg.protocols import ExactSearcher, IndexBackend
+from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
+
+
+@pytest.mark.parametrize("backend", [Flat(), MultiVector(), MultiVectorTwoStage(candidates=9)])
+def test_options_change_no_result(tmp_path: Path, backend: IndexBackend) -> None:
+    documents = drawn_documents(backend.input, 60, 4, exact=True)
+    backend.build(write_encoded(tmp_path / "encoded", documents), tmp_path / "index", Silent())
+    searcher = backend.open(tmp_path / "index", lambda doc_ids: np.empty(0, np.int64))
+    assert isinstance(searcher, ExactSearcher)
+    options = ExactOptions(corpus_block=7, query_block=2, device="cpu", resident=1 << 20)
+    queries = drawn_queries(backend.input, documents, exact=True)
+    plain, tuned = searcher.search(queries, 5), searcher.using(options, Silent()).search(queries, 5)
+    assert np.array_equal(plain.rows, tuned.rows)
+    assert np.array_equal(plain.scores, tuned.scores)

@@ -16,6 +16,7 @@ from hardneg.distributed import barrier, from_first, world
 from hardneg.encoders.fastest import takes_bf16
 from hardneg.errors import TrainingError, UsageError
 from hardneg.progress import Progress, Silent, Task
+from hardneg.training.activations import compute_twice
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
@@ -239,7 +240,7 @@ def _learner(method: TrainingMethod, loss: Objective, options: TrainOptions, acc
 def _learning(encoder: Network, options: TrainOptions) -> Iterator[None]:
     """Leaves torch's random state as it was, the model in evaluation mode, and gradient checkpointing off."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
-    turn_off = _turn_on_checkpointing(encoder) if options.gradient_checkpointing else None
+    turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None
     try:
         with torch.random.fork_rng(devices=devices):
             yield
@@ -247,15 +248,3 @@ def _learning(encoder: Network, options: TrainOptions) -> Iterator[None]:
         if turn_off is not None:
             turn_off()
         encoder.module.eval()
-
-
-def _turn_on_checkpointing(encoder: Network) -> Callable[[], None]:
-    """Has the transformer compute activations twice; returns what ends that."""
-    for part in encoder.module.modules():
-        for name in ("activation", "gradient"):
-            if hasattr(part, f"{name}_checkpointing_disable"):
-                kwargs = {f"{name}_checkpointing_kwargs": {"use_reentrant": False}}
-                getattr(part, f"{name}_checkpointing_enable")(**kwargs)
-                turn_off: Callable[[], None] = getattr(part, f"{name}_checkpointing_disable")
-                return turn_off
-    raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")

@@ -1,0 +1,79 @@
+"""Activations that are computed twice, so that training needs less memory."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from hardneg.errors import UsageError
+
+Off = Callable[[], None]
+
+
+def compute_twice(module: nn.Module) -> Off:
+    """Has every transformer in a module keep what goes into its layers alone; returns what ends that.
+
+    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
+
+    Raises:
+        UsageError: there is no transformer, or none with layers.
+    """
+    models = list(_models(module))
+    endings = [ending for model in models if (ending := _by_transformers(model)) is not None]
+    endings = endings or [_layer_by_layer(stack) for model in models for stack in _stacks(model)]
+    if not endings:
+        raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")
+
+    def end() -> None:
+        for ending in endings:
+            ending()
+
+    return end
+
+
+def _models(module: nn.Module) -> Iterator[nn.Module]:
+    """The outermost models of transformers."""
+    from transformers import PreTrainedModel
+
+    if isinstance(module, PreTrainedModel):
+        yield module
+        return
+    for part in module.children():
+        yield from _models(part)
+
+
+def _by_transformers(model: Any) -> Off | None:
+    """As transformers does it; None for a model that they cannot do it for."""
+    if not model.supports_gradient_checkpointing:
+        return None
+    name = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
+    getattr(model, f"{name}_checkpointing_enable")(**{f"{name}_checkpointing_kwargs": {"use_reentrant": False}})
+    ending: Off = getattr(model, f"{name}_checkpointing_disable")
+    return ending
+
+
+def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
+    """The lists of layers of one kind."""
+    lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
+    return (part for part in lists if len(part) > 1 and len({type(layer) for layer in part}) == 1)
+
+
+def _layer_by_layer(stack: nn.ModuleList) -> Off:
+    """Has each layer compute again what its gradient needs, while it trains."""
+
+    def again(layer: nn.Module, forward: Any, *given: Any, **named: Any) -> Any:
+        if not layer.training:
+            return forward(*given, **named)
+        return checkpoint(forward, *given, use_reentrant=False, **named)
+
+    layers: list[Any] = list(stack)
+    for layer in layers:
+        layer.forward = partial(again, layer, layer.forward)
+
+    def end() -> None:
+        for layer in layers:
+            del layer.forward
+
+    return end

@@ -39,7 +39,7 @@ def rank_candidates(
     if not isinstance(stored, StoredSearcher | DenseSearcher):
         raise UsageError("candidates are scored by their vectors, and this index has none: name a dense index")
     first = searcher.first if isinstance(searcher, PooledSearcher) else None
-    wanted = check_encoded(queries)
+    wanted = check_encoded("candidates are scored", queries)
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)

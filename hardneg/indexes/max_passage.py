@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.segments import document_rows
-from hardneg.indexes.validation import check_depth, check_vectors, no_hits
+from hardneg.indexes.validation import check_depth, check_encoded, no_hits
 from hardneg.protocols import Searcher
 from hardneg.types import Encoded, Hits
 
@@ -50,7 +50,8 @@ class PooledSearcher:
             UsageError: for texts, k below 1, or what `searcher` refuses.
         """
         check_depth(k)
-        wanted, most = check_vectors("dense", queries), max(1, min(k * self._most, int(self.first[-1])))
+        wanted = check_encoded("an index of segments is searched", queries)
+        most = max(1, min(k * self._most, int(self.first[-1])))
         depth = min(most, k * _EACH) if k < len(self.first) - 1 else most
         found = self._search(wanted, k, depth)
         while depth < most and len(short := np.flatnonzero(found.rows[:, -1] < 0)):
@@ -59,7 +60,7 @@ class PooledSearcher:
             found.rows[short], found.scores[short] = more.rows, more.scores
         return found
 
-    def _search(self, queries: NDArray[np.float32], k: int, depth: int) -> Hits:
+    def _search(self, queries: Encoded, k: int, depth: int) -> Hits:
         """The documents of the best `depth` vectors, the first k of them."""
         found = no_hits(len(queries), k)
         step = max(1, _HITS // depth)

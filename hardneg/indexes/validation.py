@@ -23,14 +23,14 @@ def check_vectors(kind: str, queries: Sequence[str] | Encoded) -> NDArray[np.flo
     return queries
 
 
-def check_encoded(queries: Sequence[str] | Encoded) -> Encoded:
-    """The queries, which must be encoded.
+def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
+    """The queries, which must be encoded; `what` begins the message.
 
     Raises:
         UsageError: they are texts.
     """
     if not isinstance(queries, np.ndarray | SparseRows | TokenVectors):
-        raise UsageError("candidates are scored by encoded queries, not texts: encode the queries first")
+        raise UsageError(f"{what} by encoded queries, not texts: encode the queries first")
     return queries
 
 

@@ -16,7 +16,7 @@ from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
 from hardneg.progress import Seconds
-from hardneg.protocols import DenseSearcher
+from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_learner, open_searcher
@@ -31,12 +31,12 @@ from hardneg.stages.training_common import (
     validation,
 )
 from hardneg.training.examples import Examples, QueryRows, TrainingData
+from hardneg.types import Encoded
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
-    from hardneg.protocols import Searcher
     from hardneg.training.methods.adore import AdoreTraining
     from hardneg.training.negative_sources import NegativeSource
     from hardneg.training.validation import StalenessWatch
@@ -190,24 +190,21 @@ def _approach(
     return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor)
 
 
-def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher:
+def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher | StoredSearcher:
     from hardneg.indexes.product import PqSearcher
 
     source = context.inputs["index"]
     searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")
-    if not isinstance(searcher, DenseSearcher):
-        raise UsageError(f"{context.name}: index {source.name} holds no vectors: name an encode stage or a dense index")
+    if not isinstance(searcher, DenseSearcher | StoredSearcher):
+        told = "holds nothing of documents that queries could be scored with"
+        raise UsageError(f"{context.name}: index {source.name} {told}: name an encode stage or an index of one")
     if context.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
         raise UsageError(f"{context.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
     return searcher
 
 
 def _source(
-    context: StageContext[TrainQueries],
-    data: TrainingData,
-    encoder: "Encoder",
-    searcher: DenseSearcher,
-    seconds: Seconds,
+    context: StageContext[TrainQueries], data: TrainingData, encoder: "Encoder", searcher: Searcher, seconds: Seconds
 ) -> "NegativeSource":
     from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, mined, searched
 
@@ -219,7 +216,7 @@ def _source(
         return NegativeTable(folder, shape, searched(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
     if spec.schedule == "random":
         return Uniform(len(data.corpus), spec.depth, spec.options.seed)
-    return Searched(searcher, spec.depth, seconds)
+    return Searched(searcher, spec.depth, seconds, encoder.collect)
 
 
 def _watch(
@@ -227,7 +224,7 @@ def _watch(
     data: TrainingData,
     encoder: "Encoder",
     examples: Examples,
-    searcher: DenseSearcher,
+    searcher: Searcher,
     source: "NegativeSource",
 ) -> "StalenessWatch | None":
     from hardneg.training.validation import StalenessWatch
@@ -243,7 +240,7 @@ def _watch(
 
 def _watched(
     context: StageContext[TrainQueries], data: TrainingData, asked: QueryRows, source: "NegativeSource", depth: int
-) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
+) -> Callable[[Encoded], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     from hardneg.training.negative_sources import mined
 

@@ -18,9 +18,10 @@ from hardneg.distributed import barrier, gather, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.errors import TrainingError
 from hardneg.progress import Seconds
-from hardneg.protocols import DenseSearcher
+from hardneg.protocols import Searcher
 from hardneg.seeding import generator
 from hardneg.training.examples import QueryRows, TrainingData
+from hardneg.types import Encoded
 
 _QUERIES = 4096
 
@@ -47,23 +48,31 @@ class NegativeSource(Protocol):
     def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
 
-        vectors: float32 [b, d], this process's share of the queries; there for a live source.
+        vectors: float32 [b, ...], this process's share of the queries, encoded; there for a live source.
         """
 
-    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
-        """int64 [B, K], the lists that queries with these vectors, float32 [B, d], would have now; -1 pads."""
+    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
+        """int64 [B, K], the lists that B queries which are encoded so would have now; -1 pads."""
+
+
+def _vectors(queries: Tensor) -> Encoded:
+    found: NDArray[np.float32] = queries.float().cpu().numpy()
+    return found
 
 
 @dataclass
 class Searched:
     """Dynamic hard negatives: the top of the index for each query as it is encoded at this step.
 
+    collect: makes of encoded queries what the index is searched with.
+
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
     """
 
-    searcher: DenseSearcher
+    searcher: Searcher
     depth: int
     seconds: Seconds = field(default_factory=Seconds)
+    collect: Callable[[Tensor], Encoded] = _vectors
 
     live = True
     refresh_interval = None
@@ -75,12 +84,12 @@ class Searched:
         """One search for the whole batch, each process for its share of the queries."""
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
-        wanted = vectors.float().cpu().numpy()
+        wanted = self.collect(vectors)
         with self.seconds.of("searching"):
             found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
         return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
 
-    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """What a search finds."""
         return self.searcher.search(vectors, self.depth).rows
 
@@ -103,7 +112,7 @@ class Uniform:
         """The same documents for the same batch, whatever the weights."""
         return self._drawn(start, len(asked.queries))
 
-    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """Documents that no step has, and that are the same at each look."""
         return self._drawn(-1, len(asked.queries))
 
@@ -153,7 +162,7 @@ class NegativeTable:
             raise ValueError("a table is there once it is prepared")
         return self.table[asked.queries].astype(np.int64)
 
-    def in_use(self, asked: QueryRows, vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """The lists of these queries."""
         return self.lists(asked, 0, None)
 
@@ -171,7 +180,7 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     return blocks
 
 
-def searched(encoder: Encoder, data: TrainingData, searcher: DenseSearcher, depth: int, seconds: Seconds) -> Blocks:
+def searched(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int, seconds: Seconds) -> Blocks:
     """The top of the index for each query, by the encoder as it is when asked; `seconds` counts the searches alone."""
 
     def blocks() -> Iterator[NDArray[np.int64]]:

@@ -16,7 +16,7 @@ from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.indexes.ranks import best_rank, corpus_pass, overlap
 from hardneg.indexes.scores import score_matrix
-from hardneg.protocols import DenseSearcher
+from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
 from hardneg.types import Encoded
@@ -134,18 +134,18 @@ def pool_metrics(
 class StalenessWatch:
     """Looks at some training queries every so many steps.
 
-    asked: the queries. lists: gives what is watched of queries with these vectors, float32 [Q, d]: int64 [Q, n], -1
-    pads; positives among it are passed over. documents: how many the index holds. depth: the top of the index that
-    negatives are compared with.
+    asked: the queries. lists: gives what is watched of Q queries that are encoded so: int64 [Q, n], -1 pads; positives
+    among it are passed over. documents: how many the index holds. depth: the top of the index that negatives are
+    compared with. Ranks in the whole corpus are told of indexes with one vector a document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
     """
 
     encoder: Encoder
-    searcher: DenseSearcher
+    searcher: Searcher
     documents: int
     asked: QueryRows
-    lists: Callable[[NDArray[np.float32]], NDArray[np.int64]]
+    lists: Callable[[Encoded], NDArray[np.int64]]
     every: int
     depth: int
 
@@ -160,21 +160,17 @@ class StalenessWatch:
         known = known_to(watched, self.asked.known, self.asked.owner, len(watched))
         return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **found}}
 
-    def _age(
-        self, queries: NDArray[np.float32], top: NDArray[np.int64], watched: NDArray[np.int64]
-    ) -> dict[str, float]:
+    def _age(self, queries: Encoded, top: NDArray[np.int64], watched: NDArray[np.int64]) -> dict[str, float]:
         some = (watched >= 0).any(axis=1)
         if not some.any():
             return {}
+        found = {"overlap": float(overlap(watched[some], top[some, : self.depth]).mean())}
+        if not isinstance(self.searcher, DenseSearcher) or not isinstance(queries, np.ndarray):
+            return found
         best = best_rank(
             corpus_pass(self.searcher, self.documents), queries[some], watched[some], str(self.encoder.device)
         )
-        shared = overlap(watched[some], top[some, : self.depth])
-        return {
-            "overlap": float(shared.mean()),
-            "best_rank": float(best.mean()),
-            "best_rank_median": float(np.median(best)),
-        }
+        return {**found, "best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
 
 
 def _mrr(positive: NDArray[np.bool_]) -> float:

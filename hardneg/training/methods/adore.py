@@ -16,7 +16,7 @@ from hardneg.distributed import gather, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.indexes.candidate_scoring import encoded_rows
 from hardneg.progress import Seconds
-from hardneg.protocols import DenseSearcher
+from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.training.batches import ahead, by_length, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
@@ -100,7 +100,7 @@ class Index:
     searcher: the fixed index. content_hash: uint64 [N], by row. identity: names the index's content.
     """
 
-    searcher: DenseSearcher
+    searcher: StoredSearcher | DenseSearcher
     content_hash: NDArray[np.uint64]
     identity: str
 
@@ -123,7 +123,7 @@ class QueryTower(nn.Module):
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """float32 [B, d], and the weights of the index's side, where some learn too.
+        """float32 [B, ...], encoded, and the weights of the index's side, where some learn too.
 
         Scores take these from here: a distributed wrapper must see all that learns come out of the forward pass.
         """

@@ -27,6 +27,12 @@ class Words(nn.Module):
         vectors: Tensor = self.heads[side](self.dropout(mean)).tanh()
         return vectors
 
+    def tokens(self, features: dict[str, Tensor], side: str) -> Tensor:
+        """A vector a word, and 1 behind it; zeros where there is no word."""
+        vectors = self.heads[side](self.dropout(self.words(features["input_ids"]))).tanh()
+        there = features["attention_mask"][..., None].to(vectors.dtype)
+        return torch.cat([vectors * there, there], 2)
+
 
 class PreciseEncoder:
     """What training needs of an encoder; `passes` has the side, the size and whether with a graph, of each pass."""
@@ -61,6 +67,20 @@ class PreciseEncoder:
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
         return encoded[..., :dimension]
+
+
+class PreciseTokens(PreciseEncoder):
+    """The same with a vector a word, scored by the sum of each query word's best."""
+
+    def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
+        self.passes.append((kind, len(features["input_ids"]), torch.is_grad_enabled()))
+        return self.module.tokens(features, kind)
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
+        products = torch.einsum("bqd,mtd->bmqt", queries[..., :-1], documents[..., :-1])
+        best = products.masked_fill(documents[None, :, None, :, -1] == 0, -torch.inf).amax(3)
+        scores = (best * queries[:, None, :, -1]).sum(2)
+        return scores if columns is None else scores[:, columns]
 
 
 def _padded(texts: list[list[str]]) -> dict[str, Tensor]:

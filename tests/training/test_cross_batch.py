@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from precise import PreciseEncoder
+from precise import PreciseEncoder, PreciseTokens
 from processes import codes, launch
 from test_distributed import Watched
 from toy import options, toy_data
@@ -35,6 +35,8 @@ CASES: dict[str, dict[str, Any]] = {
     "accumulated": {"batch_size": 7, "chunk": 2, "accumulate": 2},
     "segments": {"batch_size": 5, "chunk": 2},
     "unmasked": {"batch_size": 11, "chunk": 2, "false_negative_mask": False},
+    "tokens": {"batch_size": 6},
+    "tokens-in-chunks": {"batch_size": 5, "chunk": 1},
     "dims": {"batch_size": 5, "chunk": 2},
     "dims-of-segments": {"batch_size": 7},
     "penalty": {"batch_size": 5, "chunk": 1},
@@ -82,7 +84,7 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     """Two steps: the gradients of each, the final weights, and all that the loss was shown; and so into a file."""
     seen: list[dict[str, torch.Tensor]] = []
     loop.make_optimizer = lambda towers, options: Watched(towers, seen)
-    encoder: Any = PreciseEncoder()
+    encoder: Any = PreciseTokens() if "tokens" in name else PreciseEncoder()
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
     loss = Seen(Star() if name == "accumulated" else InfoNCE())
     dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, LossTerms()))

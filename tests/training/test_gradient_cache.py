@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from precise import PreciseEncoder
+from precise import PreciseEncoder, PreciseTokens
 from test_loop import Interrupted
 from toy import options, toy_data
 
@@ -52,16 +52,14 @@ def assert_equal(found: tuple[float, Gradients], expected: tuple[float, Gradient
     chunk=st.integers(1, 8),
     negatives=st.integers(0, 3),
     loss=st.sampled_from([InfoNCE(), Star(), RankNet()]),
-    cut=st.sampled_from([None, Segments(length=2, count=3)]),
+    cut=st.sampled_from([None, Segments(length=2, count=3), "tokens"]),
     masked=st.booleans(),
 )
 def test_value_and_gradients_are_those_of_the_plain_batch(
     toy_folder: Path, batch_size: int, chunk: int, negatives: int, loss: Any, cut: Any, masked: bool
 ) -> None:
-    encoder, more = (
-        PreciseEncoder(),
-        {"batch_size": batch_size, "negatives_per_query": negatives, "false_negative_mask": masked},
-    )
+    more = {"batch_size": batch_size, "negatives_per_query": negatives, "false_negative_mask": masked}
+    encoder, cut = (PreciseTokens(), None) if cut == "tokens" else (PreciseEncoder(), cut)
     plain = gradients(encoder, toy_folder, loss, cut, **more)
     assert_equal(gradients(encoder, toy_folder, loss, cut, chunk=chunk, **more), plain)
     if batch_size > 1 or negatives:

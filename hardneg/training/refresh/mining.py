@@ -33,7 +33,7 @@ from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Candidates, Negatives, RankedList
 from hardneg.wording import counted
 
-_QUERIES = 65_536  # searched at a time: their lists are in memory
+_BLOCKS = 16  # of queries, as large as those of documents that are written, searched at a time: they are in memory
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,9 @@ def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds
     data, options = mining.data, mining.encoding(encoder)
     stored = open_store(vectors, ExactOptions(device=str(encoder.device)))
     searcher = pooled(stored, vectors, data.corpus.doc_ids)
-    queries = mining.asked(number)
-    for start in range(0, len(queries), _QUERIES):
-        places = queries[start : start + _QUERIES]
+    queries, step = mining.asked(number), _BLOCKS * encoder.block
+    for start in range(0, len(queries), step):
+        places = queries[start : start + step]
         with seconds.of("queries"):
             asked = encoder.encode([data.texts[place] for place in places], "query", options)
         with seconds.of("search"):

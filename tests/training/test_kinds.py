@@ -1,0 +1,123 @@
+"""Every kind of encoder learns what sentence-transformers' own losses have it learn, whatever the batch is cut into."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import tiny_encoder, tiny_sparse_encoder
+from toy import options, toy_data
+
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.kinds import load_learner
+from hardneg.encoders.spec import ModelSpec
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.star import Star
+from hardneg.regularizers.flops import Flops
+from hardneg.training.loss_terms import LossTerms
+from hardneg.training.methods.dual_encoder import DualEncoderTraining
+
+MAKERS: dict[str, Any] = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder}
+SCALES = {"dense": 20.0, "static": 20.0, "sparse": 1.0, "multi-vector": 1.0}
+LAMBDAS = (0.05, 0.03)
+
+
+@pytest.fixture(scope="module", params=list(MAKERS))
+def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    folder = MAKERS[request.param](tmp_path_factory.mktemp("kinds") / request.param)
+    return load_learner(ModelSpec(str(folder), query_length=16, document_length=24), "cpu")
+
+
+def kind_of(encoder: Encoder) -> str:
+    """By sentence-transformers' own class."""
+    names = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector"}
+    first = type(next(encoder.module.children())).__name__
+    return names.get(type(encoder.module).__name__, "static" if first == "StaticEmbedding" else "dense")
+
+
+def training(encoder: Encoder, toy: Path, terms: LossTerms, **more: Any) -> DualEncoderTraining:
+    return DualEncoderTraining(encoder, toy_data(toy), options(batch_size=5, **more), terms)
+
+
+def learnt(way: DualEncoderTraining, loss: Any) -> tuple[float, torch.Tensor]:
+    """What the first batch gives to minimise, and the gradients of all weights in a row."""
+    batch = next(way.batches(range(0, 1, 1), 5))
+    way.trainable.zero_grad()
+    found = way.minimised(loss, way.forward_module, batch, False, 0.9)
+    found.total.backward()
+    return found.total.item(), gradients(way.encoder)
+
+
+def gradients(encoder: Encoder) -> torch.Tensor:
+    given = [(weights.grad, weights) for weights in encoder.module.parameters()]
+    return torch.cat([(torch.zeros_like(weights) if grad is None else grad).flatten() for grad, weights in given])
+
+
+def assert_same(found: tuple[float, torch.Tensor], expected: tuple[float, torch.Tensor]) -> None:
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert float(expected[1].norm()) > 1e-4
+    assert float((found[1] - expected[1]).norm() / expected[1].norm()) < 1e-5
+
+
+def columns(way: DualEncoderTraining) -> list[dict[str, Any]]:
+    """The texts of the batch as sentence-transformers' losses take them: queries, positives, then negatives."""
+    encoder, draw = way.encoder, way.examples.draw(0, 5)
+    documents = [way._corpus.contents(draw.documents[:, place]) for place in range(3)]
+    texts = [("query", draw.texts), *(("document", each) for each in documents)]
+    return [_theirs(encoder, list(each), kind) for kind, each in texts]
+
+
+def _theirs(encoder: Encoder, texts: list[str], kind: Any) -> dict[str, Any]:
+    if kind_of(encoder) == "static":
+        return dict(encoder.module.tokenize(texts))
+    return {**encoder.features(texts, kind), "task": kind}
+
+
+def their_loss(encoder: Encoder) -> Any:
+    kind, module, scale = kind_of(encoder), encoder.module, SCALES[kind_of(encoder)]
+    if kind == "sparse":
+        from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss
+
+        return SparseMultipleNegativesRankingLoss(module, scale=scale)
+    if kind == "multi-vector":
+        from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
+
+        return MultiVectorMultipleNegativesRankingLoss(module, scale=scale)
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    return MultipleNegativesRankingLoss(module, scale=scale)
+
+
+def test_infonce_is_their_multiple_negatives_ranking_loss(encoder: Encoder, toy_folder: Path) -> None:
+    way = training(encoder, toy_folder, LossTerms(), false_negative_mask=False)
+    found = learnt(way, InfoNCE(temperature=1 / SCALES[kind_of(encoder)]))
+    encoder.module.zero_grad()
+    expected = their_loss(encoder)(columns(way), None)
+    expected.backward()
+    assert_same(found, (expected.item(), gradients(encoder)))
+
+
+def test_flops_is_in_their_splade_loss(encoder: Encoder, toy_folder: Path) -> None:
+    if kind_of(encoder) != "sparse":
+        return
+    from sentence_transformers.sparse_encoder.losses import SpladeLoss
+
+    penalty = Flops(*LAMBDAS, "constant", query_threshold=3, document_threshold=5)
+    way = training(encoder, toy_folder, LossTerms({}, penalty), false_negative_mask=False)
+    found = learnt(way, InfoNCE())
+    thresholds = {"query_regularizer_threshold": 3, "document_regularizer_threshold": 5}
+    module: Any = encoder.module
+    theirs = SpladeLoss(module, their_loss(encoder), LAMBDAS[1], LAMBDAS[0], **thresholds)
+    encoder.module.zero_grad()
+    parts = theirs(columns(way))
+    expected = sum(parts.values())
+    expected.backward()
+    assert float(parts["query_regularizer_loss"]) > 0.001 < float(parts["document_regularizer_loss"])
+    assert_same(found, (expected.item(), gradients(encoder)))
+
+
+@pytest.mark.parametrize("loss", [Star(temperature=0.1), InfoNCE(temperature=0.1)])
+def test_gradient_caching_is_the_plain_batch(encoder: Encoder, toy_folder: Path, loss: Any) -> None:
+    terms = LossTerms({}, Flops(*LAMBDAS, "constant")) if kind_of(encoder) == "sparse" else LossTerms()
+    plain, cached = (learnt(training(encoder, toy_folder, terms, chunk=chunk), loss) for chunk in (None, 2))
+    assert_same(cached, plain)

@@ -1,11 +1,12 @@
 """Every kind of encoder learns what sentence-transformers' own losses have it learn, whatever the batch is cut into."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_encoder, tiny_sparse_encoder
+from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
@@ -17,7 +18,7 @@ from hardneg.regularizers.flops import Flops
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-MAKERS: dict[str, Any] = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder}
+MAKERS: dict[str, Any] = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
 SCALES = {"dense": 20.0, "static": 20.0, "sparse": 1.0, "multi-vector": 1.0}
 LAMBDAS = (0.05, 0.03)
 
@@ -25,7 +26,13 @@ LAMBDAS = (0.05, 0.03)
 @pytest.fixture(scope="module", params=list(MAKERS))
 def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     folder = MAKERS[request.param](tmp_path_factory.mktemp("kinds") / request.param)
-    return load_learner(ModelSpec(str(folder), query_length=16, document_length=24), "cpu")
+    lengths = {} if request.param == "multi-vector" else {"query_length": 16, "document_length": 24}
+    loaded = load_learner(ModelSpec(str(folder), **lengths), "cpu")
+    loaded.module.train()  # in evaluation mode SPLADE's pooling overwrites what gradients need
+    for part in loaded.module.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    return loaded
 
 
 def kind_of(encoder: Encoder) -> str:
@@ -73,12 +80,13 @@ def _theirs(encoder: Encoder, texts: list[str], kind: Any) -> dict[str, Any]:
     return {**encoder.features(texts, kind), "task": kind}
 
 
-def their_loss(encoder: Encoder) -> Any:
+def their_loss(encoder: Encoder, lambdas: tuple[float, float] = (0.0, 0.0), **more: Any) -> Any:
     kind, module, scale = kind_of(encoder), encoder.module, SCALES[kind_of(encoder)]
     if kind == "sparse":
-        from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss
+        from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
 
-        return SparseMultipleNegativesRankingLoss(module, scale=scale)
+        sparse: Any = module
+        return SpladeLoss(sparse, SparseMultipleNegativesRankingLoss(sparse, scale=scale), *lambdas, **more)
     if kind == "multi-vector":
         from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
 
@@ -92,7 +100,40 @@ def test_infonce_is_their_multiple_negatives_ranking_loss(encoder: Encoder, toy_
     way = training(encoder, toy_folder, LossTerms(), false_negative_mask=False)
     found = learnt(way, InfoNCE(temperature=1 / SCALES[kind_of(encoder)]))
     encoder.module.zero_grad()
-    expected = their_loss(encoder)(columns(way), None)
+    value = their_loss(encoder)(columns(way), None)
+    expected = sum(value.values()) if isinstance(value, dict) else value
+    expected.backward()
+    assert_same(found, (expected.item(), gradients(encoder)))
+
+
+def their_scores(encoder: Encoder, features: list[dict[str, Any]]) -> torch.Tensor:
+    """float32 [5, 15]: by sentence-transformers' own modules and scoring; a query's three documents side by side."""
+    from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
+    from sentence_transformers.util import cos_sim, dot_score
+
+    kind = kind_of(encoder)
+    name = "token_embeddings" if kind == "multi-vector" else "sentence_embedding"
+    tasks = [{"task": each["task"]} if kind == "multi-vector" else {} for each in features]
+    out = [encoder.module(each, **task) for each, task in zip(features, tasks, strict=True)]
+    made = [each[name] for each in out]
+    if kind == "multi-vector":
+        masks = [each["attention_mask"].bool() for each in out]
+        parts = [
+            colbert_scores(made[0], documents[:, None], queries_mask=masks[0], documents_mask=mask[:, None])
+            for documents, mask in zip(made[1:], masks[1:], strict=True)
+        ]
+    else:
+        parts = [(dot_score if kind == "sparse" else cos_sim)(made[0], documents) for documents in made[1:]]
+    return torch.stack(parts, 2).flatten(1)
+
+
+def test_star_learns_through_their_modules(encoder: Encoder, toy_folder: Path) -> None:
+    """Value and gradients of STAR's loss over the scores that sentence-transformers computes."""
+    loss = Star(alpha=0.5, temperature=1 / SCALES[kind_of(encoder)])
+    way = training(encoder, toy_folder, LossTerms())
+    found, shown = learnt(way, loss), way.scores(way.forward_module, next(way.batches(range(0, 1, 1), 5)), False)
+    encoder.module.zero_grad()
+    expected = loss(replace(shown, scores=their_scores(encoder, columns(way))))
     expected.backward()
     assert_same(found, (expected.item(), gradients(encoder)))
 
@@ -100,14 +141,11 @@ def test_infonce_is_their_multiple_negatives_ranking_loss(encoder: Encoder, toy_
 def test_flops_is_in_their_splade_loss(encoder: Encoder, toy_folder: Path) -> None:
     if kind_of(encoder) != "sparse":
         return
-    from sentence_transformers.sparse_encoder.losses import SpladeLoss
-
     penalty = Flops(*LAMBDAS, "constant", query_threshold=3, document_threshold=5)
     way = training(encoder, toy_folder, LossTerms({}, penalty), false_negative_mask=False)
     found = learnt(way, InfoNCE())
     thresholds = {"query_regularizer_threshold": 3, "document_regularizer_threshold": 5}
-    module: Any = encoder.module
-    theirs = SpladeLoss(module, their_loss(encoder), LAMBDAS[1], LAMBDAS[0], **thresholds)
+    theirs = their_loss(encoder, (LAMBDAS[1], LAMBDAS[0]), **thresholds)
     encoder.module.zero_grad()
     parts = theirs(columns(way))
     expected = sum(parts.values())

@@ -97,21 +97,23 @@ def _number(value: Any, place: Path, name: str) -> int:
     return min(int(value), _UNBOUNDED)
 
 
-_VOCABULARY = 30_522
+VOCABULARY = 30_522
+"""How many terms there are where a model does not say."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's cost: hidden size, layers, and the bytes of its weights."""
+    """What decides a model's cost: hidden size, layers, the bytes of its weights, and terms that tokens get logits of."""
 
     hidden: int = 768
     layers: int = 12
     weights: int = 440_000_000
+    terms: int = 0
 
     @property
     def operations_a_token(self) -> float:
         """Multiplications and additions of one forward pass, by token."""
-        return 2.0 * 12 * self.layers * self.hidden**2
+        return 2.0 * self.hidden * (12 * self.layers * self.hidden + self.terms)
 
     def kept_a_token(self, length: int, checkpointing: bool = False) -> int:
         """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.
@@ -119,12 +121,13 @@ class Shape:
         checkpointing: only what goes into each layer is kept, and one layer at a time as a whole.
         """
         layer = 60 * self.hidden + 3 * 4 * max(12, self.hidden // 64) * length
-        return self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer
+        logits = 4 * 4 * self.terms  # they, those that are positive, their logarithms, and a gradient
+        return logits + (self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer)
 
     @property
     def embeddings(self) -> int:
         """Bytes of the word embeddings of a vocabulary of usual size."""
-        return _VOCABULARY * self.hidden * 4
+        return VOCABULARY * self.hidden * 4
 
 
 BASE = Shape()

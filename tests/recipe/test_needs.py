@@ -25,6 +25,7 @@ PAPER = [name for name, path in shipped_recipes().items() if "paper" in read_who
 MODELS = {
     "FacebookAI/roberta-base": "safe",
     "albert/albert-base-v2": "safe",
+    "distilbert/distilbert-base-uncased": "safe",
     "google-bert/bert-base-uncased": "safe",
     "google/electra-large-discriminator": "old",
     "nghuyong/ernie-2.0-base-en": "old",

@@ -4,10 +4,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hardneg.encoders.configuration import VOCABULARY, Shape, mapping
 from hardneg.encoders.contract import made_as
 from hardneg.encoders.folder_kind import FolderKind
 from hardneg.encoders.identity import model_digest
 from hardneg.encoders.protocol import Form
+from hardneg.encoders.source import at_hand
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ModelError, PluginError
 from hardneg.types import PluginSetting
@@ -74,6 +76,12 @@ class Splade(FolderKind):
         said = made_as(folder) == _CLASS and not options
         setting = None if said else PluginSetting("sparse", options | {"version": self.version})
         return replace(self.full(spec, folder), encoder=setting)
+
+    def shape(self, spec: ModelSpec) -> Shape:
+        """By the configuration, with a logit of each term for each token."""
+        folder = at_hand(spec)
+        said = mapping(folder / "config.json").get("vocab_size") if folder else None
+        return replace(super().shape(spec), terms=said if isinstance(said, int) else VOCABULARY)
 
     def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
         """The model that the spec describes, in evaluation mode.

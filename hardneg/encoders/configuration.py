@@ -103,7 +103,7 @@ VOCABULARY = 30_522
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's cost: hidden size, layers, the bytes of its weights, and terms that tokens get logits of."""
+    """What decides a model's cost: hidden size, layers, bytes of its weights, and terms that tokens get logits of."""
 
     hidden: int = 768
     layers: int = 12

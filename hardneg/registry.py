@@ -19,6 +19,7 @@ KINDS = ("datasets", "encoders", "miners", "losses", "regularizers", "indexes", 
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
 _OUTSIDE = {
+    ("encoders", "http"): "hardneg-http",
     ("rerankers", "electra"): "hardneg-electra",
     ("stages", "read"): "hardneg-reader",
     ("stages", "train-reader"): "hardneg-reader",

@@ -28,7 +28,7 @@ app = typer.Typer(
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 KIND = typer.Argument(
-    help="dataset, miner, loss, regularizer, index, reranker, stage or analysis; the plural means the same.",
+    help="dataset, encoder, miner, loss, regularizer, index, reranker, stage or analysis; the plural means the same.",
     autocompletion=completion.kinds,
 )
 
@@ -37,9 +37,8 @@ def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
     from hardneg.registry import KINDS
 
-    return dict(
-        zip(("dataset", "miner", "loss", "regularizer", "index", "reranker", "stage", "analysis"), KINDS, strict=True)
-    )
+    names = ("dataset", "encoder", "miner", "loss", "regularizer", "index", "reranker", "stage", "analysis")
+    return dict(zip(names, KINDS, strict=True))
 
 
 def kind_of(word: str) -> str:

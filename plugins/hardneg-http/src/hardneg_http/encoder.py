@@ -1,0 +1,184 @@
+"""A served model as an encoder: texts to vectors, through what is kept of earlier runs."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hardneg.data.corpus import Corpus
+from hardneg.data.segments import Segments
+from hardneg.digest import digest
+from hardneg.distributed import World
+from hardneg.encoders.dense.vectors import OneVector
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
+from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
+from hardneg.errors import ModelError
+from hardneg.progress import Progress, Silent
+from hardneg.trials import cache_folder
+from hardneg_http.cache import Vector, VectorCache, text_key
+from hardneg_http.client import EmbeddingClient
+
+if TYPE_CHECKING:
+    from hardneg_http.kind import Http
+
+_DEFAULTS = EncodeOptions()
+_SILENT = Silent()
+_PROBE = "The quick brown fox jumps over the lazy dog."
+_SAME = 0.99  # cosine: what one model's answers to one text stay above, whatever it computes in
+
+
+class HttpEncoder:
+    """An opened model that a server holds.
+
+    An empty text is sent as a space, for servers refuse empty ones.
+    """
+
+    files = OneVector.files
+    block = OneVector.block
+    device = torch.device("cpu")
+
+    def __init__(self, kind: "Http", spec: FullSpec, client: EmbeddingClient, kept: VectorCache | None) -> None:
+        self.spec = spec
+        self._kind, self._client, self._kept = kind, client, kept
+        self._dimension = self._probed()
+
+    @classmethod
+    def opened(cls, kind: "Http", spec: ModelSpec) -> "HttpEncoder":
+        """The model that a spec describes. Raises ModelError as `Http.load`."""
+        full, client = kind.resolve(spec), kind.client(spec)
+        path = cache_folder() / "vectors" / f"{digest(kind.content(spec))}.sqlite"
+        kept = VectorCache(path, int(kind.cache * 1e9)) if kind.cache else None
+        return cls(kind, full, client, kept)
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return min(self._dimension, self.spec.truncate_dim or self._dimension)
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+    ) -> Vector:
+        """float32 [n, dimension]. Raises ModelError where the server gives none."""
+        starts = range(0, len(texts), options.window)
+        windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
+        found = np.empty((len(texts), self.dimension), np.float32)
+        began, done = time.monotonic(), 0
+        with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
+
+            def advance(count: int) -> None:
+                nonlocal done
+                done += count
+                task.advance(count)
+                task.describe(f"{done / max(time.monotonic() - began, 1e-3):.0f} texts/s")
+
+            for start, part in self.encode_windows(windows, kind, options, advance):
+                found[start : start + len(part)] = part
+        return found
+
+    def encode_windows(
+        self, windows: TextWindows, kind: Kind, options: EncodeOptions, advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, Vector]]:
+        """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
+        for start, texts in windows.texts:
+            sent = [self._sent(text, kind) for text in texts]
+            vectors = self._vectors(sent, advance)
+            yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else self._none()
+
+    def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> StoredRows:
+        """The documents. Raises ModelError for segments: only the server knows its tokens."""
+        if cut is not None:
+            raise ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
+        return corpus
+
+    def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
+        """A writer of a flat index."""
+        return OneVector().writer(folder, rows, self.dimension, number)
+
+    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
+        """Whether a flat index holds all rows."""
+        return OneVector().is_complete(folder, rows, self.dimension)
+
+    def _none(self) -> Vector:
+        return np.empty((0, self.dimension), np.float32)
+
+    def _sent(self, text: str, kind: Kind) -> str:
+        whole = self.spec.prompt(kind) + text
+        return whole[: self._kind.characters] or " "
+
+    def _finished(self, vectors: Vector) -> Vector:
+        """What the model's vectors are for a search: cut, and for cosines of length one."""
+        cut = vectors[:, : self.dimension]
+        if self.spec.similarity != "cosine":
+            return np.ascontiguousarray(cut)
+        lengths: Vector = np.linalg.norm(cut, axis=1, keepdims=True)
+        return np.divide(cut, np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
+
+    def _probed(self) -> int:
+        """The dimension of the server's vectors, by one text; it is compared with what was kept of it."""
+        key = text_key(f"probe\0{_PROBE}")
+        answer = self._client.embed([_PROBE])[0]
+        known = {} if self._kept is None else self._kept.find([key])
+        if self._kept is not None and key not in known:
+            self._kept.keep({key: answer})
+        elif key in known and not _alike(known[key], answer):
+            told = "its vectors are no longer those that are kept on this machine: its weights have changed"
+            raise ModelError(f"model {self.spec.name!r} at {self._kind.url}: {told}; give model.revision another name")
+        return len(answer)
+
+    def _vectors(self, sent: Sequence[str], advance: Callable[[int], None]) -> dict[str, Vector]:
+        """The server's vectors by text, float32 [d]; each distinct text is asked for once, the long with the long."""
+        counts = dict.fromkeys(sent, 0)
+        for text in sent:
+            counts[text] += 1
+        keys = {text: text_key(text) for text in counts}
+        known = {} if self._kept is None else self._kept.find(list(keys.values()))
+        found = {text: known[key] for text, key in keys.items() if key in known}
+        advance(sum(counts[text] for text in found))
+        lacking = sorted((text for text in counts if text not in found), key=len, reverse=True)
+        for texts, vectors in self._asked(lacking):
+            found.update(zip(texts, vectors, strict=True))
+            if self._kept is not None:
+                self._kept.keep({keys[text]: found[text] for text in texts})
+            advance(sum(counts[text] for text in texts))
+        if other := next((vector for vector in found.values() if len(vector) != self._dimension), None):
+            told = f"a vector of {len(other)} numbers, the first had {self._dimension}"
+            raise ModelError(f"model {self.spec.name!r} at {self._kind.url}: {told}")
+        return found
+
+    def _asked(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
+        """Batches of texts with their vectors, as they come; so many requests are under way at a time."""
+        pool = ThreadPoolExecutor(self._kind.in_flight)
+        try:
+            waiting = {pool.submit(self._client.embed, batch): batch for batch in self._batches(texts)}
+            for answer in as_completed(waiting):
+                yield waiting[answer], answer.result()
+        except (ModelError, KeyboardInterrupt, SystemExit):
+            self._client.end()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        batch: list[str] = []
+        characters = 0
+        for text in texts:
+            if batch and (len(batch) == self._kind.batch or characters + len(text) > self._kind.batch_characters):
+                yield batch
+                batch, characters = [], 0
+            batch.append(text)
+            characters += len(text)
+        if batch:
+            yield batch
+
+
+def _alike(one: Vector, other: Vector) -> bool:
+    """Whether two vectors have one dimension, and almost one direction."""
+    if len(one) != len(other):
+        return False
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return lengths > 0 and float(one @ other) >= _SAME * lengths

@@ -1,0 +1,153 @@
+"""The kind `http`: a model that a server holds; what is known of it is what the recipe says."""
+
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
+
+from hardneg.digest import digest
+from hardneg.encoders.configuration import Shape
+from hardneg.encoders.prompts import whole_prompts
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.errors import ModelError
+from hardneg.types import Lookup
+
+if TYPE_CHECKING:
+    from hardneg_http.client import EmbeddingClient
+    from hardneg_http.encoder import HttpEncoder
+
+_LEFT_TO_SERVER = (
+    "pooling",
+    "projection",
+    "layer_norm",
+    "activation",
+    "twins",
+    "query_length",
+    "document_length",
+    "query_token_type",
+    "document_token_type",
+    "dtype",
+    "adapter",
+)
+_UNSEEN = 768
+
+
+@dataclass(frozen=True)
+class Http:
+    """A model behind an OpenAI-compatible server, as TEI, infinity and vLLM are; it encodes and cannot be trained.
+
+    Attributes:
+        url: What `/embeddings` is put behind, such as http://localhost:8080/v1; it does not count in a key.
+        key: The environment variable that holds the API key; none is sent where it is not given.
+        dimensions: How many numbers of a vector the server is asked for, of a model that can shorten its own.
+        characters: How many characters of a text are sent; all where it is not given, and the server cuts.
+        batch: Texts of a request, at most.
+        batch_characters: Characters of a request, at most, unless one text has more.
+        in_flight: Requests that wait for an answer at a time, at most.
+        timeout: Seconds in which the server must begin to answer, and go on.
+        deadline: Seconds for a request with all its attempts.
+        base64: Whether vectors come as base64, in a quarter of the bytes; not every server can.
+        cache: Gigabytes of vectors that are kept on this machine for a model; 0 keeps none.
+    """
+
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "vectors"
+    trainable: ClassVar[bool] = False
+
+    url: str
+    key: str | None = None
+    dimensions: int | None = None
+    characters: int | None = None
+    batch: int = 64
+    batch_characters: int = 100_000
+    in_flight: int = 4
+    timeout: float = 60.0
+    deadline: float = 600.0
+    base64: bool = False
+    cache: float = 10.0
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8080/v1")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
+        for name in ("dimensions", "characters", "batch", "batch_characters", "in_flight", "timeout", "deadline"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise ValueError(f"{name}: {value} must be above 0")
+        if self.cache < 0:
+            raise ValueError(f"cache: {self.cache} must not be below 0")
+
+    def resolve(self, spec: ModelSpec) -> FullSpec:
+        """The spec, with no prompts, and cosines, where it does not say otherwise.
+
+        Raises:
+            ModelError: it says what only the server can.
+        """
+        plain = ModelSpec(spec.name)
+        if said := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
+            raise ModelError(f"model {spec.name!r}: {', '.join(said)}: a server decides on that; leave it out")
+        own = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
+        given = {f"{kind}_prompt": getattr(spec, f"{kind}_prompt") or "" for kind in ("query", "document")}
+        lengths = {name: getattr(FullSpec, name) for name in ("query_length", "document_length")}
+        prompts = whole_prompts(spec.name, given, spec.task, {})
+        return FullSpec(**{**own, **lengths, **prompts, "task": None, "similarity": spec.similarity or "cosine"})
+
+    def known(self, spec: ModelSpec) -> FullSpec | None:
+        """The same; None where it is wrong."""
+        try:
+            return self.resolve(spec)
+        except ModelError:
+            return None
+
+    def digest(self, spec: ModelSpec) -> str:
+        """That of the model's name and revision, and of what changes vectors on their way; the server is not asked.
+
+        A vector's last digits differ from answer to answer of one server, so vectors cannot name a model. Whoever
+        changes a server's weights under the same name gives another `revision`.
+        """
+        full = self.resolve(spec)
+        said = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
+        return digest(["http", self.version, *self.content(spec), *said])
+
+    def content(self, spec: ModelSpec) -> list[object]:
+        """What a text's vector from the server depends on, besides the text."""
+        return [spec.name, spec.revision, self.dimensions, self.characters]
+
+    def look_up(self, spec: ModelSpec) -> Lookup:
+        """That the server answers. Raises ModelError where it does not, or the variable of the key is empty."""
+        self.resolve(spec)
+        client = self.client(spec)
+        try:
+            client.reach()
+        finally:
+            client.close()
+        return Lookup(note=f"served at {self.url}")
+
+    def shape(self, spec: ModelSpec) -> Shape:
+        """No weights and no work here; the size of a vector as far as the recipe says it."""
+        return Shape(self.dimensions or _UNSEEN, 0, 0)
+
+    def client(self, spec: ModelSpec) -> "EmbeddingClient":
+        """Who asks the server. Raises ModelError where the variable of the key is not set."""
+        from hardneg_http.client import EmbeddingClient, Endpoint
+
+        key = os.environ.get(self.key) if self.key else None
+        if self.key and not key:
+            raise ModelError(f"model {spec.name!r}: no API key: set the environment variable {self.key}")
+        wanted: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
+        if self.dimensions is not None:
+            wanted["dimensions"] = self.dimensions
+        endpoint = Endpoint(self.url.rstrip("/"), key, wanted, self.timeout, self.deadline)
+        return EmbeddingClient(endpoint, self.in_flight)
+
+    def load(self, spec: ModelSpec, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
+        """The model, asked for one vector; device and precision are the server's own.
+
+        Raises:
+            ModelError: the server does not answer as it should, or its weights are others than those of kept vectors.
+        """
+        from hardneg_http.encoder import HttpEncoder
+
+        return HttpEncoder.opened(self, spec)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.progress import Progress
-from hardneg.types import Candidates, Collection, Encoded, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch
+from hardneg.types import BuildCost, Candidates, Collection, Encoded, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -145,6 +145,14 @@ class IndexBackend(Protocol):
 
         rows: for an index that knows documents by id only.
         """
+
+
+@runtime_checkable
+class EstimatedBackend(Protocol):
+    """A kind of index that tells what it takes, for a plan; building one keeps a block of vectors in memory."""
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """For so many documents with so many vectors together, of so many numbers each."""
 
 
 class Reranker(Protocol):

@@ -176,6 +176,13 @@ def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
 
 
+class BuildCost(NamedTuple):
+    """What an index takes: bytes of disk, its ids left out, and multiplications and additions to build it."""
+
+    disk: int
+    operations: float = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Hits:
     """The best k documents of Q queries.

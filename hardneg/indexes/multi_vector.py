@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hardneg.data.token_store import TokenStore
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
+from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
     from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
@@ -24,6 +25,10 @@ class MultiVector:
         store = TokenStore.open(source)
         store.link(path)
         return len(store)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """The vectors; they are shared with those of the encode stage where the disk can."""
+        return BuildCost(4 * dimension * vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
         """The token vectors in folder `path`; a hit's row is the document's, so `rows` is not asked."""

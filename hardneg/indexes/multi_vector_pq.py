@@ -10,11 +10,13 @@ from hardneg.indexes.compression import Codebook, encode_blocks, load_faiss, tra
 from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, write_lists
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
+from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
     from hardneg.indexes.multi_vector_probing import CodedSearcher
 
 _NAME = "multi-vector-pq"
+_ROUNDS = 10  # in which faiss moves centroids
 _EACH = 32  # vectors that a centroid is trained on, where `sample` does not say
 
 
@@ -65,6 +67,14 @@ class MultiVectorPq:
         write_codes(path, centroids, books, encode_blocks(store.vectors, index.sa_encode, progress), store)
         write_lists(path, len(centroids), store)
         return len(store)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """Codes, and lists that have each token; every vector is compared with all centroids, the sample ten times."""
+        lists = self.centroids or _usual(vectors)
+        number = 2 if lists <= 1 << 16 else 4
+        compared = vectors + _ROUNDS * min(vectors, self.sample or _EACH * lists)
+        disk = vectors * (self.subvectors + number + 4) + 4 * dimension * lists
+        return BuildCost(disk, 2.0 * dimension * (compared * lists + vectors * CODES))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""

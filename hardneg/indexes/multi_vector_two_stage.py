@@ -9,6 +9,7 @@ from hardneg.data.token_store import TokenStore
 from hardneg.errors import UsageError
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
+from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
     from hardneg.indexes.multi_vector_candidates import TwoStageSearcher
@@ -48,6 +49,10 @@ class MultiVectorTwoStage:
         if self.by == "pooled":
             write_pooled(store, path / _POOLED, progress)
         return len(store)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """The vectors, as `multi-vector` has them, and one a document more where they are pooled."""
+        return BuildCost(4 * dimension * (vectors + documents * (self.by == "pooled")))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
         """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""

@@ -8,7 +8,8 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import index_bytes
 from hardneg.fields import IndexSetting, Name, Reference, Trait
-from hardneg.protocols import ExactSearcher, IndexBackend
+from hardneg.protocols import EstimatedBackend, ExactSearcher, IndexBackend
+from hardneg.registry import configure
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus
 from hardneg.stages.spec import BLOCK_BYTES, FORMS, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
 
+_DISK = 200 << 20  # bytes a second that are written
 _COMPRESSED = {Trait.COMPRESSED: "name an encode stage or a flat index"}
 
 
@@ -59,8 +61,12 @@ class BuildIndex(StageSpec):
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the passage: Lucene's pace, which is that of weights too, or that of the compressed indexes."""
-        count = sizes.documents
+        """What the backend tells; or by the passage, at Lucene's pace or that of the compressed indexes."""
+        count, backend = sizes.documents, configure("indexes", self.backend)
+        if isinstance(backend, EstimatedBackend):
+            cost = backend.cost(count, count * sizes.stored // (4 * sizes.dimension), sizes.dimension)
+            seconds = cost.operations / sizes.machine.operations + cost.disk / _DISK + 3
+            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES, seconds)
         if sizes.form == "weights" and self.vectors is not None:
             return Row(count, "passages", count * sizes.stored, JVM_BYTES, count / 4_000 + 8)
         if self.vectors is not None:

@@ -7,10 +7,18 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.artifacts import Store
 from hardneg.data.runs import read_run
 from hardneg.data.token_store import TokenStore
+from hardneg.encoders.configuration import BASE
+from hardneg.encoders.spec import FullSpec
 from hardneg.errors import UsageError
+from hardneg.indexes.multi_vector import MultiVector
+from hardneg.indexes.multi_vector_pq import MultiVectorPq
+from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.machine import Machine
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages.index import BuildIndex
+from hardneg.stages.spec import Sizes
 from tests.run_lists import doc_lists, score_lists
 
 pytest.importorskip("faiss")
@@ -21,6 +29,28 @@ BACKENDS = {
     "tokens": {"name": "multi-vector-two-stage", "candidates": 60, "by": "tokens", "nearest": 500},
     "coded": {"name": "multi-vector-pq", "subvectors": 16, "centroids": 8, "probes": 8, "candidates": 60},
 }
+
+
+def test_what_eight_million_passages_take() -> None:
+    passages, tokens = 8_800_000, 8_800_000 * 70
+    exact = MultiVector().cost(passages, tokens, 128)
+    assert exact == (tokens * 512, 0)  # 315 GB
+    assert MultiVectorTwoStage().cost(passages, tokens, 128).disk - exact.disk == passages * 512
+    coded = MultiVectorPq().cost(passages, tokens, 128)
+    assert coded.disk == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
+    assert coded.operations == 256 * (65_536 * (tokens + 10 * 32 * 65_536) + 256 * tokens)
+
+
+def test_a_plan_asks_the_backend_what_it_takes() -> None:
+    model = FullSpec("tested", similarity="maxsim", query_length=10, document_length=100)
+    sizes = Sizes(1000, {}, model, BASE, Machine(), form="token-vectors")
+    rows = {
+        name: BuildIndex(stage="index", vectors="encoded", backend={"name": name}).estimate(sizes)
+        for name in ("multi-vector", "multi-vector-pq")
+    }
+    assert rows["multi-vector"].disk == 1000 * 60 * 768 * 4
+    assert rows["multi-vector-pq"].disk == 60_000 * 38 + 512 * 768 * 4
+    assert rows["multi-vector-pq"].seconds > rows["multi-vector"].seconds - 2
 
 
 @pytest.mark.slow

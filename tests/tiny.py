@@ -56,6 +56,45 @@ def tiny_sparse_encoder(folder: Path, *, seed: int = 0) -> Path:
     return folder
 
 
+def tiny_static(folder: Path, *, seed: int = 0, normalised: bool = True) -> Path:
+    """Writes a SentenceTransformer with one random vector of 32 dimensions for each of the tiny encoder's tokens."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_tokenizer(folder)
+    draws = torch.Generator().manual_seed(seed)
+    table = torch.randn(len(_vocabulary()), HIDDEN, generator=draws)
+    static = StaticEmbedding(Tokenizer.from_file(str(folder / "tokenizer.json")), embedding_weights=table)
+    for file in folder.iterdir():
+        file.unlink()
+    modules = [static, Normalize()] if normalised else [static]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    return folder
+
+
+def tiny_model2vec(folder: Path, *, normalised: bool = True) -> Path:
+    """Writes a model2vec folder whose ids share four rows of two numbers, each with a weight of its own.
+
+    Token `i` has row `i % 4`, which is [i % 4, 1], times 0.5 where `i` is odd.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_tokenizer(folder)
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        (folder / name).unlink(missing_ok=True)
+    ids = torch.arange(len(_vocabulary()))
+    rows = torch.stack([torch.arange(4.0), torch.ones(4)], dim=1)
+    weights = torch.where(ids % 2 == 1, 0.5, 1.0)
+    save_file({"embeddings": rows.half(), "mapping": ids % 4, "weights": weights}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": normalised}))
+    return folder
+
+
 def _vocabulary() -> dict[str, int]:
     letters = string.ascii_lowercase + string.digits
     starts = [*letters, *("".join(pair) for pair in product(string.ascii_lowercase, repeat=2))]

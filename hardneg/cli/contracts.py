@@ -18,8 +18,7 @@ def read(name: str) -> "tuple[Path, Contract]":
     Raises:
         ModelError: they are not on this machine, or not readable.
     """
-    from hardneg.encoders.contract import read_contract
-    from hardneg.encoders.files import check_files
+    from hardneg.encoders.kinds import contract_of
     from hardneg.encoders.source import HubCommit, at_hand, locate
     from hardneg.encoders.spec import ModelSpec
 
@@ -29,8 +28,10 @@ def read(name: str) -> "tuple[Path, Contract]":
         found = locate(spec)  # says what is wrong with a name that no model has
         there = f" (commit {found.commit[:12]})" if isinstance(found, HubCommit) else ""
         raise ModelError(f"model {name!r}: on the hub{there}, not on this machine: fetch it with `hf download {name}`")
-    check_files(folder)
-    return folder, read_contract(folder)
+    contract = contract_of(spec, folder)
+    if contract is None:
+        raise ModelError(f"model {name!r}: its kind has no files that say how it is used")
+    return folder, contract
 
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
@@ -54,7 +55,8 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
 
 def override_lines(spec: "ModelSpec") -> list[str]:
     """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet."""
-    from hardneg.encoders.contract import OWN, overrides, read_contract
+    from hardneg.encoders.contract import OWN, overrides
+    from hardneg.encoders.kinds import contract_of
     from hardneg.encoders.source import at_hand
 
     folder = at_hand(spec)
@@ -63,7 +65,8 @@ def override_lines(spec: "ModelSpec") -> list[str]:
         told = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
         return [told] if left else []
     try:
-        found = overrides(spec, read_contract(folder)).items()
+        contract = contract_of(spec, folder)
+        found = overrides(spec, contract).items() if contract else ()
     except ModelError:
         return []  # told as what is in the way of a run
     return [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in found]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.adapters.base import adapter_of, network_folder
+from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.files import module_folders, read_json, sides
 from hardneg.encoders.prompts import whole_prompts
@@ -16,7 +17,7 @@ SPEC_FILE = "hardneg.json"
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
 """Fields of a spec that a model has a value of its own for."""
 
-_CONFIG = "config_sentence_transformers.json"
+CONFIG = "config_sentence_transformers.json"
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 _UNSAID = {"SparseEncoder": "dot"}
 _CUT = "similarity dot of vectors that are normalised first and cut then cannot be had"
@@ -53,12 +54,12 @@ def read_contract(folder: Path) -> Contract:
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
-    config, trained = mapping(folder / _CONFIG), (folder / "modules.json").exists()
+    config, trained = mapping(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
     kinds, places = list(module_folders(folder).values()), sides(folder)
     lengths = {kind: own_length(places[kind][0], kind, trained) for kind in KINDS}
-    prompts, head = _prompts(config, folder), _Head.of(places["document"], folder)
-    said, kept = _similarity(config), _count(config.get("truncate_dim"), folder)
+    prompts, head = own_prompts(config, folder), _Head.of(places["document"], folder)
+    said, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
     cut = kept is not None and kept < (head.dimension or kept + 1)
     values: dict[str, Any] = {
         "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
@@ -84,7 +85,7 @@ def read_contract(folder: Path) -> Contract:
 
 def made_as(folder: Path) -> str:
     """The class of sentence-transformers that a folder was saved by; `SentenceTransformer` where it does not say."""
-    config = mapping(folder / _CONFIG) if (folder / "modules.json").exists() else {}
+    config = mapping(folder / CONFIG) if (folder / "modules.json").exists() else {}
     return str(config.get("model_type", "SentenceTransformer"))
 
 
@@ -94,10 +95,15 @@ def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
     Raises:
         ModelError: the folder is not readable, or its similarity cannot be had here.
     """
-    contract, values = read_contract(folder), {field.name: getattr(spec, field.name) for field in fields(spec)}
+    return filled(spec, read_contract(folder), adapter_of(spec, folder))
+
+
+def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
+    """The spec with the model's own values wherever it has none. Raises ModelError as `resolve` does."""
+    values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
     asked = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
-    values |= {"adapter": adapter_of(spec, folder), "task": None}
+    values |= {"adapter": adapter, "task": None}
     values |= whole_prompts(spec.name, asked, spec.task, contract.prompts)
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
@@ -155,16 +161,17 @@ def _modes(content: Mapping[str, Any]) -> list[str]:
     return [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")] or ["mean"]
 
 
-def _similarity(config: Mapping[str, Any]) -> str:
+def own_similarity(config: Mapping[str, Any]) -> str:
+    """How the model says that its vectors are compared; by cosine where it does not."""
     said = config.get("similarity_fn_name")
     return said if said in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
 
 
-def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """By name; queries and documents have one each, be it empty."""
     said = config.get("prompts") or {}
     if not isinstance(said, dict) or not all(isinstance(text, str | None) for text in said.values()):
-        raise ModelError(f"{folder / _CONFIG}: prompts must be texts by name: copy the model again")
+        raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
     return {"query": "", "document": ""} | {name: text or "" for name, text in said.items()}
 
 

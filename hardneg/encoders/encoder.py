@@ -264,4 +264,4 @@ def split(encoder: Encoder) -> Encoder:
     modules = [twins(queries, side(encoder.module, "document"))]
     whole = assembled(modules, encoder.spec, str(encoder.device), type(encoder.module))
     named = with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
-    return Encoder(named, encoder.spec, encoder.representation)
+    return type(encoder)(named, encoder.spec, encoder.representation)

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from hardneg.encoders.adapters.base import based, fetch_whole
 from hardneg.encoders.configuration import Shape, model_shape
-from hardneg.encoders.contract import made_as, resolve
+from hardneg.encoders.contract import Contract, made_as, read_contract, resolve
+from hardneg.encoders.files import check_files
 from hardneg.encoders.identity import model_digest
 from hardneg.encoders.source import at_hand, look_up
 from hardneg.encoders.spec import FullSpec, ModelSpec
@@ -36,6 +37,11 @@ class FolderKind:
         if (made := made_as(folder)) not in self.classes:
             name = type(self).__name__.lower()
             raise ModelError(f"model {folder}: a {made}, not a {name} encoder: use another model")
+
+    def contract(self, folder: Path) -> Contract:
+        """What a folder says. Raises ModelError where it holds no whole model."""
+        check_files(folder)
+        return read_contract(folder)
 
     def resolve(self, spec: ModelSpec) -> FullSpec:
         """The spec with what the model's folder says, which is fetched."""

@@ -70,8 +70,12 @@ def model_digest(spec: ModelSpec, full: Callable[[ModelSpec, Path], FullSpec] = 
         return digest([[found.repository, found.commit], _options(spec)])
     if (whole := based(spec, found)) != spec:
         return model_digest(whole, full)
-    content = _contents(found)
-    return digest([content, _options(full(spec, found))])
+    return digest_of(_contents(found), full(spec, found))
+
+
+def digest_of(content: list[Any], spec: FullSpec) -> str:
+    """The digest of a model whose files have this content."""
+    return digest([content, _options(spec)])
 
 
 def _options(spec: ModelSpec) -> dict[str, Any]:
@@ -99,11 +103,17 @@ def _contents(folder: Path) -> list[Any]:
     for place, kind in modules.items():
         if kind in TRANSFORMERS:
             check_headers(network_folder(place))
+    return module_contents(folder)
+
+
+def module_contents(folder: Path) -> list[Any]:
+    """The bytes of the files of a model's modules, with their classes and routes."""
+    modules = module_folders(folder)
     found: list[Any] = [list(modules.values()), *routes(folder)]
     for place in modules:
-        found.append([[path.name, _identity(path)] for path in sorted(_files(place))])
+        found.append([[path.name, file_identity(path)] for path in sorted(_files(place))])
         if (base := network_folder(place)) != place:
-            found.append([adapter_content(place), [[path.name, _identity(path)] for path in sorted(_files(base))]])
+            found.append([adapter_content(place), [[path.name, file_identity(path)] for path in sorted(_files(base))]])
     return found
 
 
@@ -113,7 +123,8 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (path for path in folder.glob(pattern) if path.is_file())
 
 
-def _identity(path: Path) -> Any:
+def file_identity(path: Path) -> Any:
+    """What of a file counts: its bytes, or of JSON what says more than where the file comes from."""
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
     content = read_json(path)

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from hardneg.encoders.configuration import Shape, mapping
-from hardneg.encoders.files import read_json
+from hardneg.encoders.contract import Contract
+from hardneg.encoders.folder_kind import FolderKind
 from hardneg.encoders.protocol import EncoderKind, TextEncoder
 from hardneg.encoders.source import at_hand
 from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.static.files import table_files
 from hardneg.errors import ModelError
 from hardneg.registry import configure
 from hardneg.types import Lookup, PluginSetting
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.fastest import Precision
 
 _CLASSES = {"SparseEncoder": "sparse", "MultiVectorEncoder": "multi-vector", "ColBERT": "multi-vector"}
-_STATIC, _STANFORD = "StaticEmbedding", "HF_ColBERT"
+_STANFORD = "HF_ColBERT"
 
 
 def kind_of(spec: ModelSpec) -> EncoderKind:
@@ -43,13 +45,21 @@ def kind_in(folder: Path) -> str:
         config = mapping(folder / "config_sentence_transformers.json")
         if _STANFORD in (mapping(folder / "config.json").get("architectures") or ()):
             return "multi-vector"
-        modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
-        first = str(modules[0]["type"]) if modules else ""
+        if table_files(folder) is not None:
+            return "static"
     except (ModelError, OSError, LookupError, TypeError):
         return "dense"
-    if first.rpartition(".")[2] == _STATIC:
-        return "static"
     return _CLASSES.get(str(config.get("model_type")), "dense")
+
+
+def contract_of(spec: ModelSpec, folder: Path) -> Contract | None:
+    """What the folder of a model says of it; None for a kind whose models lie elsewhere.
+
+    Raises:
+        ModelError: the folder holds no whole model, or is not readable.
+    """
+    kind = kind_of(spec)
+    return kind.contract(folder) if isinstance(kind, FolderKind) else None
 
 
 def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:

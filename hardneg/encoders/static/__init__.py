@@ -1,0 +1,1 @@
+"""Static encoders: a table with one vector a token, and the mean of a text's."""

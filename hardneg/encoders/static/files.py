@@ -1,0 +1,77 @@
+"""The files that hold a table of token vectors, in the layouts that are known; read from their headers alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hardneg.encoders.configuration import mapping
+from hardneg.encoders.files import module_folders, weight_files
+from hardneg.encoders.soundness import read_shapes
+from hardneg.errors import ModelError
+
+CLASS = "StaticEmbedding"
+UNBOUNDED = 1 << 30
+"""The length of texts of which all tokens are read."""
+_ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and model2vec's
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """Where a static model's table lies.
+
+    folder: of the model. weights: its files. tokenizer: a file of the tokenizers library.
+    modules: whether `modules.json` tells what comes behind. normalised: where it does not, whether vectors end with
+    norm 1.
+    """
+
+    folder: Path
+    weights: tuple[Path, ...]
+    tokenizer: Path
+    modules: bool
+    normalised: bool = True
+
+
+def table_files(folder: Path) -> TableFiles | None:
+    """The files of a static model; None where the folder holds another kind of model.
+
+    Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
+    """
+    if (folder / "modules.json").is_file():
+        return _in_modules(folder)
+    if mapping(folder / "config.json").get("model_type") == "model2vec":
+        normalised = bool(mapping(folder / "config.json").get("normalize"))
+        return TableFiles(folder, tuple(weight_files(folder)), folder / "tokenizer.json", False, normalised)
+    packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
+    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
+
+
+def _in_modules(folder: Path) -> TableFiles | None:
+    found = [place for place, kind in module_folders(folder).items() if kind == CLASS]
+    if not found:
+        return None
+    place = found[0]
+    return TableFiles(folder, tuple(weight_files(place)), place / "tokenizer.json", True)
+
+
+def check_table(files: TableFiles) -> None:
+    """Refuses a folder without weights or tokenizer."""
+    if not files.weights:
+        raise ModelError(f"model {files.folder}: no weights there: copy the model again")
+    if not files.tokenizer.is_file():
+        raise ModelError(f"model {files.folder}: no {files.tokenizer.name} there: copy the model again")
+
+
+def table_shape(files: TableFiles) -> tuple[int, int] | None:
+    """Rows and dimensions of the table; None where the files are not safetensors, which tell without being opened."""
+    shapes: Mapping[str, tuple[int, ...]] = read_shapes(files.weights[0].parent)
+    found = [shapes[name] for name in _ROWS if name in shapes]
+    return (found[0][0], found[0][1]) if found and len(found[0]) == 2 else None
+
+
+def own_length(files: TableFiles) -> int:
+    """How many tokens of a text the tokenizer keeps; `UNBOUNDED` where it keeps all."""
+    truncation = mapping(files.tokenizer).get("truncation")
+    length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
+    return length

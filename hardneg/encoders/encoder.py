@@ -227,8 +227,8 @@ class Encoder:
         """
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
-        if self.representation.form != "vectors":
-            raise ModelError(f"model {self.spec.name!r} has more than a vector a text: leave segments out")
+        if self.representation.form == "token-vectors":
+            raise ModelError(f"model {self.spec.name!r} has a vector a token, which are not pooled: leave segments out")
         return SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.java import start_java
@@ -134,8 +135,14 @@ class Bm25Searcher:
         for start in range(0, len(queries), size):
             texts = queries[start : start + size]
             lists = ranked(self.lucene, _in_java(texts), len(texts), k)
-            fill(self.path, self.rows, lists, hits.rows[start : start + size], hits.scores[start : start + size])
+            fill(lists, self._found(lists), hits.rows[start : start + size], hits.scores[start : start + size])
         return in_order(hits.rows, hits.scores)
+
+    def _found(self, lists: list[list[dict[str, Any]]]) -> NDArray[np.int64]:
+        found = self.rows([hit["docid"] for hits in lists for hit in hits])
+        if (found < 0).any():
+            raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
+        return found
 
 
 def _add(writer: Any, records: list[str], path: Path) -> None:

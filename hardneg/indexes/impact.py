@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.atomic_write import link_file
+from hardneg.data.doc_ids import DOC_IDS, DocIds
 from hardneg.data.sparse_store import SparseStore, read_terms, write_terms
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.lucene import HELD, fill, open_lucene, ranked, threads
@@ -68,6 +70,7 @@ class Impact:
                 writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
                 task.advance(len(block))
         write_terms(path, words)
+        link_file(source / DOC_IDS, path / DOC_IDS)
         if lost:
             progress.note(f"impact: {lost} of {counted(store.size, 'weight')} round to 0 with scale {self.scale:g}")
         found = int(open_lucene(path, _SEARCHER).get_total_num_docs())
@@ -96,14 +99,17 @@ class Impact:
             told = counted(left_out, "document without terms is", "documents without terms are")
             progress.note(f"impact: {told} not in the index")
 
-    def open(self, path: Path, rows: RowLookup) -> "ImpactSearcher":
-        """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
+    def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
+        """The Lucene index in folder `path`; Lucene numbers documents as they came, so `rows` is not asked.
 
         Raises:
             MissingDependency: without Pyserini or Java.
             ArtifactError: where `path` holds no Lucene index of impacts.
         """
-        return ImpactSearcher(path, self, open_lucene(path, _SEARCHER), rows, np.array(read_terms(path), object))
+        lucene, doc_ids = open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
+        if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
+            raise ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
+        return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
 
 
 @dataclass(frozen=True)
@@ -113,21 +119,18 @@ class ImpactSearcher:
     terms: of objects [width], the word that each term stands as.
     """
 
-    path: Path
     backend: Impact
     lucene: Any
-    rows: RowLookup
     terms: NDArray[np.object_]
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The best k documents of each query that share a term with it.
 
         Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
-        of the first ids are in it.
+        of the first ids are in it, as Anserini takes them.
 
         Raises:
             UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
-            ArtifactError: where the index holds a document that `rows` does not know.
         """
         if not isinstance(queries, SparseRows):
             raise UsageError("an impact index searches with weights of terms: use the model that encoded it")
@@ -137,7 +140,8 @@ class ImpactSearcher:
         for start in range(0, len(queries), size):
             part = queries[start : start + size]
             lists = ranked(self.lucene, self._in_java(part), len(part), k)
-            fill(self.path, self.rows, lists, hits.rows[start : start + size], hits.scores[start : start + size])
+            found = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
+            fill(lists, found, hits.rows[start : start + size], hits.scores[start : start + size])
         sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
         return in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
 

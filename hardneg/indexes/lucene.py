@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hardneg.errors import ArtifactError
 from hardneg.indexes.java import start_java
-from hardneg.protocols import RowLookup
 
 HELD = 1 << 15
 """Hits whose stored texts are in memory at a time."""
@@ -65,20 +64,9 @@ def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str,
 
 
 def fill(
-    path: Path,
-    lookup: RowLookup,
-    lists: list[list[dict[str, Any]]],
-    rows: NDArray[np.int64],
-    scores: NDArray[np.float32],
+    lists: list[list[dict[str, Any]]], found: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Writes lists of hits into rows and scores [Q, k], which are pads before.
-
-    Raises:
-        ArtifactError: the index in folder `path` holds a document that `lookup` does not know.
-    """
-    found = lookup([hit["docid"] for hits in lists for hit in hits])
-    if (found < 0).any():
-        raise ArtifactError(f"{path}: holds documents that are not in the corpus: build the index again")
+    """Writes lists of hits, whose rows are `found` in their order, over the pads in rows and scores [Q, k]."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
     rows[filled] = found
     scores[filled] = [hit["score"] for hits in lists for hit in hits]

@@ -1,6 +1,6 @@
 """Stage `encode`: the corpus as vectors in a flat index, block by block."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -38,6 +38,11 @@ class Encode(StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Segments of documents that become a vector a token."""
+        if self.segments is not None and FORMS.get(recipe.encoder.form) == Trait.TOKEN_VECTORS:
+            yield f"segments: {recipe.model.name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Several vectors a document, where it is cut, and what else than a vector a text becomes."""

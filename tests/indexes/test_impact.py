@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.sparse_store import SparseWriter
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import java, lucene
+from hardneg.indexes import java, lucene, lucene_frequencies
 from hardneg.indexes.impact import Impact, ImpactSearcher
 from hardneg.indexes.stored import open_store
 from hardneg.progress import Silent
@@ -98,16 +98,19 @@ def test_a_term_that_lucene_could_not_tell_apart_is_refused(tmp_path: Path) -> N
         Impact().build(write(tmp_path / "store", DOCUMENTS), tmp_path / "index", Silent())
 
 
-def test_a_folder_without_an_index(store: Path, searcher: ImpactSearcher, tmp_path: Path) -> None:
+def test_a_folder_without_an_index(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="not a Lucene index that can be read"):
         Impact().open(tmp_path / "none", rows)
-    unknown = Impact().open(searcher.path, lambda doc_ids: np.full(len(doc_ids), -1))
-    with pytest.raises(ArtifactError, match="not in the corpus"):
-        unknown.search(rows_of(QUERIES), 3)
     Impact().build(store, tmp_path / "made", Silent())
     (tmp_path / "made" / "terms.txt").unlink()
     with pytest.raises(ArtifactError, match=r"terms.txt"):
         Impact().open(tmp_path / "made", rows)
+    for text in ("d0\nd1\n", None):
+        (tmp_path / "made" / "docid").unlink()
+        if text:
+            (tmp_path / "made" / "docid").write_text(text)
+        with pytest.raises(ArtifactError, match="docid: has not an id for each document"):
+            Impact().open(tmp_path / "made")
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
@@ -124,6 +127,24 @@ def _drawn(count: int, terms: int, seed: int) -> SparseRows:
         for _ in range(count)
     ]
     return rows_of(lists, 200)
+
+
+def test_rows_keep_their_order_through_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lucene_frequencies, "_BUFFER", 0.05)
+    with SparseWriter(tmp_path / "store", 200, 800) as writer:
+        writer.write_block(0, 0, _drawn(800, 10, 3))
+        writer.write_doc_ids(f"d{row}" for row in range(800))
+        writer.close()
+    Impact().build(tmp_path / "store", tmp_path / "index", Silent())
+    searcher = Impact().open(tmp_path / "index")
+    generations = [int(path.stem[1:], 36) for path in (tmp_path / "index").glob("*.si")]
+    assert max(generations) > len(generations) > 1  # some were merged
+    hits = searcher.search(_drawn(20, 8, 4), 200)
+    exact = open_store(tmp_path / "store").search(_drawn(20, 8, 4), 200)
+    np.testing.assert_allclose(hits.scores, exact.scores, atol=1e-4)
+    distinct = np.diff(exact.scores, axis=1, append=np.nan, prepend=np.inf)
+    alone = (np.abs(distinct[:, 1:]) > 1e-3) & (np.abs(distinct[:, :-1]) > 1e-3) & (exact.rows >= 0)
+    assert alone.sum() > 300 and np.array_equal(hits.rows[alone], exact.rows[alone])
 
 
 def test_pyserini_finds_what_exact_search_finds(tmp_path: Path) -> None:

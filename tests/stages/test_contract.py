@@ -12,6 +12,7 @@ _MAPPINGS = {
     "encode": {},
     "evaluate": {"runs": {"row": _RUN}},
     "fuse": {"runs": {"one": _RUN, "two": _OTHER}},
+    "import": {"vectors": "some-file"},
     "index": {"backend": "sq8", "vectors": _VECTORS},
     "label": {"run": _RUN, "scores": _OTHER},
     "mine": {"miner": "topk", "runs": {"dense": _RUN}},

@@ -29,7 +29,13 @@ def tree_of(collection: Path, model: Path, kind: str) -> dict[str, Any]:
     stages["ance"] = {"stage": "train-refreshed", "loss": "nll", "refresh": mined, "options": STEPS, **judged}
     stages["cross-batch"] = {**stages["star"], "loss": "infonce", "options": {**STEPS, "chunk": 2}}
     watch = {"every": 2, "negatives": "static", "depth": 5, "queries": 8}
-    adore = {"stage": "train-queries", "model": "star", "index": "star-index", "loss": {"name": "lambda", "cut": 5}, "depth": 6}
+    adore = {
+        "stage": "train-queries",
+        "model": "star",
+        "index": "star-index",
+        "loss": {"name": "lambda", "cut": 5},
+        "depth": 6,
+    }
     stages["adore"] = {**adore, "options": STEPS, "watch": watch, **judged}
     stages["adore-test"] = {"stage": "search", "index": "star-index", "model": "adore", "split": "test", "depth": 20}
     stages["scores"]["runs"]["ADORE"] = "adore-test"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hardneg.errors import ModelError
+from hardneg.errors import HardnegError, ModelError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
 def override_lines(spec: "ModelSpec") -> list[str]:
     """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet."""
     from hardneg.encoders.contract import OWN, overrides
-    from hardneg.encoders.kinds import contract_of
+    from hardneg.encoders.kinds import contract_of, remarks
     from hardneg.encoders.source import at_hand
 
     folder = at_hand(spec)
@@ -65,11 +65,12 @@ def override_lines(spec: "ModelSpec") -> list[str]:
         told = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
         return [told] if left else []
     try:
-        contract = contract_of(spec, folder)
+        contract, remarked = contract_of(spec, folder), remarks(spec, folder)
         found = overrides(spec, contract).items() if contract else ()
-    except ModelError:
+    except HardnegError:
         return []  # told as what is in the way of a run
-    return [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in found]
+    lines = [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in found]
+    return lines + [f"model {spec.name}: {line}" for line in remarked]
 
 
 def _prompt(text: str) -> str:

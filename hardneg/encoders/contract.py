@@ -135,16 +135,19 @@ class _Head:
     @classmethod
     def of(cls, places: list[Path], folder: Path) -> "_Head":
         names = module_folders(folder)
-        pooling, dimension = (
-            "",
-            _count(mapping(network_folder(places[0]) / "config.json").get("hidden_size"), places[0]),
-        )
+        network = mapping(network_folder(places[0]) / "config.json")
+        pooling, dimension = "", _count(network.get("hidden_size"), places[0])
         for place in places[1:]:
             content = mapping(place / "config.json")
             if names[place] == "Pooling":
                 modes = _modes(content)
                 size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), place)
                 pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
+            elif names[place] == "SpladePooling":
+                pooling, dimension = (
+                    str(content.get("pooling_strategy", "max")),
+                    _count(network.get("vocab_size"), places[0]),
+                )
             dimension = _count(content.get("out_features"), place) or dimension
         return cls(pooling, names[places[-1]] == "Normalize", dimension)
 

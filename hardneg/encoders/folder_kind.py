@@ -57,6 +57,10 @@ class FolderKind:
         except (ModelError, OSError):
             return None
 
+    def remarks(self, folder: Path) -> list[str]:
+        """What a user should know before a model in a folder becomes one of this kind."""
+        return []
+
     def digest(self, spec: ModelSpec) -> str:
         """That of the files' content and the options."""
         return model_digest(spec, self.full)

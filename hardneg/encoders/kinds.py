@@ -62,6 +62,12 @@ def contract_of(spec: ModelSpec, folder: Path) -> Contract | None:
     return kind.contract(folder) if isinstance(kind, FolderKind) else None
 
 
+def remarks(spec: ModelSpec, folder: Path) -> list[str]:
+    """What a user should know before the model in a folder becomes one of its kind."""
+    kind = kind_of(spec)
+    return kind.remarks(folder) if isinstance(kind, FolderKind) else []
+
+
 def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
     """The opened model that a spec describes; precision: what it will encode in, None to train.
 

@@ -65,6 +65,13 @@ class Splade(FolderKind):
         started = spec if spec.similarity or made_as(folder) == _CLASS else replace(spec, similarity="dot")
         return super().full(started, folder)
 
+    def remarks(self, folder: Path) -> list[str]:
+        """That a head is made, where there is none."""
+        said = mapping(folder / "config.json").get("architectures") or []
+        if made_as(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
+            return []
+        return ["it has no head of masked words: a new one is made of its word embeddings"]
+
     def digest(self, spec: ModelSpec) -> str:
         """That of the files' content and the options; those of this kind count where the folder does not say all."""
         return model_digest(spec, self._told_apart)

@@ -12,6 +12,8 @@ import torch
 from sentence_transformers import SparseEncoder
 from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
+from hardneg.cli.contracts import override_lines
+from hardneg.encoders.contract import read_contract
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.kinds import model_digest, open_encoder
@@ -115,6 +117,18 @@ def test_a_dense_model_gets_a_head(dense: Path) -> None:
         expected = normed @ table.T - 4.5 * table.norm(dim=1).mean()
         torch.testing.assert_close(model(**features).logits, expected, atol=1e-4, rtol=0)
     assert encoder.spec.similarity == "dot"
+
+
+def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
+    base = tiny_masked_lm(tmp_path / "base")
+    found = [override_lines(sparse(place)) for place in (dense, base, folder)]
+    told = f"model {dense}: it has no head of masked words: a new one is made of its word embeddings"
+    assert found == [[told], [], []]
+
+
+def test_a_folder_tells_pooling_and_terms(folder: Path) -> None:
+    contract = read_contract(folder)
+    assert (contract.pooling, contract.dimension, contract.similarity) == ("max", 1461, "dot")
 
 
 def test_a_head_that_is_there_is_kept(tmp_path: Path) -> None:

@@ -74,7 +74,10 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class StoredSearcher(Searcher, Protocol):
-    """An opened index that gives back what it holds of a document, in the form that its encoder has."""
+    """An opened index that gives back what it holds of a document, in the form that its encoder has.
+
+    Where its documents may be large it says as `at_once: int` how many are to be asked for at a time.
+    """
 
     def encoded(self, rows: NDArray[np.int64]) -> Encoded:
         """What the index holds of rows int64 [n], decoded: a query's score with it is the index's own but for noise."""

@@ -29,7 +29,7 @@ def rank_candidates(
         queries: Q of them, as the index's encoder gives them.
         candidates: int64 [Q, C], each query's own, as the rows that `searcher` gives; -1 pads short lists.
         k: how many; what a query has fewer is padded, and a document that has no score is no hit.
-        at_once: about how many candidates are scored at a time; None: what fits the form.
+        at_once: how many are decoded and scored at a time; None: what the searcher says, or else fits the form.
 
     Raises:
         UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
@@ -43,31 +43,44 @@ def rank_candidates(
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)
-    at_once = at_once or (_VECTORS if isinstance(wanted, np.ndarray) else _TEXTS)
+    fitting: int = getattr(stored, "at_once", _VECTORS if isinstance(wanted, np.ndarray) else _TEXTS)
+    at_once = at_once or fitting
     step = max(1, at_once // rows.shape[1])
     for start in range(0, len(queries), step):
         owner, column = np.nonzero(rows[start : start + step] >= 0)
-        scores[start + owner, column] = _scores(stored, wanted[start + owner], rows[start + owner, column], first)
+        asked, given = wanted[start + owner], rows[start + owner, column]
+        scores[start + owner, column] = _scores(stored, asked, given, first, at_once)
     rows[np.isneginf(scores)] = -1
     hits = in_order(rows, scores)
     return Hits(hits.rows[:, :k], hits.scores[:, :k])
 
 
 def _scores(
-    stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], first: NDArray[np.int64] | None
+    stored: StoredSearcher | DenseSearcher,
+    queries: Encoded,
+    rows: NDArray[np.int64],
+    first: NDArray[np.int64] | None,
+    at_once: int,
 ) -> NDArray[np.float32]:
     """Each query's score with the row beside it, float32 [n]; with a document's best vector, given `first`."""
-    from hardneg.indexes.scores import score_pairs
-
-    if not len(rows):
-        return np.empty(0, np.float32)
-    if first is None:
-        return score_pairs(queries, encoded_rows(stored, rows))
+    if first is None or not len(rows):
+        return _pairs(stored, queries, rows, at_once)
     place, owner = ranges(first[rows], first[rows + 1])
     begins = np.searchsorted(owner, np.arange(len(rows)))
-    pairs = score_pairs(queries[owner], encoded_rows(stored, place))
-    best: NDArray[np.float32] = np.maximum.reduceat(pairs, begins)
+    best: NDArray[np.float32] = np.maximum.reduceat(_pairs(stored, queries[owner], place, at_once), begins)
     return best
+
+
+def _pairs(
+    stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], at_once: int
+) -> NDArray[np.float32]:
+    from hardneg.indexes.scores import score_pairs
+
+    scores = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
+        scores[part] = score_pairs(queries[part], encoded_rows(stored, rows[part]))
+    return scores
 
 
 def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:

@@ -62,6 +62,11 @@ class TwoStageSearcher:
         count = min(max(k, self.candidates), len(self.exact.store))
         return search_candidates(self.exact, wanted, k, count, self._found)
 
+    @property
+    def at_once(self) -> int:
+        """How many documents may be asked for at a time."""
+        return self.exact.at_once
+
     def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The token vectors of the documents of rows int64 [n].
 

@@ -13,7 +13,7 @@ from hardneg.data.token_store import TokenStore
 from hardneg.indexes.best import Best, best_hits, merged
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.exact_torch import DeviceVectors
-from hardneg.indexes.multi_vector_scores import block_scores, check_tokens, tensor
+from hardneg.indexes.multi_vector_scores import block_scores, check_tokens, documents_at_once, tensor
 from hardneg.indexes.validation import check_finite, check_rows, no_hits
 from hardneg.progress import Progress, Silent
 from hardneg.types import Encoded, Hits, TokenVectors
@@ -38,6 +38,11 @@ class MultiVectorSearcher:
         """
         wanted = check_tokens(queries, self.store.dimension, k)
         return search_tokens(self.store, wanted, k, self.options or ExactOptions(), self.progress, self._held)
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many documents may be asked for at a time."""
+        return documents_at_once(self.store.offsets)
 
     def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The token vectors of the documents of rows int64 [n].

@@ -5,6 +5,7 @@ Source: K. Santhanam et al., PLAID (CIKM 2022), section 4.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from hardneg.data.hash_index import ranges
 from hardneg.indexes.multi_vector_candidates import best_of_each, search_candidates
 from hardneg.indexes.multi_vector_codes import TokenCodes
-from hardneg.indexes.multi_vector_scores import check_tokens, tensor
+from hardneg.indexes.multi_vector_scores import check_tokens, documents_at_once, tensor
 from hardneg.indexes.validation import check_rows
 from hardneg.types import Encoded, Hits, TokenVectors
 
@@ -40,6 +41,11 @@ class CodedSearcher:
         wanted = check_tokens(queries, self.codes.dimension, k)
         count = min(max(k, self.candidates), len(self.codes))
         return search_candidates(self, wanted, k, count, self._found)
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many documents may be asked for at a time."""
+        return documents_at_once(self.codes.offsets)
 
     def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The token vectors of the documents of rows int64 [n] as the codes give them.

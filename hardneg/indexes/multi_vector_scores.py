@@ -16,6 +16,7 @@ from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.validation import check_depth
 from hardneg.types import Encoded, TokenVectors
 
+_HELD = 1 << 18  # tokens of documents, held at a time
 _TOKENS = 1 << 15  # of the documents of pairs that are scored at a time, with what they are padded by
 
 
@@ -36,6 +37,11 @@ def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -
         query = int(np.searchsorted(queries.offsets, token, "right")) - 1
         raise UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
     return queries
+
+
+def documents_at_once(offsets: NDArray[np.int64]) -> int:
+    """How many documents may be held at a time, whichever they are; offsets: int64 [N + 1], where each begins."""
+    return max(1, _HELD // int(np.diff(offsets).max(initial=1)))
 
 
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, asked: Tensor) -> Tensor:

@@ -123,6 +123,17 @@ def test_candidates_are_ranked_by_maxsim(tmp_path: Path) -> None:
         assert hits.scores.tolist() == [[11, 6, -5], [-4, -4, -np.inf], [-np.inf] * 3]
 
 
+def test_long_documents_are_scored_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hardneg.indexes.multi_vector_scores._HELD", 6)
+    searcher = MultiVector().open(stored(tmp_path, DOCUMENTS))
+    assert searcher.at_once == 2  # the longest has three tokens
+    asked: list[int] = []
+    monkeypatch.setattr(TokenStore, "gather", lambda store, rows: asked.append(len(rows)) or DOCUMENTS[rows])
+    hits = rank_candidates(searcher, QUERIES, np.array([[0, 1, 3]] * 3), 3)
+    assert hits.rows.tolist() == [[0, 3, 1], [1, 0, 3], [-1, -1, -1]]
+    assert max(asked) == 2
+
+
 def test_scores_by_form() -> None:
     assert score_matrix(QUERIES, DOCUMENTS).tolist() == SCORES
     assert score_pairs(QUERIES[:2], DOCUMENTS[:2]).tolist() == [11, 3]

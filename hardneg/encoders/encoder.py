@@ -135,9 +135,9 @@ class Encoder:
         """float [B, M] with gradients; columns: int64 [M], the document of each column; None: each one once."""
         return self.representation.score(queries, documents, columns)
 
-    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """float [B, M]: each query with M documents of its own, which lie in a row, B * M in all."""
-        return self.representation.score_lists(queries, documents)
+    def score_lists(self, queries: Tensor, encoded: Encoded) -> Tensor:
+        """float [B, M], with gradients to the queries: each with M documents of its own, as an index holds B * M."""
+        return self.representation.score_lists(queries, encoded)
 
     def collect(self, tensor: Tensor) -> Encoded:
         """What `embed` made, on the host, as an index is searched with."""

@@ -50,8 +50,11 @@ class Representation(Protocol):
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
         """float [B, M] in float32 or better, with gradients; columns: int64 [M], the document of each; None: all."""
 
-    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """float [B, M], the scores of B queries with M documents of their own each: a tensor of B * M, in a row."""
+    def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
+        """float [B, M], the scores of B queries with M documents of their own each, as an index holds B * M in a row.
+
+        Gradients go to the queries alone.
+        """
 
     def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
         """What of the corpus is stored."""

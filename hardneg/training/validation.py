@@ -65,6 +65,8 @@ def pool_validation(
 ) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
 
+    Of texts that are more than a vector each also how many weights or vectors they have: `per_query`, `per_document`.
+
     The pool is all dev positives and the first `depth` documents of the run for each dev query. The
     figures are estimates that are too high, since the rest of the corpus does not compete; they serve
     to compare checkpoints.
@@ -82,9 +84,16 @@ def pool_validation(
             documents, counts = encoder.encode_segments(texts, data.segments, options)
             first = np.cumsum(counts) - counts
         queries = encoder.encode(pool.texts, "query", options)
-        return pool_metrics(queries, documents, pool, first)
+        return {**pool_metrics(queries, documents, pool, first), **_sizes(queries, documents)}
 
     return validate
+
+
+def _sizes(queries: Encoded, documents: Encoded) -> dict[str, float]:
+    """Of texts that are more than a vector each: how many weights, or vectors, a text has in the mean."""
+    told = {"per_query": queries, "per_document": documents}
+    offsets = {name: getattr(encoded, "offsets", None) for name, encoded in told.items()}
+    return {name: float(ends[-1]) / max(1, len(ends) - 1) for name, ends in offsets.items() if ends is not None}
 
 
 def make_pool(data: ValidationData, depth: int) -> Pool:

@@ -87,8 +87,8 @@ class BagEncoder:
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
         return OneVector().score(queries, documents, columns)
 
-    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
-        return OneVector().score_lists(queries, documents)
+    def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
+        return OneVector().score_lists(queries, encoded)
 
     def tensor(self, encoded: np.ndarray) -> Tensor:
         return torch.from_numpy(encoded)

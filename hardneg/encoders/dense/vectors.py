@@ -55,8 +55,9 @@ class OneVector:
         with torch.autocast(queries.device.type, enabled=False):
             return at_least_float32(queries) @ at_least_float32(chosen).T
 
-    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
+    def score_lists(self, queries: Tensor, encoded: NDArray[np.float32]) -> Tensor:
         """Inner products, outside autocast."""
+        documents = self.tensor(encoded, queries.device)
         with torch.autocast(queries.device.type, enabled=False):
             own = documents.view(len(queries), -1, documents.shape[-1])
             return (own @ queries.float()[:, :, None]).squeeze(2)

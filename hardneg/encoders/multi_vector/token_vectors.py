@@ -80,8 +80,9 @@ class VectorAToken:
         scores = maxsim(queries, documents, self.mean)
         return scores if columns is None else scores[:, columns]
 
-    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
+    def score_lists(self, queries: Tensor, encoded: TokenVectors) -> Tensor:
         """MaxSim."""
+        documents = self.tensor(encoded, queries.device)
         return maxsim_of_lists(queries, documents.view(len(queries), -1, *documents.shape[1:]), self.mean)
 
     def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:

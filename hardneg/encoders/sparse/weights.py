@@ -70,11 +70,14 @@ class TermWeights:
             scores = at_least_float32(queries) @ at_least_float32(documents).T
         return scores if columns is None else scores[:, columns]
 
-    def score_lists(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """Inner products, outside autocast."""
-        own = documents.view(len(queries), -1, documents.shape[-1])
+    def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
+        """Inner products, outside autocast, in memory of no more than the stored weights."""
+        text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
+        term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
+        weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
         with torch.autocast(queries.device.type, enabled=False):
-            return (at_least_float32(own) @ at_least_float32(queries)[:, :, None]).squeeze(2)
+            products = at_least_float32(queries)[text.div(max(1, each), rounding_mode="floor"), term] * weights
+            return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
     def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
         """The documents."""

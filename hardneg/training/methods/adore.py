@@ -231,7 +231,7 @@ class AdoreTraining(ExampleTraining):
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""
         stored = encoded_rows(self.index.searcher, np.maximum(listed.rows, 0).reshape(-1))
-        return self.encoder.score_lists(queries, self.encoder.tensor(stored))
+        return self.encoder.score_lists(queries, stored)
 
 
 def _score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:

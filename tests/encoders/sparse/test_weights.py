@@ -34,8 +34,10 @@ def test_scores_are_inner_products() -> None:
     queries = torch.tensor([[1.0, 1.0, 0.0, 2.0], [0.0, 0.0, 2.0, 0.0]])
     assert WEIGHTS.score(queries, TENSOR, None).tolist() == [[4, 0, 3.5], [0, 0, 1]]
     assert WEIGHTS.score(queries, TENSOR, torch.tensor([2, 2, 0])).tolist() == [[3.5, 3.5, 4], [1, 1, 0]]
-    lists = WEIGHTS.score_lists(queries, TENSOR[[0, 1, 2, 0]])
+    lists = WEIGHTS.score_lists(queries.requires_grad_(), WEIGHTS.collect(TENSOR[[0, 1, 2, 0]]))
     assert lists.tolist() == [[4, 0], [1, 0]]
+    lists[0].sum().backward()
+    assert queries.grad is not None and queries.grad.tolist() == [[0, 2, 0, 1], [0, 0, 0, 0]]
 
 
 def test_they_are_stored_with_what_the_terms_are(tmp_path: Path) -> None:

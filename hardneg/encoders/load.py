@@ -28,12 +28,31 @@ def read_modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Mo
     modules = _modules(folder, spec, dtype)
     if dtype == torch.float32:
         return modules
-    if any(buffer.dtype == dtype for model in _networks(modules) for buffer in model.buffers()):
+    if any(_rounded(model, dtype) & model.state_dict().keys() for model in _networks(modules)):
         modules = _modules(folder, spec, torch.float32)
     for model in _networks(modules):
+        _unround(model, _rounded(model, dtype))
         for weight in model.parameters():
             weight.data = weight.data.to(dtype)
     return modules
+
+
+def _rounded(model: nn.Module, dtype: torch.dtype) -> set[str]:
+    """The buffers that were made in a dtype which the weights alone should have."""
+    return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
+
+
+def _unround(model: Any, names: set[str]) -> None:
+    """Makes buffers that are in no file again, in float32: the weights beside them take no memory meanwhile."""
+    if not names:
+        return
+    from accelerate import init_empty_weights
+
+    with init_empty_weights(include_buffers=False):
+        again = type(model)(model.config)
+    for name in names:
+        path, _, own = name.rpartition(".")
+        setattr(model.get_submodule(path), own, again.get_buffer(name))
 
 
 def _networks(modules: list[nn.Module]) -> list[nn.Module]:

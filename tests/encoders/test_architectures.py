@@ -1,6 +1,8 @@
 """Architectures of today: vectors as others make them of the same folder, long texts, adapters, less memory."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ LONG = " ".join(f"word{i}" for i in range(400))
 TEXTS = ["hello", "the quick brown fox jumps over the lazy dog", "", LONG]
 
 
-def tiny(folder: Path, name: str, length: int = 1024) -> Path:
+def tiny(folder: Path, name: str, length: int = 1024, dimension: int = 32) -> Path:
     """A random model of an architecture, saved by sentence-transformers as such models are; Qwen3 as its embeddings."""
     import transformers
     from sentence_transformers import SentenceTransformer
@@ -55,7 +57,7 @@ def tiny(folder: Path, name: str, length: int = 1024) -> Path:
     (plain / "tokenizer_config.json").write_text(json.dumps({**told, "padding_side": "left" if last else "right"}))
     first: Any = Transformer(str(plain))
     first.max_seq_length = min(length, getattr(config, "max_position_embeddings", length) - 2)
-    pooling = Pooling(32, pooling_mode="lasttoken" if last else "mean")
+    pooling = Pooling(dimension, pooling_mode="lasttoken" if last else "mean")
     prompts = {"query": "Instruct: find it\nQuery:", "document": ""}
     SentenceTransformer(modules=[first, pooling], prompts=prompts).save(str(folder / "model"))
     return folder / "model"
@@ -166,3 +168,60 @@ def test_long_texts_of_a_modernbert(tmp_path: Path) -> None:
     longer = load_learner(ModelSpec(str(tmp_path / "plain"), pooling="mean", document_length=4096), "cpu")
     assert longer.tokenise([text], "document").lengths[0] > 4 * USUAL
     assert "token_type_ids" not in longer.features(["a"], "query")
+
+
+def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardneg.encoders import load
+
+    reads: list[object] = []
+    own = load._modules
+    monkeypatch.setattr(load, "_modules", lambda *given: reads.append(given) or own(*given))
+    half, whole = (load_learner(ModelSpec(str(model[1])), "cpu", precision) for precision in ("bf16", "fp32"))
+    assert len(reads) == 2
+    buffers = dict(whole.parts("query")[0].model.named_buffers())
+    for name, buffer in half.parts("query")[0].model.named_buffers():
+        assert torch.equal(buffer, buffers[name]) and buffer.dtype == buffers[name].dtype, name
+    assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
+
+
+MEASURE = """
+import sys, threading, time
+from hardneg.encoders.kinds import load_learner
+from hardneg.encoders.spec import ModelSpec
+import accelerate, sentence_transformers, transformers
+from transformers import Qwen3Model
+
+def anonymous():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon"))
+
+load_learner(ModelSpec(sys.argv[1]), "cpu", "bf16")  # what is imported on the way
+before, peak, done = anonymous(), [0], []
+
+def watch():
+    while not done:
+        peak[0] = max(peak[0], anonymous())
+        time.sleep(0.002)
+
+thread = threading.Thread(target=watch)
+thread.start()
+encoder = load_learner(ModelSpec(sys.argv[2]), "cpu", "bf16")
+done.append(1)
+thread.join()
+print(peak[0] - before, sum(w.numel() * w.element_size() for w in encoder.module.parameters()))
+"""
+
+
+@pytest.mark.slow
+def test_weights_need_no_more_memory_than_they_have_in_their_dtype(tmp_path: Path, monkeypatch: Any) -> None:
+    """160 million weights in a float32 file: 320 MB as bfloat16, and never the 640 MB of float32 beside them."""
+    small = tiny(tmp_path / "small", "Qwen3")
+    sizes = {"hidden_size": 1024, "num_hidden_layers": 10, "intermediate_size": 3072, "num_attention_heads": 16}
+    monkeypatch.setitem(CONFIGS, "Qwen3", {**CONFIGS["Qwen3"], **sizes, "num_key_value_heads": 8, "head_dim": 64})
+    large = tiny(tmp_path / "large", "Qwen3", dimension=1024)
+    line = [sys.executable, "-c", MEASURE, str(small), str(large)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    peak, weights = map(int, done.stdout.split()[-2:])
+    assert weights > 250_000_000
+    assert peak < 1.15 * weights + 50_000_000

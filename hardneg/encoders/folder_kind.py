@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.encoders.adapters.base import based, fetch_whole
+from hardneg.encoders.adapters.source import look_up_adapter
 from hardneg.encoders.configuration import Shape, model_shape
 from hardneg.encoders.contract import Contract, made_as, read_contract, resolve
 from hardneg.encoders.files import check_files
@@ -66,8 +67,12 @@ class FolderKind:
         return model_digest(spec, self.full)
 
     def look_up(self, spec: ModelSpec) -> Lookup:
-        """The files' bytes."""
-        return look_up(spec)
+        """The files' bytes, with those of an adapter and of its base."""
+        folder = at_hand(spec)
+        if folder is not None and (whole := based(spec, folder)) != spec:
+            return self.look_up(whole)
+        model, adapter = look_up(spec), look_up_adapter(spec.adapter)
+        return Lookup(model.there + adapter.there, model.ahead + adapter.ahead, model.note or adapter.note)
 
     def shape(self, spec: ModelSpec) -> Shape:
         """By the configuration."""

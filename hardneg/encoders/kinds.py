@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from hardneg.encoders.adapters.base import based
 from hardneg.encoders.configuration import Shape, mapping
 from hardneg.encoders.contract import Contract
 from hardneg.encoders.folder_kind import FolderKind
@@ -31,6 +32,8 @@ def kind_of(spec: ModelSpec) -> EncoderKind:
     if spec.encoder is not None:
         return cast(EncoderKind, configure("encoders", spec.encoder))
     folder = at_hand(spec)
+    if folder is not None and (whole := based(spec, folder)) != spec:
+        return kind_of(whole)
     return cast(EncoderKind, configure("encoders", PluginSetting("dense" if folder is None else kind_in(folder))))
 
 

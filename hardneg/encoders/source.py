@@ -22,6 +22,7 @@ _PREFIX = "packaged:"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BARE = {"Pooling", "Normalize"}
+CONFIGURATIONS = ("config.json", "adapter_config.json")
 HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
 
 
@@ -61,11 +62,16 @@ def at_hand(spec: ModelSpec) -> Path | None:
         return folder
     if not HUB_ID.fullmatch(spec.name):
         return None
+    found = _cached_folder(spec.name, spec.revision)
+    return found if found and any(has_weights(place) for place in module_folders(found)) else None
+
+
+def _cached_folder(repository: str, revision: str | None) -> Path | None:
+    """Where the hub's cache has the configuration of a model, or that of an adapter."""
     from huggingface_hub import try_to_load_from_cache
 
-    cached = try_to_load_from_cache(spec.name, "config.json", revision=spec.revision)
-    found = Path(cached).parent if isinstance(cached, str) else None
-    return found if found and any(has_weights(place) for place in module_folders(found)) else None
+    found = (try_to_load_from_cache(repository, name, revision=revision) for name in CONFIGURATIONS)
+    return next((Path(path).parent for path in found if isinstance(path, str)), None)
 
 
 def fetch(spec: ModelSpec) -> Path:
@@ -104,12 +110,14 @@ def download(found: HubCommit, patterns: list[str]) -> Path:
 
 def _remember(found: HubCommit, revision: str | None) -> None:
     """Notes in the hub's cache which commit the branch stands for, so that its name serves offline too."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import hf_hub_download
 
-    if revision == found.commit or try_to_load_from_cache(found.repository, "config.json", revision=revision):
+    folder = _cached_folder(found.repository, found.commit)
+    if folder is None or revision == found.commit or _cached_folder(found.repository, revision):
         return
+    name = next(name for name in CONFIGURATIONS if (folder / name).exists())
     with suppress(Exception):  # the files are there; only the next look-up will need the hub
-        hf_hub_download(found.repository, "config.json", revision=revision)
+        hf_hub_download(found.repository, name, revision=revision)
 
 
 def _packaged_folder(name: str) -> Path:
@@ -125,13 +133,12 @@ def _packaged_folder(name: str) -> Path:
 
 
 def _commit(repository: str, revision: str | None) -> str:
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import HfApi
 
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
-    cached = try_to_load_from_cache(repository, "config.json", revision=revision)
-    if isinstance(cached, str):
-        return Path(cached).parent.name
+    if cached := _cached_folder(repository, revision):
+        return cached.name
     try:
         commit = HfApi().model_info(repository, revision=revision).sha
     except Exception as error:  # the hub's client lets errors of several libraries through
@@ -179,7 +186,7 @@ def _on_hub(found: HubCommit) -> Lookup:
     info = HfApi().model_info(found.repository, revision=found.commit, files_metadata=True)
     sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
     wanted = list(_wanted(sizes))
-    if not any(path.rpartition("/")[2] == "config.json" for path in wanted):
+    if not any(path.rpartition("/")[2] in CONFIGURATIONS for path in wanted):
         raise ModelError(f"model {found.repository!r}: no config.json on the hub: name a repository of transformers'")
     if not weights_in(sizes):
         raise ModelError(f"model {found.repository!r}: neither *.safetensors nor pytorch_model.bin on the hub")
@@ -198,12 +205,8 @@ def _wanted(sizes: dict[str, int]) -> Iterator[str]:
 
 
 def _cached(found: HubCommit) -> int:
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(found.repository, "config.json", revision=found.commit)
-    if not isinstance(config, str):
+    if (folder := _cached_folder(found.repository, found.commit)) is None:
         return 0
-    folder = Path(config).parent
     try:
         check_files(folder)
     except ModelError:

@@ -140,8 +140,8 @@ class TrainQueries(EncoderTrainingSpec):
             times = steps // (self.refresh_every or steps)
             searching = times * sizes.machine.searching(queries, sizes.documents, sizes.dimension)
         lists = options.batch_size * self.depth * sizes.dimension * 4
-        held = 5 * sizes.shape.weights + BLOCK_BYTES
-        disk = (5 + kept_models(steps, options)) * sizes.shape.weights
+        held = 2 * sizes.shape.weights + 3 * sizes.learning + BLOCK_BYTES
+        disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * sizes.learning
         return Row(steps, "steps", disk, PROCESS_BYTES, learning + searching + 5, held, lists)
 
     def open_index(

@@ -149,8 +149,8 @@ def encoder_training(spec: EncoderTrainingSpec, sizes: Sizes) -> Row:
     passes = (3 if at_once == size else 4) + options.gradient_checkpointing
     seconds = sizes.network_seconds(passes * steps * options.accumulate * size * tokens)
     kept = int(at_once * tokens * sizes.shape.kept_a_token(length, options.gradient_checkpointing))
-    disk = (4 + kept_models(steps, options)) * sizes.shape.weights
-    held = 4 * sizes.shape.weights + size * size * documents * _SCORE_BYTES
+    disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * sizes.learning
+    held = sizes.shape.weights + 3 * sizes.learning + size * size * documents * _SCORE_BYTES
     return Row(steps, "steps", disk, PROCESS_BYTES, seconds + 5, held, kept)
 
 

@@ -1,5 +1,6 @@
 """Adapters: put in, trained, merged, saved apart, named by content."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.adapters.spec import TYPES, AdapterSpec
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.kinds import load_learner, model_digest, open_encoder
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.kinds import load_learner, look_up, model_digest, open_encoder
+from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ModelError
 from tests.tiny import tiny_encoder
 
@@ -188,8 +190,6 @@ def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
     ],
 )
 def test_adapters_that_are_not_known(base: Path, tmp_path: Path, content: object, said: str) -> None:
-    import json
-
     folder, _ = apart(base, tmp_path / "adapter")
     (folder / "adapter_config.json").write_text(json.dumps(content))
     with pytest.raises(ModelError, match=said):
@@ -208,3 +208,71 @@ def test_all_problems_of_an_adapter_at_once() -> None:
 def test_layers_that_are_not_there(base: Path) -> None:
     with pytest.raises(ModelError, match="cannot be put into"):
         load_learner(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
+
+
+def test_weights_that_learn_are_estimated() -> None:
+    encoder = load_learner(ModelSpec("packaged:all-MiniLM-L6-v2", adapter=AdapterSpec(rank=16)), "cpu")
+    learning = sum(weights.numel() for weights in encoder.module.parameters() if weights.requires_grad)
+    assert AdapterSpec(rank=16).weights(384, 6) == learning == 18 * 384 * 16 * 6
+
+
+def test_a_model_without_a_transformer_takes_no_adapter(base: Path) -> None:
+    whole, spec = torch.nn.Sequential(torch.nn.Linear(2, 2)), FullSpec(str(base), adapter=AdapterSpec())
+    with pytest.raises(ModelError, match="no transformer to put an adapter in"):
+        put_adapters(whole, spec, base, learns=True)
+
+
+def test_bytes_of_an_adapter_and_its_base_are_looked_up(base: Path, tmp_path: Path) -> None:
+    folder, _ = apart(base, tmp_path / "adapter")
+    weights = (folder / "adapter_model.safetensors").stat().st_size
+    plain = look_up(ModelSpec(str(base))).there
+    assert look_up(ModelSpec(str(base), adapter=AdapterSpec(str(folder)))).there == plain + weights
+    assert look_up(ModelSpec(str(folder))).there == plain + weights
+    assert look_up(ModelSpec(str(base), adapter=AdapterSpec())).there == plain
+    with pytest.raises(ModelError, match="adapter: model '/nowhere'"):
+        look_up(ModelSpec(str(base), adapter=AdapterSpec("/nowhere")))
+
+
+@pytest.mark.slow
+def test_an_adapter_of_the_hub(base: Path, tmp_path: Path) -> None:
+    """By its own name, which brings its base, and beside its base; without the network after that."""
+    import subprocess
+    import sys
+
+    from hub_server import hub_server
+
+    folder, vectors = apart(base, tmp_path / "adapter")
+    config = (folder / "adapter_config.json").read_text().replace(str(base.resolve()), "some/base")
+    (folder / "adapter_config.json").write_text(config)
+    with hub_server() as hub:
+        hub.model("some/base", base)
+        hub.model("some/adapter", folder)
+        place = hub.environment(tmp_path / "cache")
+        line = [sys.executable, "-c", FETCH]
+        found = [subprocess.run(line, env=place, capture_output=True, text=True, timeout=300)]
+    offline = place | {"HF_HUB_OFFLINE": "1"}
+    found.append(subprocess.run(line, env=offline, capture_output=True, text=True, timeout=300))
+    assert found[0].returncode == 0, found[0].stderr
+    first, again = (json.loads(done.stdout.splitlines()[-1]) for done in found)
+    assert first["ahead"][0] > 0 and first["digests"] == again["digests"] and len({*first["digests"]}) == 2
+    for told in (first, again):
+        for made in told["vectors"]:
+            assert closeness(np.array(made, np.float32), vectors) > 0.99999
+
+
+FETCH = f"""
+import json
+from hardneg.encoders.adapters.source import put_adapters
+from hardneg.encoders.adapters.spec import AdapterSpec
+from hardneg.encoders.kinds import load_encoder, look_up, model_digest
+from hardneg.encoders.spec import FullSpec, ModelSpec
+specs = [ModelSpec("some/adapter"), ModelSpec("some/base", adapter=AdapterSpec("some/adapter"))]
+try:
+    ahead = [look_up(spec).ahead for spec in specs]
+except Exception:
+    ahead = []
+digests = [model_digest(spec) for spec in specs]
+vectors = [load_encoder(spec, "cpu").encode({TEXTS!r}, "query").tolist() for spec in specs]
+assert digests == [model_digest(spec) for spec in specs]
+print(json.dumps(dict(ahead=ahead, digests=digests, vectors=vectors)))
+"""

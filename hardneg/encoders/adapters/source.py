@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from hardneg.encoders.adapters.files import CONFIG, WEIGHTS, adapter_content, check_adapter, settings_in
+from hardneg.encoders.adapters.files import (
+    CONFIG,
+    WEIGHTS,
+    adapter_content,
+    adapter_weights,
+    check_adapter,
+    settings_in,
+)
 from hardneg.encoders.adapters.spec import AUTO, AdapterSpec
 from hardneg.encoders.files import sides
-from hardneg.encoders.source import HubCommit, download, locate
+from hardneg.encoders.source import HubCommit, download, locate, look_up
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.encoders.towers import side
 from hardneg.errors import ModelError
+from hardneg.types import Lookup
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -45,6 +53,20 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
     return folder
 
 
+def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
+    """The bytes of a trained adapter's files, those here and those to come; none for a new one.
+
+    Raises:
+        ModelError: there is no such adapter.
+    """
+    if adapter is None or adapter.source is None:
+        return Lookup()
+    if isinstance(found := _located(adapter), Path):
+        check_adapter(found)
+        return Lookup(there=adapter_weights(found).stat().st_size)
+    return look_up(ModelSpec(adapter.source, adapter.revision))
+
+
 def _located(adapter: AdapterSpec) -> Path | HubCommit:
     try:
         return locate(ModelSpec(adapter.source or "", adapter.revision))
@@ -69,6 +91,8 @@ def put_adapters(whole: nn.Module, spec: FullSpec, folder: Path, learns: bool) -
     done = set[int]()
     for kind in KINDS:
         transformer, own = side(whole, kind)[0], sides(folder)[kind][0]
+        if not hasattr(getattr(transformer, "model", None), "add_adapter"):
+            raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
         if id(transformer) in done:
             continue
         done.add(id(transformer))

@@ -46,6 +46,10 @@ class AdapterSpec:
         """What a new one is made from."""
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
+    def weights(self, hidden: int, layers: int) -> int:
+        """About how many weights a new one has, for estimates: two matrices for each of a layer's six linear ones."""
+        return self.rank * layers * 18 * hidden
+
     def problems(self) -> list[str]:
         """One line for each field that no adapter can have."""
         found = []

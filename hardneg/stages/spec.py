@@ -96,12 +96,6 @@ class Sizes:
             queries *= 0.4 * self.model.query_length * 0.6 * self.model.document_length
         return self.machine.searching(queries, self.documents, self.dimension)
 
-    @property
-    def learning(self) -> int:
-        """Bytes of the weights that are trained: the model's, or an adapter's alone."""
-        adapter = self.model.adapter
-        return self.shape.weights if adapter is None else 4 * adapter.weights(self.shape.hidden, self.shape.layers)
-
     def network_seconds(self, tokens: float, shape: Shape | None = None) -> float:
         """What so many tokens take to go through a network, by default the recipe's model, once and forward."""
         return tokens * (shape or self.shape).operations_a_token / self.machine.operations

@@ -26,6 +26,7 @@ from hardneg.stages.training_common import (
     data_facts,
     kept_models,
     learned,
+    learning_bytes,
     save,
     training_data,
     validation,
@@ -140,8 +141,8 @@ class TrainQueries(EncoderTrainingSpec):
             times = steps // (self.refresh_every or steps)
             searching = times * sizes.machine.searching(queries, sizes.documents, sizes.dimension)
         lists = options.batch_size * self.depth * sizes.dimension * 4
-        held = 2 * sizes.shape.weights + 3 * sizes.learning + BLOCK_BYTES
-        disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * sizes.learning
+        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES
+        disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
         return Row(steps, "steps", disk, PROCESS_BYTES, learning + searching + 5, held, lists)
 
     def open_index(

@@ -149,9 +149,15 @@ def encoder_training(spec: EncoderTrainingSpec, sizes: Sizes) -> Row:
     passes = (3 if at_once == size else 4) + options.gradient_checkpointing
     seconds = sizes.network_seconds(passes * steps * options.accumulate * size * tokens)
     kept = int(at_once * tokens * sizes.shape.kept_a_token(length, options.gradient_checkpointing))
-    disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * sizes.learning
-    held = sizes.shape.weights + 3 * sizes.learning + size * size * documents * _SCORE_BYTES
+    disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
+    held = sizes.shape.weights + 3 * learning_bytes(sizes) + size * size * documents * _SCORE_BYTES
     return Row(steps, "steps", disk, PROCESS_BYTES, seconds + 5, held, kept)
+
+
+def learning_bytes(sizes: Sizes) -> int:
+    """Bytes of the weights that are trained: the model's, or an adapter's alone."""
+    adapter, shape = sizes.model.adapter, sizes.shape
+    return shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
 
 
 def kept_models(steps: int, options: TrainOptions) -> int:

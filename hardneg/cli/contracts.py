@@ -54,12 +54,17 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
 
 
 def override_lines(spec: "ModelSpec") -> list[str]:
-    """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet."""
+    """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet.
+
+    Nothing of a model that has no files, such as one that a server holds.
+    """
     from hardneg.encoders.contract import OWN, overrides
-    from hardneg.encoders.kinds import contract_of, remarks
+    from hardneg.encoders.kinds import contract_of, known, remarks
     from hardneg.encoders.source import at_hand
 
     folder = at_hand(spec)
+    if folder is None and known(spec) is not None:
+        return []
     if folder is None:
         left = [name for name in OWN if getattr(spec, name) is None]
         told = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"

@@ -11,6 +11,7 @@ import yaml
 from embedding_server import Served, serving, vector
 
 from hardneg.artifacts import Store
+from hardneg.cli.contracts import override_lines
 from hardneg.data.flat import FlatVectors
 from hardneg.data.negatives import read_negatives
 from hardneg.errors import RecipeError
@@ -61,6 +62,7 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
     plan = make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served))))
     (told,) = (need for need in needs(plan) if need.kind == "model")
     assert told.note == f"served at {served.url}" and served.requests == []
+    assert override_lines(plan.recipe.model) == []
     artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     vectors = np.stack([vector(f"the text of {row}") for row in range(10)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

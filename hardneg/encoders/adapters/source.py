@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from hardneg.encoders.adapters.files import (
     CONFIG,
     WEIGHTS,
@@ -18,12 +16,12 @@ from hardneg.encoders.adapters.spec import AUTO, AdapterSpec
 from hardneg.encoders.files import sides
 from hardneg.encoders.source import HubCommit, download, locate, look_up
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
-from hardneg.encoders.towers import side
 from hardneg.errors import ModelError
 from hardneg.types import Lookup
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import nn
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def _located(adapter: AdapterSpec) -> Path | HubCommit:
         raise ModelError(f"adapter: {error}") from error
 
 
-def put_adapters(whole: nn.Module, spec: FullSpec, folder: Path, learns: bool) -> None:
+def put_adapters(whole: "nn.Module", spec: FullSpec, folder: Path, learns: bool) -> None:
     """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
 
     folder: the model's. An adapter that is in there already is what learns.
@@ -83,6 +81,7 @@ def put_adapters(whole: nn.Module, spec: FullSpec, folder: Path, learns: bool) -
         ModelError: the adapter does not fit the model, or peft is not there.
     """
     from hardneg.encoders.adapters.layers import fill, has_adapter, put_in
+    from hardneg.encoders.towers import side
 
     adapter = spec.adapter
     if adapter is None:

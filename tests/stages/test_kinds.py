@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 from hardneg.artifacts import Store
 from hardneg.encoders.kinds import open_encoder
@@ -14,7 +14,12 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 
-MAKERS: dict[str, Any] = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
+MAKERS: dict[str, Any] = {
+    "dense": tiny_encoder,
+    "static": tiny_static,
+    "sparse": tiny_sparse_encoder,
+    "multi-vector": tiny_multi_vector,
+}
 CLASSES = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
 STEPS = {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3, "evaluate_every": 2}
 
@@ -64,7 +69,7 @@ def test_the_whole_line(tmp_path: Path, kind: str) -> None:
     history = [json.loads(line) for line in (made["adore"].path / "history.jsonl").read_text().splitlines()]
     drift = [record["drift"] for record in history if "drift" in record]
     assert len(drift) == 3 and all(
-        0 <= found["overlap"] <= 1 and ("best_rank" in found) == (kind == "dense") for found in drift
+        0 <= found["overlap"] <= 1 and ("best_rank" in found) == (kind in ("dense", "static")) for found in drift
     )
     measured = json.loads((made["scores"].path / "metrics.json").read_text())
     assert {"start", "STAR", "ADORE"} <= {*json.dumps(measured).replace('"', " ").split()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
@@ -18,7 +18,12 @@ from hardneg.regularizers.flops import Flops
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-MAKERS: dict[str, Any] = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
+MAKERS: dict[str, Any] = {
+    "dense": tiny_encoder,
+    "static": tiny_static,
+    "sparse": tiny_sparse_encoder,
+    "multi-vector": tiny_multi_vector,
+}
 SCALES = {"dense": 20.0, "static": 20.0, "sparse": 1.0, "multi-vector": 1.0}
 LAMBDAS = (0.05, 0.03)
 

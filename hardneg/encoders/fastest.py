@@ -118,12 +118,12 @@ def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -
     Few texts are not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
     """
     place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device)
-    known, most = _remembered(place), _most_tokens(parts[0], device)
+    known = _remembered(place)
     if name in known:
-        return min(known[name], most)
+        return known[name]
     if count < WORTH_TIMING:
-        return min(usual_budget(device), most)
-    found = min(_timed(parts, device, most), most)
+        return usual_budget(device)
+    found = _timed(parts, device, most_tokens(parts[0], device))
     _remember(place, known | {name: found})
     return found
 
@@ -154,13 +154,13 @@ def _remember(place: Path, known: dict[str, int]) -> None:
         return  # a home that cannot be written costs a few seconds each time
 
 
-def _most_tokens(first: Any, device: torch.device) -> int:
-    """So many that what the first module makes of them is not too large: logits of all terms are, vectors are not."""
+def most_tokens(first: Any, device: torch.device) -> int:
+    """So many a pass that what the first module makes of them is not too large: logits of all terms may be."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
 
-def _timed(parts: Sequence[nn.Module], device: torch.device, most: int) -> int:
+def _timed(parts: Sequence[nn.Module], device: torch.device, most: int = _GPU_MOST) -> int:
     """The smallest budget that is about as fast as the best; larger ones, to `most`, are tried until they get slower.
 
     On a GPU the next one takes about twice the memory: it is not tried where that is more than its share.

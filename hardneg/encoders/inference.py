@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.fastest import takes_bf16, token_budget
+from hardneg.encoders.fastest import most_tokens, takes_bf16, token_budget
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.tokens import Tokens, token_batches
@@ -72,7 +72,7 @@ def prepare(
     half = whole and takes_bf16(options.precision, transformer, "inference")
     parts = [in_bfloat16(transformer) if half else transformer, *rest]
     with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
-        budget = options.tokens_per_batch or token_budget(parts, device, count)
+        budget = min(options.tokens_per_batch or token_budget(parts, device, count), most_tokens(parts[0], device))
     return Inference(encoder, kind, parts, budget, segments)
 
 

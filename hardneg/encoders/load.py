@@ -204,11 +204,10 @@ def assembled(
 
 def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
     """Has transformers cut texts at the spec's lengths; a table has its tokenizer do so."""
-    if not all(hasattr(first, "query_length") for first in transformers(module)):
-        return
     for kind in KINDS:
-        side(module, kind)[0].max_seq_length = spec.length(kind)  # of documents, where they share one
-    for first in transformers(module):
+        if hasattr(first := side(module, kind)[0], "query_length"):
+            first.max_seq_length = spec.length(kind)  # of documents, where they share one
+    for first in (each for each in transformers(module) if hasattr(each, "query_length")):
         shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
         first.query_length, first.document_length = shorter, None
 

@@ -62,6 +62,8 @@ class Splade(FolderKind):
         """
         if odd := [name for name in sorted(_OF_VECTORS) if getattr(spec, name) != getattr(ModelSpec, name)]:
             raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+        if self.queries == "terms" and spec.twins:
+            raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
         started = spec if spec.similarity or made_as(folder) == _CLASS else replace(spec, similarity="dot")
         return super().full(started, folder)
 

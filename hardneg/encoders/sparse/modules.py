@@ -12,7 +12,7 @@ from hardneg.encoders.files import check_activations, module_folders, sides
 from hardneg.encoders.load import assembled, load_kwargs, opening, quiet, with_prompts
 from hardneg.encoders.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
 from hardneg.encoders.sparse.head import new_head
-from hardneg.encoders.sparse.query_terms import query_terms
+from hardneg.encoders.sparse.query_terms import check_query_terms, query_terms
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.towers import check_sides, has_twins, side, twins, with_own_queries
 from hardneg.errors import ModelError
@@ -62,6 +62,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     """What the folder holds, and how many weights of a text it keeps."""
     from sentence_transformers import SparseEncoder
 
+    check_query_terms(folder)
     with opening(f"model {spec.name!r}", folder):
         found = SparseEncoder(
             str(folder),

@@ -1,11 +1,15 @@
 """Queries that no network reads: a query's own terms, each with one weight for all queries."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from hardneg.encoders.configuration import mapping
+from hardneg.encoders.files import module_folders
 from hardneg.encoders.spec import FullSpec
+from hardneg.errors import ModelError
 
 
 def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
@@ -19,6 +23,13 @@ def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
     frozen = False if own is None else own.frozen
     module: nn.Module = SparseStaticEmbedding(_plain(tokenizer if own is None else own.tokenizer, spec), weight, frozen)
     return module
+
+
+def check_query_terms(folder: Path) -> None:
+    """Refuses weights of queries' terms that lie outside of the model."""
+    for place, kind in module_folders(folder).items():
+        if kind == "SparseStaticEmbedding" and (said := mapping(place / "config.json").get("path")):
+            raise ModelError(f"model {place}: its weights are in another place, {said}: save them with the model")
 
 
 def _plain(tokenizer: Any, spec: FullSpec) -> Any:

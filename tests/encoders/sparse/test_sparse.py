@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
 from hardneg.cli.contracts import override_lines
@@ -98,6 +100,36 @@ def test_terms_of_a_query_without_a_network(folder: Path) -> None:
     assert set(rows.weights.tolist()) == {1.0}
 
 
+def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None:
+    """Its own module for queries, with weights of its own and a tokenizer that would add special tokens."""
+    documents = list(SparseEncoder(str(folder), device="cpu").children())
+    weights = torch.arange(len(documents[0].tokenizer)) / 1000.0
+    queries = [SparseStaticEmbedding(documents[0].tokenizer, weights, frozen=True)]
+    made = SparseEncoder(modules=[Router.for_query_document(queries, documents)], device="cpu")
+    made.save(str(tmp_path / "router"))
+    encoder = Encoder.load(ModelSpec(str(tmp_path / "router")), "cpu")
+    check_equal(encoder, SparseEncoder(str(tmp_path / "router"), device="cpu"))
+    assert not side(encoder.module, "query")[0].weight.requires_grad
+    with pytest.raises(ModelError, match="has no encoder of queries"):
+        Encoder.load(sparse(tmp_path / "router", queries="encoder"), "cpu")
+    next((tmp_path / "router").glob("query*/config.json")).write_text('{"path": "../idf.json"}')
+    with pytest.raises(ModelError, match=r"in another place, \.\./idf\.json"):
+        Encoder.load(ModelSpec(str(tmp_path / "router")), "cpu")
+
+
+def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "old")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "sentence_transformers.sparse_encoder.models.MLMTransformer"
+    modules[1]["type"] = "sentence_transformers.sparse_encoder.models.SpladePooling"
+    (tmp_path / "old" / "modules.json").write_text(json.dumps(modules))
+    said = {"max_seq_length": 24, "do_lower_case": False}
+    (tmp_path / "old" / "sentence_bert_config.json").write_text(json.dumps(said))
+    encoder = Encoder.load(ModelSpec(str(tmp_path / "old")), "cpu")
+    assert encoder.spec.document_length == 24
+    check_equal(encoder, SparseEncoder(str(tmp_path / "old"), device="cpu"))
+
+
 def test_weights_of_a_querys_terms_learn(folder: Path) -> None:
     encoder = Encoder.load(sparse(folder, queries="terms"), "cpu")
     encoder.embed(encoder.features(["ab"], "query"), "query").sum().backward()
@@ -166,7 +198,11 @@ def test_twins(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [({"pooling": "cls"}, "pooling: not for weights"), ({"projection": 8, "truncate_dim": 4}, "projection, truncate")],
+    [
+        ({"pooling": "cls"}, "pooling: not for weights"),
+        ({"projection": 8, "truncate_dim": 4}, "projection, truncate"),
+        ({"twins": True, "encoder": PluginSetting("sparse", {"queries": "terms"})}, "leave one of the two out"),
+    ],
 )
 def test_what_is_for_vectors_is_refused(folder: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=reason):

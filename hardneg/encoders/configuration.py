@@ -103,12 +103,16 @@ VOCABULARY = 30_522
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's cost: hidden size, layers, bytes of its weights, and terms that tokens get logits of."""
+    """What decides a model's cost: hidden size, layers, bytes of its weights, and terms that tokens get logits of.
+
+    vector: size of a vector, where it is known to be another than the hidden size.
+    """
 
     hidden: int = 768
     layers: int = 12
     weights: int = 440_000_000
     terms: int = 0
+    vector: int | None = None
 
     @property
     def operations_a_token(self) -> float:

@@ -77,7 +77,8 @@ class Sizes:
     @property
     def dimension(self) -> int:
         """That of the vectors."""
-        return min(self.model.projection or self.shape.hidden, self.model.truncate_dim or self.shape.hidden)
+        made = self.model.projection or self.shape.vector or self.shape.hidden
+        return min(made, self.model.truncate_dim or made)
 
     @property
     def stored(self) -> int:

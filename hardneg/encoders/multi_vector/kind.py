@@ -1,18 +1,19 @@
 """The kind `multi-vector`: a vector for each token of a text, compared by MaxSim."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.digest import digest
 from hardneg.encoders.adapters.base import adapter_of, fetch_whole
-from hardneg.encoders.contract import OWN, saved_values
+from hardneg.encoders.configuration import Shape
+from hardneg.encoders.contract import OWN, Contract, saved_values
 from hardneg.encoders.folder_kind import FolderKind
 from hardneg.encoders.identity import model_digest
 from hardneg.encoders.multi_vector.contract import SIMILARITIES, LateInteractionContract, read_late_interaction
 from hardneg.encoders.prompts import whole_prompts
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.source import HubCommit, locate
+from hardneg.encoders.source import HubCommit, at_hand, locate
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import PluginSetting
@@ -58,12 +59,7 @@ class LateInteraction(FolderKind):
         """
         self.check_class(folder)
         told = read_late_interaction(folder)
-        own = {
-            "similarity": told.similarity,
-            **{f"{kind}_prompt": told.prompts[kind] for kind in KINDS},
-            **{f"{kind}_length": told.lengths[kind] for kind in KINDS},
-            **saved_values(folder),
-        }
+        own = self._own(folder, told)
         if self.query_expansion:
             own["query_length"] = self.query_expansion
         values = {item.name: getattr(spec, item.name) for item in fields(spec)}
@@ -75,6 +71,30 @@ class LateInteraction(FolderKind):
         if problems := self._problems(spec, full, told):
             raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
+
+    def contract(self, folder: Path) -> Contract:
+        """What a folder says. Raises ModelError where it holds no whole model."""
+        told = read_late_interaction(folder)
+        whole = super().contract(folder)
+        return replace(whole, **self._own(folder, told), prompts=told.prompts, pooling="", odd=())
+
+    def _own(self, folder: Path, told: LateInteractionContract) -> dict[str, Any]:
+        """The folder's own values of a spec; what hardneg has written of its own model comes first."""
+        return {
+            "similarity": told.similarity,
+            **{f"{kind}_prompt": told.prompts[kind] for kind in KINDS},
+            **{f"{kind}_length": told.lengths[kind] for kind in KINDS},
+            **saved_values(folder),
+        }
+
+    def shape(self, spec: ModelSpec) -> Shape:
+        """By the configuration, and the size of what token vectors are projected to."""
+        folder = at_hand(spec)
+        try:
+            own = self.contract(folder).dimension if folder else None
+        except (ModelError, OSError):
+            own = None
+        return replace(super().shape(spec), vector=self.dimension or own)
 
     def filled(self, told: LateInteractionContract) -> int:
         """Up to how many tokens queries are filled; 0: they are not."""

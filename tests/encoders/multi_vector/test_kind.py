@@ -10,7 +10,8 @@ from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import known, model_digest
+from hardneg.encoders.kinds import known, model_digest, model_shape
+from hardneg.encoders.multi_vector.kind import LateInteraction
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import PluginSetting
@@ -163,6 +164,14 @@ def test_the_digest_is_that_of_what_the_model_makes(folder: Path, tmp_path: Path
 def test_what_cannot_be_had_is_told(folder: Path, values: Any, options: Any, said: str):
     with pytest.raises(ModelError, match=said):
         Encoder.load(ModelSpec(str(folder), encoder=PluginSetting("multi-vector", options), **values), "cpu")
+
+
+def test_what_a_folder_says_is_told_before_it_is_opened(folder: Path, tmp_path: Path):
+    contract = LateInteraction().contract(folder)
+    assert (contract.similarity, contract.query_length, contract.document_length) == ("maxsim", 12, 24)
+    assert (contract.query_prompt, contract.dimension, contract.normalised, contract.odd) == ("[Q] ", 16, True, ())
+    assert model_shape(ModelSpec(str(folder))).vector == 16
+    assert model_shape(_of_model(tiny_encoder(tmp_path / "source"), dimension=8)).vector == 8
 
 
 def test_more_dimensions_than_there_are_cannot_be_had(tmp_path: Path):

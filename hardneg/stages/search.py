@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher
 
 QUERIES_AT_ONCE = 65_536
+_BLOCKS = 16  # of documents, as many queries of which are held at once, where that is fewer
 _LISTS = 1024
 
 Entry = tuple[str, RankedList]
@@ -196,7 +197,7 @@ class _Searching:
             _check_cosines(encoder)
         lists = _candidates(self.context, self.queries, part, self.facts) if "candidates" in inputs else None
         known = positives(self.collection.all_qrels()) if spec.positives else None
-        step = EncodeOptions().window if lists else QUERIES_AT_ONCE
+        step = EncodeOptions().window if lists else _at_once(encoder)
         with self.context.progress.task("searching", len(part), "queries") as task:
             for start in part[::step]:
                 window = slice(start, min(start + step, part.stop))
@@ -249,6 +250,11 @@ def _check_cosines(encoder: "TextEncoder | None") -> None:
         raise UsageError(
             "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
         )
+
+
+def _at_once(encoder: "TextEncoder | None") -> int:
+    """How many queries are encoded and searched for at once: whole windows of the encoder."""
+    return QUERIES_AT_ONCE if encoder is None else min(QUERIES_AT_ONCE, _BLOCKS * encoder.block)
 
 
 def _found(hits: Hits) -> Iterator[Found]:

@@ -276,3 +276,20 @@ vectors = [load_encoder(spec, "cpu").encode({TEXTS!r}, "query").tolist() for spe
 assert digests == [model_digest(spec) for spec in specs]
 print(json.dumps(dict(ahead=ahead, digests=digests, vectors=vectors)))
 """
+
+
+def test_both_encoders_of_twins_have_an_adapter(base: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    spec = ModelSpec(str(base), twins=True, adapter=AdapterSpec(rank=2))
+    encoder = load_learner(spec, "cpu")
+    learning = [weights for weights in encoder.module.parameters() if weights.requires_grad]
+    assert len(learning) == 2 * 2 * 6 * 2  # sides, layers, linear layers, matrices
+    for weights in learning:
+        torch.nn.init.normal_(weights, std=0.3)
+    encoder.save(tmp_path / "saved")
+    opened = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert closeness(encoder.encode(TEXTS, "query"), opened.encode_query(TEXTS)) > 0.99999
+    assert closeness(encoder.encode(TEXTS, "document"), opened.encode_document(TEXTS)) > 0.99999
+    with pytest.raises(ModelError, match="say save: merged"):
+        load_learner(replace(spec, adapter=AdapterSpec(save="apart")), "cpu")

@@ -81,11 +81,14 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, folder: Path, learns: bool)
         ModelError: the adapter does not fit the model, or peft is not there.
     """
     from hardneg.encoders.adapters.layers import fill, has_adapter, put_in
-    from hardneg.encoders.towers import side
+    from hardneg.encoders.towers import has_twins, side
 
     adapter = spec.adapter
     if adapter is None:
         return
+    if adapter.save == "apart" and (spec.twins or has_twins(whole)):
+        told = "sentence-transformers opens no adapters of two encoders"
+        raise ModelError(f"model {spec.name!r}: adapter.save apart: {told}: say save: merged")
     place = adapter_folder(adapter)
     done = set[int]()
     for kind in KINDS:

@@ -17,6 +17,7 @@ from waiting import wait_until
 from hardneg.data.collection import write_collection
 from hardneg.data.negatives import write_negatives
 from hardneg.datasets.beir import Beir
+from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, TrainingError
@@ -90,6 +91,12 @@ def steps(settings: Settings) -> list[int]:
 def test_the_settings_come_back(settings: Settings, tmp_path: Path) -> None:
     settings.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == settings
+
+
+def test_the_settings_of_an_adapter_come_back(settings: Settings, tmp_path: Path) -> None:
+    adapted = replace(settings, model=replace(settings.model, adapter=AdapterSpec(rank=2)))
+    adapted.write(tmp_path / "settings.json")
+    assert Settings.read(tmp_path / "settings.json") == adapted
 
 
 def test_positives_that_were_told_by_answers_are_known(settings: Settings, tmp_path: Path) -> None:

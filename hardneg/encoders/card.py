@@ -9,6 +9,7 @@ from hardneg.encoders.source import HUB_ID
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
+_KINDS = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 _Scores = Mapping[str, Mapping[str, float]]
 
 
@@ -19,7 +20,9 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
         path is cut to its last part.
     """
     shown = {name: without_place(value) for name, value in facts.items()}
-    parts = [_front_matter(shown), "# Dense retriever trained with hard negatives", _facts(encoder, shown), "## Use"]
+    kind = _KINDS[encoder.representation.form]
+    title = f"# {kind.capitalize()} retriever trained with hard negatives"
+    parts = [_front_matter(shown, kind), title, _facts(encoder, shown), "## Use"]
     return "\n\n".join([*parts, _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
 
 
@@ -35,12 +38,12 @@ def without_place(value: object) -> str:
     return PurePath(text).name if PurePath(text).is_absolute() else text
 
 
-def _front_matter(facts: Mapping[str, str]) -> str:
+def _front_matter(facts: Mapping[str, str], kind: str) -> str:
     lines = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     base = facts.get("Base model", "")
     if "/" in base and HUB_ID.fullmatch(base):
         lines.append(f"base_model: {base}")
-    lines.append("tags: [sentence-transformers, dense-retrieval, hard-negatives, hardneg]")
+    lines.append(f"tags: [sentence-transformers, {kind}-retrieval, hard-negatives, hardneg]")
     return "\n".join(["---", *lines, "---"])
 
 
@@ -67,18 +70,27 @@ def _table(scores: _Scores) -> str:
 
 
 def _sentence_transformers(encoder: "Encoder") -> str:
+    made = type(encoder.module).__name__
     return f"""\
 ```python
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import {made}
 
-model = SentenceTransformer("path/to/this/folder")
+model = {made}("path/to/this/folder")
 queries = model.encode_query(["a question"])  # hardneg cuts queries at {encoder.spec.query_length} tokens
 documents = model.encode_document(["a passage"])
 scores = model.similarity(queries, documents)
 ```"""
 
 
+_OTHERS = {
+    "weights": "Pyserini's `LuceneImpactSearcher` searches the index `impact` that hardneg builds of its weights.",
+    "token-vectors": "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them.",
+}
+
+
 def _pyserini(encoder: "Encoder") -> str:
+    if told := _OTHERS.get(encoder.representation.form):
+        return told
     pooling = _plain_pooling(encoder)
     if pooling is None:
         return (

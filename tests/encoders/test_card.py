@@ -1,5 +1,7 @@
 from pathlib import Path
 
+from tiny import tiny_multi_vector
+
 from hardneg.encoders.card import model_card, with_scores
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
@@ -32,3 +34,10 @@ def test_a_base_model_in_a_folder_is_no_hub_id(tiny_model: Path):
 def test_a_head_that_pyserini_cannot_apply(tiny_model: Path):
     encoder = Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu")
     assert "cannot apply this model's head" in model_card(encoder, {})
+
+
+def test_a_late_interaction_model_is_opened_by_its_own_class(tmp_path: Path):
+    card = model_card(Encoder.load(ModelSpec(str(tiny_multi_vector(tmp_path / "model"))), "cpu"), {})
+    assert 'model = MultiVectorEncoder("path/to/this/folder")' in card.splitlines()
+    assert "# Late-interaction retriever trained with hard negatives" in card
+    assert "AutoQueryEncoder" not in card and "tags: [sentence-transformers, late-interaction-retrieval" in card

@@ -8,7 +8,7 @@ from hardneg.encoders.configuration import Shape, mapping
 from hardneg.encoders.contract import Contract
 from hardneg.encoders.folder_kind import FolderKind
 from hardneg.encoders.protocol import EncoderKind, TextEncoder
-from hardneg.encoders.source import at_hand
+from hardneg.encoders.source import at_hand, fetch
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.encoders.static.files import table_files
 from hardneg.errors import ModelError
@@ -35,6 +35,13 @@ def kind_of(spec: ModelSpec) -> EncoderKind:
     if folder is not None and (whole := based(spec, folder)) != spec:
         return kind_of(whole)
     return cast(EncoderKind, configure("encoders", PluginSetting("dense" if folder is None else kind_in(folder))))
+
+
+def _fetched_kind(spec: ModelSpec) -> EncoderKind:
+    """The kind of a model that is fetched now, if need be, so that its own files say it."""
+    if spec.encoder is None and at_hand(spec) is None:
+        fetch(spec)
+    return kind_of(spec)
 
 
 def certain_kind(spec: ModelSpec) -> EncoderKind | None:
@@ -79,7 +86,7 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
     """
     if problems := spec.problems():
         raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-    return kind_of(spec).load(spec, device, precision)
+    return _fetched_kind(spec).load(spec, device, precision)
 
 
 def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
@@ -122,7 +129,7 @@ def model_digest(spec: ModelSpec) -> str:
 
 def resolve(spec: ModelSpec) -> FullSpec:
     """The spec with what the model says of itself filled in. Raises ModelError where it cannot be had."""
-    return kind_of(spec).resolve(spec)
+    return _fetched_kind(spec).resolve(spec)
 
 
 def known(spec: ModelSpec) -> FullSpec | None:

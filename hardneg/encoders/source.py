@@ -22,7 +22,7 @@ _PREFIX = "packaged:"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BARE = {"Pooling", "Normalize"}
-CONFIGURATIONS = ("config.json", "adapter_config.json")
+CONFIGURATIONS = ("config.json", "adapter_config.json", "modules.json")
 HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hub_server import Hub, hub_server
 from safetensors.torch import load_file
-from tiny import tiny_encoder
+from tiny import tiny_encoder, tiny_static
 
 FETCH = """
 import json, sys
@@ -79,3 +79,21 @@ def test_a_fetched_model_opens_without_the_network(tmp_path: Path, name: str) ->
         first = subprocess.run(line, env=place, capture_output=True, text=True, timeout=300)
     again = subprocess.run(line, env=place | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=300)
     assert json.loads(first.stdout) == json.loads(again.stdout)
+
+
+@pytest.mark.slow
+def test_a_static_model_is_known_by_the_files_that_are_fetched(tmp_path: Path) -> None:
+    code = FETCH.replace('pooling="mean", ', "").replace("encoders.identity", "encoders.kinds")
+    folder = tiny_static(tmp_path / "static")
+    line = [sys.executable, "-c", code]
+    with hub_server() as hub:
+        hub.model("some/static", folder)
+        place = hub.environment(tmp_path / "cache")
+        first = subprocess.run(
+            [*line, "some/static", str(folder)], env=place, capture_output=True, text=True, timeout=300
+        )
+    offline = place | {"HF_HUB_OFFLINE": "1"}
+    again = subprocess.run([*line, "some/static"], env=offline, capture_output=True, text=True, timeout=300)
+    told = json.loads(first.stdout)
+    assert told["some/static"] == json.loads(again.stdout)["some/static"]
+    assert told["some/static"][1] == told[str(folder)][1]

@@ -78,8 +78,8 @@ class Static(FolderKind):
 
     def look_up(self, spec: ModelSpec) -> Lookup:
         """The files' bytes."""
-        found = locate(spec)
-        files = None if isinstance(found, HubCommit) else table_files(found)
+        folder = at_hand(spec)
+        files = table_files(folder) if folder else None
         if files is None:
             return look_up(spec)
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))

@@ -32,9 +32,14 @@ def read_modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Mo
         modules = _modules(folder, spec, torch.float32)
     for model in _networks(modules):
         _unround(model, _rounded(model, dtype))
-        for weight in model.parameters():
-            weight.data = weight.data.to(dtype)
+        hold_in(model, dtype)
     return modules
+
+
+def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
+    """Rounds the weights; buffers, such as the frequencies of positions, stay as they are."""
+    for weight in network.parameters():
+        weight.data = weight.data.to(dtype)
 
 
 def _rounded(model: nn.Module, dtype: torch.dtype) -> set[str]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.files import check_activations
-from hardneg.encoders.load import assembled, check_sound, load_kwargs, opening, read_modules, with_prompts
+from hardneg.encoders.load import assembled, check_sound, hold_in, load_kwargs, opening, read_modules, with_prompts
 from hardneg.encoders.multi_vector.contract import read_late_interaction
 from hardneg.encoders.multi_vector.projection import projection
 from hardneg.encoders.spec import KINDS, FullSpec
@@ -48,7 +48,7 @@ def load_multi_vector(
     modules = _arranged(modules, kind)
     expansion = _without_expansion(modules)
     for first in transformers(nn.Sequential(*modules)):
-        _hold_in(first.model, dtype)
+        hold_in(first.model, dtype)
     module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), told.prompts, None)
     if filled := kind.filled(told):
         strategy = "fixed" if filled == spec.query_length else "min"
@@ -115,8 +115,3 @@ def _one_side(parts: list[Any], kind: "LateInteraction") -> list[nn.Module]:
     masks = masks if masks and kind.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
     normalised = kind.normalise if kind.normalise is not None else bool(norms) or len(parts) == 1
     return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
-
-
-def _hold_in(network: nn.Module, dtype: torch.dtype) -> None:
-    for weight in network.parameters():
-        weight.data = weight.data.to(dtype)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.encoders.configuration import VOCABULARY, Shape, mapping
-from hardneg.encoders.contract import made_as
+from hardneg.encoders.contract import CONFIG, made_as
 from hardneg.encoders.folder_kind import FolderKind
 from hardneg.encoders.identity import model_digest
 from hardneg.encoders.protocol import Form
@@ -82,6 +82,8 @@ class Splade(FolderKind):
         options: dict[str, Any] = {
             field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
         }
+        if made_as(folder) == _CLASS and (most := mapping(folder / CONFIG).get("max_active_dims")) is not None:
+            options.setdefault("max_terms", most)
         said = made_as(folder) == _CLASS and not options
         setting = None if said else PluginSetting("sparse", options | {"version": self.version})
         return replace(self.full(spec, folder), encoder=setting)

@@ -9,7 +9,7 @@ from torch import nn
 
 from hardneg.encoders.contract import made_as, read_contract
 from hardneg.encoders.files import check_activations, module_folders, sides
-from hardneg.encoders.load import assembled, load_kwargs, opening, quiet, with_prompts
+from hardneg.encoders.load import assembled, hold_in, load_kwargs, opening, quiet, with_prompts
 from hardneg.encoders.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
 from hardneg.encoders.sparse.head import new_head
 from hardneg.encoders.sparse.query_terms import check_query_terms, query_terms
@@ -109,7 +109,7 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     check_encoder(transformer, spec)
     check_tokenizer(transformer, spec.name)
     _with_head(transformer.model, places[0], spec.name)
-    transformer.model.to(dtype)
+    hold_in(transformer.model, dtype)
     return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
 
 

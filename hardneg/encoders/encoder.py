@@ -26,7 +26,7 @@ from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
 from hardneg.encoders.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
-from hardneg.encoders.towers import Cut, cut, forward, has_twins, side, twins, with_own_queries
+from hardneg.encoders.towers import Cut, cut, has_twins, side, twins, with_own_queries
 from hardneg.errors import ModelError
 from hardneg.progress import Progress, Silent
 from hardneg.types import Encoded
@@ -129,7 +129,7 @@ class Encoder:
 
     def embed(self, features: dict[str, Tensor], kind: Kind) -> Tensor:
         """The texts with gradients, as `Representation` has them; all behind the transformer runs in float32."""
-        return self.representation.output(forward(self.parts(kind), features, self.device, kind))
+        return self.representation.run(self.parts(kind), features, self.device, kind)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
         """float [B, M] with gradients; columns: int64 [M], the document of each column; None: each one once."""

@@ -15,7 +15,7 @@ from hardneg.encoders.fastest import most_tokens, takes_bf16, token_budget
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.tokens import Tokens, token_batches
-from hardneg.encoders.towers import evaluating, forward, in_bfloat16
+from hardneg.encoders.towers import evaluating, in_bfloat16
 from hardneg.errors import ModelError
 from hardneg.types import Encoded
 
@@ -108,7 +108,7 @@ def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None
 
     def batches() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         for rows in token_batches(tokens.lengths, inference.budget):
-            yield rows, made.output(forward(inference.parts, tokens.batch(rows), encoder.device, inference.kind))
+            yield rows, made.run(inference.parts, tokens.batch(rows), encoder.device, inference.kind)
             advance(len(rows))
 
     with evaluating(encoder.module), evaluating(inference.parts[0]), torch.inference_mode():

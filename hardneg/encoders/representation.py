@@ -12,6 +12,7 @@ from torch import Tensor
 from hardneg.data.corpus import Corpus
 from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
+from hardneg.encoders.spec import Kind
 from hardneg.progress import Progress
 from hardneg.types import Encoded, SparseRows
 
@@ -35,8 +36,8 @@ class Representation(Protocol):
     files: ClassVar[Sequence[str]]
     block: ClassVar[int]
 
-    def output(self, features: dict[str, Tensor]) -> Tensor:
-        """The tensor of some texts, from what the last module made."""
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+        """The tensor of some texts: their features through the parts of an encoder."""
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
         """`count` texts in order, on the host, from batches in any order."""

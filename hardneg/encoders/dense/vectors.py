@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from hardneg.data.flat import FlatWriter, is_complete
 from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows
 from hardneg.encoders.representation import Batches, at_least_float32
+from hardneg.encoders.spec import Kind
+from hardneg.encoders.towers import forward
 from hardneg.progress import Progress
 
 if TYPE_CHECKING:
@@ -27,9 +29,9 @@ class OneVector:
     files: ClassVar[Sequence[str]] = ("index", "docid")
     block: ClassVar[int] = 4096
 
-    def output(self, features: dict[str, Tensor]) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
         """float32 [n, d]."""
-        return features["sentence_embedding"]
+        return forward(parts, features, device, kind)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> NDArray[np.float32]:
         """float32 [count, dimension]; copied from the device once."""

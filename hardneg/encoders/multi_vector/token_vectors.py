@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from hardneg.encoders.multi_vector.counting import count_tokens
 from hardneg.encoders.multi_vector.maxsim import collected, marked, maxsim, maxsim_of_lists, padded
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.representation import Batches
+from hardneg.encoders.spec import Kind
+from hardneg.encoders.towers import forward
 from hardneg.progress import Progress
 from hardneg.types import TokenVectors
 
@@ -53,8 +55,9 @@ class VectorAToken:
     files: ClassVar[Sequence[str]] = ("index", "docid", "offsets.npy")
     block: ClassVar[int] = 1024
 
-    def output(self, features: dict[str, Tensor]) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
         """float32 [n, T, d + 1]."""
+        features = forward(parts, features, device, kind)
         return marked(features["token_embeddings"], features["attention_mask"])
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> TokenVectors:

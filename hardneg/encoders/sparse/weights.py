@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from hardneg.data.sparse_store import FILES, TERMS, SparseWriter, is_complete
 from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows
 from hardneg.encoders.representation import Batches, at_least_float32
+from hardneg.encoders.sparse.largest import can_be_narrow, narrow
+from hardneg.encoders.spec import Kind
+from hardneg.encoders.towers import forward
 from hardneg.progress import Progress
 from hardneg.types import SparseRows
 
@@ -36,9 +39,11 @@ class TermWeights:
     terms: Sequence[str]
     most: int | None = None
 
-    def output(self, features: dict[str, Tensor]) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
         """float32 [n, V]."""
-        return features["sentence_embedding"]
+        if can_be_narrow(parts):
+            return narrow(parts, features, device, kind)
+        return forward(parts, features, device, kind)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
         """The texts in order; of each batch no more than the weights that are not 0 are held."""

@@ -36,6 +36,8 @@ def read(name: str) -> "tuple[Path, Contract]":
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     """What a model says of itself: a word and its value, then all that is odd."""
+    from hardneg.encoders.configuration import tokens_read
+
     yield "query prompt", _prompt(contract.query_prompt)
     yield "document prompt", _prompt(contract.document_prompt)
     others = {name: text for name, text in contract.prompts.items() if name not in ("query", "document")}
@@ -44,7 +46,8 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     yield "similarity", contract.similarity
     yield "normalised", "yes" if contract.normalised else "no"
     yield "pooling", contract.pooling or "none of its own"
-    yield "lengths", f"{contract.query_length} tokens of a query, {contract.document_length} of a document"
+    read_of = (tokens_read(length) for length in (contract.query_length, contract.document_length))
+    yield "lengths", "{} tokens of a query, {} of a document".format(*read_of)
     cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
     yield "dimensions", f"{contract.dimension or 'not told'}{cut}"
     yield "dtype", contract.dtype

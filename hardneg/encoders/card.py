@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hardneg.encoders.configuration import tokens_read
 from hardneg.encoders.source import HUB_ID
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ def _front_matter(facts: Mapping[str, str], kind: str) -> str:
 
 def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
     spec = encoder.spec
+    query, document = (tokens_read(length) for length in (spec.query_length, spec.document_length))
     own = {
         "Vectors": f"{encoder.dimension} dimensions, compared by {spec.similarity}",
-        "Tokens read": f"{spec.query_length} of a query, {spec.document_length} of a document",
+        "Tokens read": f"{query} of a query, {document} of a document",
     }
     if spec.typed:
         own["Token types"] = f"{spec.query_token_type} of a query, {spec.document_token_type} of a document"
@@ -76,7 +78,7 @@ def _sentence_transformers(encoder: "Encoder") -> str:
 from sentence_transformers import {made}
 
 model = {made}("path/to/this/folder")
-queries = model.encode_query(["a question"])  # hardneg cuts queries at {encoder.spec.query_length} tokens
+queries = model.encode_query(["a question"])  # hardneg reads {tokens_read(encoder.spec.query_length)} tokens of them
 documents = model.encode_document(["a passage"])
 scores = model.similarity(queries, documents)
 ```"""

@@ -15,7 +15,8 @@ from hardneg.errors import HardnegError, ModelError
 USUAL = 512
 """What is read by a model that names no bound, and by one that is not made for retrieval yet and could read more."""
 
-_UNBOUNDED = 1 << 30
+UNBOUNDED = 1 << 30
+"""The length of texts of which all tokens are read."""
 _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 # Models that count positions from behind the padding index on.
 _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
@@ -40,12 +41,17 @@ def own_length(place: Path, kind: str, trained: bool) -> tuple[int, str]:
     """
     said, bound = _said(place, kind) if trained else None, _positions(place)
     asked = said or min(_tokenizer_bound(place), bound + _padding_offset(place))
-    if asked >= _UNBOUNDED:
+    if asked >= UNBOUNDED:
         return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
     if not trained and min(asked, bound) > USUAL:
         return USUAL, f"could read {min(asked, bound)} tokens: {USUAL} are read unless a length is given"
     remark = f"says {asked} tokens and has positions for {bound}: those are read" if said and asked > bound else ""
     return min(asked, bound), remark
+
+
+def tokens_read(length: int) -> str:
+    """How many tokens of a text are read, in words."""
+    return "all" if length >= UNBOUNDED else str(length)
 
 
 def mapping(path: Path) -> dict[str, Any]:
@@ -75,13 +81,13 @@ def _part(options: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _tokenizer_bound(place: Path) -> int:
     value = mapping(place / "tokenizer_config.json").get("model_max_length")
-    return _UNBOUNDED if value is None else _number(value, place, "model_max_length")
+    return UNBOUNDED if value is None else _number(value, place, "model_max_length")
 
 
 def _positions(place: Path) -> int:
     most = mapping(network_folder(place) / "config.json").get("max_position_embeddings")
     if not isinstance(most, int) or most < 1:
-        return _UNBOUNDED
+        return UNBOUNDED
     return most - _padding_offset(place)
 
 
@@ -94,7 +100,7 @@ def _padding_offset(place: Path) -> int:
 def _number(value: Any, place: Path, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
         raise ModelError(f"model {place}: {name} is {value!r}: must be a number of tokens")
-    return min(int(value), _UNBOUNDED)
+    return min(int(value), UNBOUNDED)
 
 
 VOCABULARY = 30_522

@@ -10,12 +10,23 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tiny import HIDDEN, tiny_encoder, tiny_model2vec, tiny_static
 
+from hardneg.cli.contracts import contract_lines
 from hardneg.data.segments import Segments
+from hardneg.encoders.card import model_card
+from hardneg.encoders.configuration import UNBOUNDED
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import kind_in, known, load_learner, look_up, model_digest, model_shape, resolve
+from hardneg.encoders.kinds import (
+    contract_of,
+    kind_in,
+    known,
+    load_learner,
+    look_up,
+    model_digest,
+    model_shape,
+    resolve,
+)
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.static.files import UNBOUNDED
 from hardneg.encoders.static.kind import Static
 from hardneg.encoders.static.table import principal, sif_weights, word_embeddings
 from hardneg.errors import ModelError, PluginError
@@ -267,3 +278,10 @@ def test_wordllama_is_read_where_it_is_installed():
     near, far = (queries @ others.T)[0].tolist()
     assert near > far + 0.2
     assert isinstance(Static().shape(ModelSpec(WORDLLAMA)).weights, int)
+
+
+def test_a_length_without_bound_is_told_in_words(static: Path):
+    card = model_card(Encoder.load(ModelSpec(str(static), document_length=9)), {})
+    assert "all of a query, 9 of a document" in card and str(UNBOUNDED) not in card
+    told = dict(contract_lines(contract_of(ModelSpec(str(static)), static)))
+    assert told["lengths"] == "all tokens of a query, all of a document"

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from hardneg.encoders.configuration import mapping
+from hardneg.encoders.configuration import UNBOUNDED, mapping
 from hardneg.encoders.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
 from hardneg.encoders.files import module_folders
 from hardneg.encoders.spec import KINDS
-from hardneg.encoders.static.files import UNBOUNDED, TableFiles, check_table, own_length, table_shape
+from hardneg.encoders.static.files import TableFiles, check_table, own_length, table_shape
 
 _COMMON: dict[str, Any] = {"pooling": "mean", "dtype": "float32", "chat": False, "odd": ()}
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.data.segments import Segments
+from hardneg.encoders.configuration import UNBOUNDED
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.spec import Kind
-from hardneg.encoders.static.files import UNBOUNDED
 from hardneg.encoders.tokens import Tokens
 from hardneg.encoders.towers import side
 

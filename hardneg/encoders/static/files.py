@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.encoders.configuration import mapping
+from hardneg.encoders.configuration import UNBOUNDED, mapping
 from hardneg.encoders.files import module_folders, weight_files
 from hardneg.encoders.soundness import read_shapes
 from hardneg.errors import ModelError
 
 CLASS = "StaticEmbedding"
-UNBOUNDED = 1 << 30
-"""The length of texts of which all tokens are read."""
 _ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and model2vec's
 
 

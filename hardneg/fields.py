@@ -19,6 +19,7 @@ from pydantic import (
 from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
 from hardneg.encoders.adapters.spec import AdapterSpec
+from hardneg.encoders.prompts import PromptName
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
@@ -109,7 +110,23 @@ def parse_model(value: Any) -> Any:
         value = {**value, "adapter": {"source": adapter}}
     if isinstance(value, Mapping) and value.get("encoder") is not None:
         value = {**value, "encoder": parse_setting(value["encoder"])}
+    if isinstance(value, Mapping):
+        _check_prompts(value)
     return value
+
+
+def _check_prompts(model: Mapping[str, Any]) -> None:
+    """ValueError on prompts that are neither texts nor names, all in one line."""
+    given = {field: model.get(field) for field in ("query_prompt", "document_prompt")}
+    wrong = {field: prompt for field, prompt in given.items() if not (prompt is None or _is_prompt(prompt))}
+    wanted = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has"
+    if wrong:
+        raise ValueError("; ".join(f"{field}: {wanted} (got {prompt!r:.60})" for field, prompt in wrong.items()))
+
+
+def _is_prompt(prompt: Any) -> bool:
+    named = isinstance(prompt, Mapping) and {*prompt} == {"name"} and isinstance(prompt["name"], str)
+    return named or isinstance(prompt, str | PromptName)
 
 
 def parse_dataset(value: Any) -> Any:

@@ -158,6 +158,24 @@ def unnamed_encoders(indexes: Mapping[str, str], models: Mapping[str, str]) -> d
     return {f"models.{label}": index for label, index in indexes.items() if label not in models}
 
 
+def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:
+    """For validators: raises ValueError where a model has the label of no index."""
+    if unknown := sorted(set(models) - set(indexes)):
+        raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes)}")
+
+
+def models_in_places(analysis: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """For `Analysis.arranged`: models in the order of the indexes; one alone is that of all.
+
+    Raises:
+        UsageError: there are other numbers of them.
+    """
+    indexes, models = given.get("indexes", {}), list(given.get("models", {}).values())
+    if len(models) not in (1, len(indexes)):
+        raise UsageError(f"analyze {analysis}: {len(models)} --model for {len(indexes)} --index: give one of each")
+    return {**given, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
+
+
 def of_each_history(
     inputs: AnalysisInputs, labels: Sequence[str], measure: Callable[[list[Record]], dict[str, Any]], lacking: str
 ) -> dict[str, dict[str, Any]]:

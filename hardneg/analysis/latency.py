@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, unnamed_encoders
+from hardneg.analysis.base import Analysis, Encoders, Indexes, check_model_labels, models_in_places, unnamed_encoders
 from hardneg.analysis.inputs import AnalysisInputs, System
 from hardneg.errors import UsageError
 from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
@@ -41,17 +41,13 @@ class Latency(Analysis):
 
     @model_validator(mode="after")
     def _known(self) -> "Latency":
-        if unknown := sorted(set(self.models) - set(self.indexes)):
-            raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(self.indexes)}")
+        check_model_labels(self.indexes, self.models)
         return self
 
     @classmethod
     def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """Models in the order of the indexes; one alone is that of all."""
-        indexes, models = given.get("indexes", {}), list(given.get("models", {}).values())
-        if len(models) not in (1, len(indexes)):
-            raise UsageError(f"analyze latency: {len(models)} --model for {len(indexes)} --index: give one of each")
-        return {**given, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
+        return models_in_places(cls.name, given)
 
     def encoders(self) -> Mapping[str, str]:
         """By default the models that encoded the indexes."""

@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, Metric, Option, Runs, shortened, unnamed_encoders
+from hardneg.analysis.base import (
+    Analysis,
+    Encoders,
+    Indexes,
+    Metric,
+    Option,
+    Runs,
+    check_model_labels,
+    shortened,
+    unnamed_encoders,
+)
 from hardneg.analysis.inputs import AnalysisInputs, System
 from hardneg.data.negatives import read_negatives
 from hardneg.errors import MissingDependency, UsageError
@@ -69,8 +79,7 @@ class Projection(Analysis):
     @model_validator(mode="after")
     def _fits(self) -> "Projection":
         labels = [_RELEVANT, *self.runs, *self.mined]
-        if unknown := sorted(set(self.models) - set(self.indexes)):
-            raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(self.indexes)}")
+        check_model_labels(self.indexes, self.models)
         if len(self.indexes) < 2 and not (self.runs or self.mined):
             raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):

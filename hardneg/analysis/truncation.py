@@ -4,9 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, doubling, unnamed_encoders
+from hardneg.analysis.base import (
+    Analysis,
+    Encoders,
+    Indexes,
+    Option,
+    check_model_labels,
+    doubling,
+    models_in_places,
+    unnamed_encoders,
+)
 from hardneg.analysis.inputs import AnalysisInputs, System
 from hardneg.errors import UsageError
 from hardneg.fields import MetricName
@@ -39,6 +48,16 @@ class Truncation(Analysis):
     metrics: Annotated[
         tuple[MetricName, ...], Option("--metrics", same=("--metric",), metavar="NAME..."), Field(min_length=1)
     ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
+
+    @model_validator(mode="after")
+    def _known(self) -> "Truncation":
+        check_model_labels(self.indexes, self.models)
+        return self
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """Models in the order of the indexes; one alone is that of all."""
+        return models_in_places(cls.name, given)
 
     def encoders(self) -> Mapping[str, str]:
         """The model that encoded an index, where none is named."""

@@ -50,11 +50,13 @@ class AdhocRecipe:
     def check(self) -> "Recipe":
         """Checked but not planned: no data is read; mistakes are told under the command's name."""
         from hardneg.recipe.load import check_recipe
+        from hardneg.recipe.task_prompts import with_prompts_of
         from hardneg.recipe.yaml_load import apply_settings
 
         model = {"name": self.model or "none"}
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
         changed, problems = apply_settings(tree, self.settings)
+        changed = with_prompts_of(changed, problems)
         checked = check_recipe(changed, Path(f"hardneg {self.command}"), found=problems)
         for note in checked.notes:
             tell_once(note)

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from hardneg.encoders.spec import ModelSpec
 
 
-def read(name: str) -> "tuple[Path, Contract]":
-    """Where a model's files are, and what they say; downloads nothing.
+def read(name: str) -> "tuple[Path, str, Contract]":
+    """Where a model's files are, its kind by name, and what they say; downloads nothing.
 
     Raises:
         ModelError: they are not on this machine, or not readable.
     """
-    from hardneg.encoders.kinds import contract_of
+    from hardneg.encoders.kinds import contract_of, kind_in
     from hardneg.encoders.source import HubCommit, at_hand, locate
     from hardneg.encoders.spec import ModelSpec
 
@@ -31,7 +31,7 @@ def read(name: str) -> "tuple[Path, Contract]":
     contract = contract_of(spec, folder)
     if contract is None:
         raise ModelError(f"model {name!r}: its kind has no files that say how it is used")
-    return folder, contract
+    return folder, kind_in(folder), contract
 
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
@@ -86,4 +86,8 @@ def _prompt(text: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    from hardneg.encoders.configuration import tokens_read
+
+    if isinstance(value, int):
+        return tokens_read(value)
     return repr(value) if isinstance(value, str) and (not value or " " in value) else str(value)

@@ -64,8 +64,9 @@ def doctor(
 
 def _tell_model(name: str, as_json: bool) -> None:
     """How a model wants to be used, by its own files."""
-    folder, contract = read(name)
-    say_answer(asdict(contract), aligned([("files", str(folder)), *contract_lines(contract)]), as_json)
+    folder, kind, contract = read(name)
+    lines = [("files", str(folder)), ("encoder", kind), *contract_lines(contract)]
+    say_answer({"encoder": kind, **asdict(contract)}, aligned(lines), as_json)
 
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:

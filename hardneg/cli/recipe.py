@@ -235,7 +235,7 @@ def _headline(plan: "Plan") -> str:
     others = [
         preset for preset in read_whole_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset
     ]
-    other = f"; the other: --preset {others[0]}" if others else ""
+    other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 

@@ -234,11 +234,21 @@ def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
     from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)
+    _check_form(source, setting.name, plugin.input)
     with _aside(outputs) as folder, plugin_errors([plugin]):
         count = plugin.build(source, folder, bars())
     output = outputs.targets[0].path
     what = "vector" if plugin.input == "vectors" else "document"
     say(f"{output}: {counted(count, what)} in {counted(index_bytes(output), 'byte')}")
+
+
+def _check_form(source: Path, backend: str, takes: str) -> None:
+    """Refuses a folder that is none of what the backend is built from."""
+    from hardneg.indexes.stored import form_in
+
+    if (found := form_in(source)) != takes:
+        told = f"holds {found}" if found else "is no folder that `hardneg encode` or `hardneg index import` wrote"
+        raise UsageError(f"index build: {source} {told}, and {backend} is built from {takes}: name a folder of {takes}")
 
 
 @index_app.command("import")

@@ -11,6 +11,7 @@ from hardneg.encoders.files import check_files
 from hardneg.encoders.identity import model_digest
 from hardneg.encoders.source import at_hand, look_up
 from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.static.files import table_files
 from hardneg.errors import ModelError
 from hardneg.types import Lookup
 
@@ -18,8 +19,12 @@ from hardneg.types import Lookup
 class FolderKind:
     """A kind whose models are files.
 
-    classes: of sentence-transformers, what its folders may be saved by.
+    called: its name among encoders. classes: of sentence-transformers, what its folders may be saved by.
+    tables: whether its folders may hold no more than a table of token vectors.
     """
+
+    called: ClassVar[str]
+    tables: ClassVar[bool] = False
 
     trainable: ClassVar[bool] = True
     classes: ClassVar[tuple[str, ...]] = ("SentenceTransformer",)
@@ -35,9 +40,10 @@ class FolderKind:
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another kind."""
-        if (made := made_as(folder)) not in self.classes:
-            name = type(self).__name__.lower()
-            raise ModelError(f"model {folder}: a {made}, not a {name} encoder: use another model")
+        table = not self.tables and table_files(folder) is not None
+        if table or made_as(folder) not in self.classes:
+            made = "a static model" if table else f"a {made_as(folder)}"
+            raise ModelError(f"model {folder}: {made}, not a {self.called} encoder: use another model or encoder")
 
     def contract(self, folder: Path) -> Contract:
         """What a folder says. Raises ModelError where it holds no whole model."""

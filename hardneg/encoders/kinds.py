@@ -86,7 +86,7 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
     """
     if problems := spec.problems():
         raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-    return _fetched_kind(spec).load(spec, device, precision)
+    return _fitting(spec, _fetched_kind(spec)).load(spec, device, precision)
 
 
 def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
@@ -122,9 +122,29 @@ def model_digest(spec: ModelSpec) -> str:
     """32 hexadecimal digits that name the model; others whenever what it makes of a text may differ.
 
     Raises:
-        ModelError: there is no such model.
+        ModelError: there is no such model, or it is of another kind than the spec says.
     """
-    return kind_of(spec).digest(spec)
+    return _fitting(spec, kind_of(spec)).digest(spec)
+
+
+def _fitting(spec: ModelSpec, kind: EncoderKind) -> EncoderKind:
+    """The kind, where a static model's folder is not to be read as one with a network, whose files it lacks."""
+    folder = at_hand(spec)
+    if isinstance(kind, FolderKind) and folder is not None and kind_in(folder) == "static":
+        kind.check_class(folder)
+    return kind
+
+
+def known_dimension(spec: ModelSpec) -> int | None:
+    """How many numbers a vector has, or how many terms there are; None where the files at hand do not tell."""
+    folder = at_hand(spec)
+    if said := spec.truncate_dim or spec.projection:
+        return said
+    try:
+        contract = contract_of(spec, folder) if folder is not None else None
+    except (ModelError, OSError):
+        return None
+    return contract and (contract.truncate_dim or contract.dimension)
 
 
 def resolve(spec: ModelSpec) -> FullSpec:

@@ -13,6 +13,15 @@ from hardneg.progress import Progress
 from hardneg.protocols import StoredSearcher
 
 
+def form_in(folder: Path) -> str | None:
+    """What a folder holds, by the word that backends have for it as `input`; None where that is nothing of theirs."""
+    if (folder / SHAPE).exists():
+        return "weights"
+    if not (folder / "index").exists():
+        return None
+    return "token-vectors" if (folder / TOKEN_OFFSETS).exists() else "vectors"
+
+
 def open_store(folder: Path, options: ExactOptions | None = None, progress: Progress | None = None) -> StoredSearcher:
     """The exact searcher of what is in the folder.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from hardneg.encoders.kinds import certain_kind
+from hardneg.encoders.kinds import certain_kind, known_dimension
 from hardneg.fields import LATER, RegularizerSetting
 from hardneg.protocols import Regularizer
 from hardneg.stages.context import StageContext
@@ -46,7 +46,7 @@ class DualTrainingSpec(EncoderTrainingSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also dimensions that the recipe's model does not have, and a penalty on what it does not make."""
-        kept, kind = recipe.model.truncate_dim or recipe.model.projection, certain_kind(recipe.model)
+        kept, kind = known_dimension(recipe.model), certain_kind(recipe.model)
         if self.dims is not None and kind is not None and kind.form != "vectors":
             yield f"dims: the recipe's model makes {FORM_WORDS[kind.form]}, which cannot be cut; leave them out"
         elif self.dims is not None and kept is not None and (most := max(self.dims)) > kept:

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from hardneg.analysis.inputs import System
 from hardneg.analysis.latency import Latency, latency
+from hardneg.analysis.truncation import Truncation
 from hardneg.errors import UsageError
 from hardneg.types import Hits
 from tests.analysis.in_memory import Memory
@@ -67,5 +68,9 @@ def test_models_go_with_the_indexes():
         Latency.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}})
     given = {"indexes": {"a": "i", "b": "j"}, "models": {"0": "m"}}
     assert Latency.arranged(given, {})["models"] == {"a": "m", "b": "m"}
-    with pytest.raises(UsageError, match="0 --model for 2 --index"):
-        Latency.arranged({**given, "models": {}}, {})
+    assert Truncation.arranged(given, {})["models"] == {"a": "m", "b": "m"}
+    for kind in (Latency, Truncation):
+        with pytest.raises(UsageError, match=f"analyze {kind.name}: 0 --model for 2 --index"):
+            kind.arranged({**given, "models": {}}, {})
+    with pytest.raises(ValidationError, match="no index is labelled b"):
+        Truncation.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}, "dims": [2]})

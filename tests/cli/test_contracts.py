@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny import tiny_encoder
+from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -42,6 +42,7 @@ def test_the_whole_contract_in_lines(folder: Path):
     found = {word: value.strip() for word, value in lines.items()}
     assert found == {
         "files": str(folder),
+        "encoder": "dense",
         "query prompt": "'find: '",
         "document prompt": "none",
         "prompt sts": "'same: ', kept and not used",
@@ -55,6 +56,14 @@ def test_the_whole_contract_in_lines(folder: Path):
         "odd": "default_prompt_name 'sts' is used neither for queries nor for documents",
     }
     assert json.loads(said("doctor", "--model", str(folder), "--json"))["prompts"]["sts"] == "same: "
+
+
+def test_a_static_model_reads_all_tokens(tmp_path: Path):
+    told = said("doctor", "--model", str(tiny_static(tmp_path / "static")))
+    assert "encoder          static\n" in told and "all tokens of a query, all of a document" in told
+    plan = recipe(tmp_path, f"{{name: {tmp_path / 'static'}, document_length: 64}}")
+    told = said("recipe", "plan", str(plan), "--store", str(tmp_path / "store"))
+    assert f"model {tmp_path / 'static'}: document_length 64, its own is all\n" in told
 
 
 def test_a_model_that_is_not_here(tmp_path: Path):

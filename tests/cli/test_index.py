@@ -8,7 +8,9 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.data.flat import FlatWriter
-from hardneg.errors import ArtifactError, HardnegError, PluginError, UsageError
+from hardneg.data.token_store import TokenWriter
+from hardneg.errors import HardnegError, PluginError, UsageError
+from hardneg.types import TokenVectors
 from tests.sparse_lists import write
 
 faiss = pytest.importorskip("faiss")
@@ -70,6 +72,23 @@ def test_indexes_weights_of_terms(flat: Path, tmp_path: Path) -> None:
     size = sum(path.stat().st_size for path in output.iterdir() if path.name != "docid")
     assert f"{output}: 5 documents in {size} bytes" in said
     _, error = _build("--vectors", flat, "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, ArtifactError) and f"{flat}: no weights of terms" in str(error)
+    assert isinstance(error, UsageError) and f"{flat} holds vectors, and sparse is built from weights" in str(error)
     _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
     assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors FOLDER" in str(error)
+
+
+def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
+    weights, tokens, empty = write(tmp_path / "weights"), tmp_path / "tokens", tmp_path / "none"
+    with TokenWriter(tokens, 2, np.array([0, 1])) as writer:
+        writer.write_block(0, 0, TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
+        writer.write_doc_ids(["d"])
+        writer.close()
+    for folder, backend, told in (
+        (weights, "flat", f"{weights} holds weights, and flat is built from vectors"),
+        (weights, "multi-vector", "holds weights, and multi-vector is built from token-vectors"),
+        (tokens, "impact", f"{tokens} holds token-vectors, and impact is built from weights"),
+        (empty, "pq", f"{empty} is no folder that `hardneg encode` or `hardneg index import` wrote, and pq is built"),
+    ):
+        _, error = _build("--vectors", folder, "--backend", backend, "--output", tmp_path / "out")
+        assert isinstance(error, UsageError) and told in str(error)
+        assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tiny import HIDDEN, tiny_encoder, tiny_model2vec, tiny_static
+from tiny import HIDDEN, tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_static
 
 from hardneg.cli.contracts import contract_lines
 from hardneg.data.segments import Segments
@@ -251,6 +251,22 @@ def test_what_cannot_be_had(tmp_path: Path, damage, options, told):
     damage(folder)
     with pytest.raises(ModelError, match=told):
         Encoder.load(ModelSpec(str(folder), **options))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
+def test_a_static_folder_is_no_other_kind(static: Path, tmp_path: Path, kind):
+    for folder in (static, tiny_model2vec(tmp_path / "model2vec")):
+        spec, told = ModelSpec(str(folder), encoder=PluginSetting(kind)), f"a static model, not a {kind} encoder"
+        with pytest.raises(ModelError, match=told):
+            model_digest(spec)
+        with pytest.raises(ModelError, match=told):
+            load_learner(spec, "cpu")
+
+
+def test_a_folder_of_another_kind_gives_no_table(tmp_path: Path):
+    spec = ModelSpec(str(tiny_multi_vector(tmp_path / "colbert")), encoder=PluginSetting("static"))
+    with pytest.raises(ModelError, match="a MultiVectorEncoder, not a static encoder"):
+        resolve(spec)
 
 
 def test_a_transformer_without_a_table(tmp_path: Path):

@@ -58,3 +58,16 @@ stages:
     recipe.write_text(text.replace("by_dataset: {", "by_dataset: x, a: {"))
     with pytest.raises(RecipeError, match=r"must map names of datasets to prompts"):
         load_recipe(recipe)
+
+
+def test_prompts_that_are_none_are_told_in_one_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    model = "{name: m, query_prompt: {Query: }, document_prompt: {name: 3}}"
+    recipe.write_text(
+        f"dataset: beir:{small_collection(tmp_path / 'small')}\nmodel: {model}\nstages: {{i: {{stage: encode}}}}\n"
+    )
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(recipe)
+    lines = [line for line in str(raised.value).splitlines() if "query_prompt" in line]
+    assert len(lines) == 1 and "PromptName" not in lines[0]
+    assert "query_prompt: must be a text, in quotes where it has a colon" in lines[0] and "{'name': 3}" in lines[0]

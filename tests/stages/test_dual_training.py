@@ -56,6 +56,8 @@ def test_keys_and_mistakes(tmp_path, tiny_model):
         RecipeError, match=r"stages\.star\.dims: 48 is more than the 16 dimensions of the recipe's model"
     ):
         planned(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
+    with pytest.raises(RecipeError, match="64 is more than the 32 dimensions of the recipe's model"):
+        planned(tmp_path, tree, "stages.star.dims=[64, 16]")
     with pytest.raises(
         RecipeError, match=r"flops is a penalty on weights of terms, and the recipe's model makes one vec"
     ):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class Dense(FolderKind):
     """A transformer with a pooling: one vector a text, compared by the inner product."""
 
+    called: ClassVar[str] = "dense"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "vectors"
 

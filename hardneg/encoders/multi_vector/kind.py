@@ -47,6 +47,7 @@ class LateInteraction(FolderKind):
     query_expansion: int | None = None
     skiplist: Literal["own", "none", "punctuation"] = "own"
     normalise: bool | None = None
+    called: ClassVar[str] = "multi-vector"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "token-vectors"
     classes: ClassVar[tuple[str, ...]] = ("SentenceTransformer", "MultiVectorEncoder", "ColBERT")

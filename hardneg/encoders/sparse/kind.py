@@ -41,6 +41,7 @@ class Splade(FolderKind):
         max_terms: how many weights of a text are kept where it is encoded, the largest; none is what the model says.
     """
 
+    called: ClassVar[str] = "sparse"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "weights"
     classes: ClassVar[tuple[str, ...]] = (_CLASS, "SentenceTransformer")

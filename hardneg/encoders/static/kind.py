@@ -38,6 +38,8 @@ class Static(FolderKind):
 
     dimensions: int | None = 256
     sif: float | None = 1e-4
+    called: ClassVar[str] = "static"
+    tables: ClassVar[bool] = True
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "vectors"
 
@@ -56,8 +58,9 @@ class Static(FolderKind):
         """The spec with what the model's folder says.
 
         Raises:
-            ModelError: the folder holds no whole model, or the spec asks for what a table has not.
+            ModelError: the folder is of another kind or no whole model, or the spec asks for what a table has not.
         """
+        self.check_class(folder)
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
         if asked := [name for name in _OF_TRANSFORMERS if getattr(plain, name) != getattr(ModelSpec, name)]:
             raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(asked)}, leave that out")

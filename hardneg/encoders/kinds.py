@@ -144,7 +144,7 @@ def known_dimension(spec: ModelSpec) -> int | None:
         contract = contract_of(spec, folder) if folder is not None else None
     except (ModelError, OSError):
         return None
-    return contract and (contract.truncate_dim or contract.dimension)
+    return None if contract is None else contract.truncate_dim or contract.dimension
 
 
 def resolve(spec: ModelSpec) -> FullSpec:

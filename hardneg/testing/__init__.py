@@ -5,7 +5,9 @@ pytest is imported by none of this until a test runs. Each failure says which ru
 
 from hardneg.testing.analyses import AnalysisTests
 from hardneg.testing.datasets import DatasetTests
+from hardneg.testing.encoders import EncoderTests
 from hardneg.testing.indexes import IndexTests
+from hardneg.testing.learners import TrainableEncoderTests
 from hardneg.testing.losses import LossTests
 from hardneg.testing.miners import MinerTests
 from hardneg.testing.regularizers import RegularizerTests
@@ -15,11 +17,13 @@ from hardneg.testing.stages import StageTests
 __all__ = [
     "AnalysisTests",
     "DatasetTests",
+    "EncoderTests",
     "IndexTests",
     "LossTests",
     "MinerTests",
     "RegularizerTests",
     "RerankerTests",
     "StageTests",
+    "TrainableEncoderTests",
     "TrainableRerankerTests",
 ]

@@ -15,6 +15,7 @@ from hardneg.errors import UsageError
 pytest_plugins = ["pytester"]
 KINDS = {
     "dataset": "datasets",
+    "encoder": "encoders",
     "miner": "miners",
     "loss": "losses",
     "regularizer": "regularizers",

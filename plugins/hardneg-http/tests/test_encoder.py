@@ -19,6 +19,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError, PluginError
 from hardneg.progress import Silent
 from hardneg.registry import configure, load_plugin
+from hardneg.testing import EncoderTests
 from hardneg.types import PluginSetting
 
 PROBE = "The quick brown fox jumps over the lazy dog."
@@ -39,6 +40,21 @@ def opened(served: Served, options: dict[str, Any] | None = None, **fields: Any)
     found = load_encoder(spec(served, options, **fields), precision="fp32")
     assert isinstance(found, HttpEncoder)
     return found
+
+
+class TestHttp(EncoderTests):
+    @pytest.fixture(autouse=True)
+    def _served(self, served: Served) -> None:
+        self.served = served
+
+    def make(self, folder: Path) -> Http:
+        return Http(self.served.url)
+
+    def model(self, folder: Path) -> ModelSpec:
+        return ModelSpec("m")
+
+    def others(self, folder: Path) -> list[Http]:
+        return [Http(self.served.url, dimensions=4), Http(self.served.url, characters=3)]
 
 
 def normal(vectors: np.ndarray) -> np.ndarray:

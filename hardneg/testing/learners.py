@@ -1,0 +1,75 @@
+"""The contract of kinds of encoders that can learn as tests."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardneg.testing.contract import rule
+from hardneg.testing.encoders import EncoderTests
+
+
+class TrainableEncoderTests(EncoderTests):
+    """The tests of a kind whose encoders stage `train` can train; the kind must be installed by its entry point."""
+
+    def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
+        """Scores in training are those of what is stored and searched, and have gradients."""
+        import torch
+
+        from hardneg.indexes.scores import score_matrix
+
+        encoder = self._opened(tmp_path, to_train=True)
+        queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
+        scores = encoder.score(queries, documents)
+        wanted = score_matrix(
+            self._encode(encoder, self.asked(), "query"), self._encode(encoder, self.documents(), "document")
+        )
+        wanted = np.where(np.isneginf(wanted), 0, wanted)  # no hit
+        found = scores.detach().numpy()
+        near = np.allclose(found, wanted, rtol=self.tolerance, atol=self.tolerance)
+        rule(near, "texts score in training as in a search", f"{found[0]} for {wanted[0]}")
+        columns = torch.tensor([2, 0, 0, 1])
+        chosen = encoder.score(queries, documents, columns)
+        rule(bool(torch.allclose(chosen, scores[:, columns], atol=1e-5)), "`columns` chooses documents")
+        encoder.module.train()
+        encoder.score(self._embedded(encoder, "query"), self._embedded(encoder, "document")).sum().backward()
+        learnt = [part for part in encoder.module.parameters() if part.grad is not None and bool(part.grad.any())]
+        rule(bool(learnt), "scores have gradients to the model's weights")
+
+    def _embedded(self, encoder: Any, kind: str) -> Any:
+        texts = self.asked() if kind == "query" else self.documents()
+        return encoder.embed(encoder.features(texts, kind), kind)
+
+    def test_what_learns_is_stored_and_read_back(self, tmp_path: Path) -> None:
+        """`collect` gives what `encode` gives, `tensor` what `embed` gives; lists of documents score as a matrix."""
+        import torch
+
+        encoder = self._opened(tmp_path, to_train=True)
+        queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
+        held = encoder.collect(documents)
+        self._alike(held, self._encode(encoder, self.documents()), "`collect` gives what `encode` gives")
+        again = encoder.score(queries, encoder.tensor(held))
+        scores = encoder.score(queries, documents)
+        near = torch.allclose(again, scores, atol=self.tolerance, rtol=self.tolerance)
+        rule(bool(near), "`tensor` makes of what is held what `embed` made")
+        own = np.array([[0, 5], [3, 1], [7, 7]])
+        lists = encoder.score_lists(queries, held[own.ravel()])
+        chosen = scores[torch.arange(len(own))[:, None], torch.from_numpy(own)]
+        near = lists.shape == chosen.shape and torch.allclose(lists, chosen, atol=self.tolerance, rtol=self.tolerance)
+        rule(bool(near), "a list of documents for each query scores as the matrix does", lists)
+
+    def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
+        """Of the same kind, with the same numbers for queries and documents."""
+        from hardneg.encoders.kinds import kind_of, open_encoder
+
+        encoder, place = self._opened(tmp_path, to_train=True), tmp_path / "saved"
+        encoder.save(place)
+        again: Any = open_encoder(place, "cpu", "fp32")
+        kind = type(kind_of(again.spec))
+        rule(kind is type(self.make(tmp_path)), "a saved model is opened as the same kind", kind)
+        for side, texts in (("query", self.asked()), ("document", self.documents())):
+            self._alike(
+                self._encode(again, texts, side),
+                self._encode(encoder, texts, side),
+                f"a saved model makes the same of each {side}",
+            )

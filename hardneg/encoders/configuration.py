@@ -1,6 +1,5 @@
 """What a model's files say before it is opened: how many tokens it reads, and what decides its cost."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +93,7 @@ def _positions(place: Path) -> int:
 def _padding_offset(place: Path) -> int:
     config = mapping(network_folder(place) / "config.json")
     padding = config.get("pad_token_id", 1)
-    return int(padding) + 1 if config.get("model_type") in _AFTER_PADDING and isinstance(padding, int) else 0
+    return int(padding) + 1 if str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int) else 0
 
 
 def _number(value: Any, place: Path, name: str) -> int:
@@ -155,8 +154,13 @@ def model_shape(spec: ModelSpec) -> Shape:
         return unseen
     try:
         folder = network_folder(folder)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = mapping(folder / "config.json")
         weights = sum(path.stat().st_size for path in weight_files(folder))
-    except (OSError, ValueError, HardnegError):
+    except (OSError, HardnegError):
         return unseen
-    return Shape(int(config.get("hidden_size", 768)), int(config.get("num_hidden_layers", 12)), weights)
+    hidden, layers = config.get("hidden_size"), config.get("num_hidden_layers")
+    return Shape(_size(hidden, BASE.hidden), _size(layers, BASE.layers), weights)
+
+
+def _size(value: Any, usual: int) -> int:
+    return value if isinstance(value, int) and value > 0 else usual

@@ -24,13 +24,23 @@ def module_folders(folder: Path) -> dict[Path, str]:
         modules = {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
-    return _routed(folder) if "Router" in modules.values() else modules
+    found = _routed(folder) if "Router" in modules.values() else modules
+    if not found:
+        raise ModelError(f"{path}: names no modules: copy the model again")
+    return found
 
 
 def routes(folder: Path) -> list[Any]:
     """What a Router says of its routes, in a list; an empty one for a model that has none."""
     path = folder / ROUTER
-    return [read_json(path).get("structure")] if path.exists() else []
+    if not path.exists():
+        return []
+    content = read_json(path)
+    structure = content.get("structure") if isinstance(content, dict) else None
+    names = structure.values() if isinstance(structure, dict) else [structure]
+    if all(isinstance(route, list) and all(isinstance(name, str) for name in route) for route in names):
+        return [structure]
+    raise ModelError(f"{path}: not a Router's modules and routes: copy the model again")
 
 
 def sides(folder: Path) -> dict[Kind, list[Path]]:
@@ -77,7 +87,7 @@ def check_tokenizer_files(folder: Path) -> None:
     """Refuses a transformer's folder without a tokenizer: an empty one would be made, to which all texts are equal."""
     config = folder / "tokenizer_config.json"
     made = read_json(config) if config.is_file() else {}
-    if isinstance(made, dict) and made.get("tokenizer_class") in _OF_BYTES:
+    if isinstance(made, dict) and str(made.get("tokenizer_class")) in _OF_BYTES:
         return
     if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
         raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
@@ -97,7 +107,7 @@ def read_json(path: Path) -> Any:
     """What a JSON file of a model holds."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
 
 
@@ -113,7 +123,7 @@ def weight_files(place: Path) -> list[Path]:
     Raises:
         ModelError: a file that the index names is missing, or is no file of the folder.
     """
-    if safe := sorted(place.glob(SAFE)):
+    if safe := sorted(path for path in place.glob(SAFE) if path.is_file()):
         return safe
     if (place / PICKLED).is_file():
         return [place / PICKLED]

@@ -129,9 +129,13 @@ def file_identity(path: Path) -> Any:
         return file_digest(path)
     content = read_json(path)
     if isinstance(content, dict):
-        kept = {key: value for key, value in content.items() if key not in _IGNORED}
-        return digest(kept | (_sides(content, path) if path.name == "tokenizer.json" else {}))
-    return digest(content)
+        content = {key: value for key, value in content.items() if key not in _IGNORED} | (
+            _sides(content, path) if path.name == "tokenizer.json" else {}
+        )
+    try:
+        return digest(content)
+    except ValueError:  # infinite numbers, which some configurations have
+        return file_digest(path)
 
 
 def _sides(content: dict[str, Any], path: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_wei
 from hardneg.encoders.spec import KINDS, Activation, FullSpec
 from hardneg.encoders.tokens import check_token_types, joined
 from hardneg.encoders.towers import check_sides, has_twins, side, transformers, twins, with_own_queries
-from hardneg.errors import ModelError
+from hardneg.errors import HardnegError, ModelError
 from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -85,13 +85,13 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def opening(what: str, folder: Path, seed: int = 0) -> Iterator[None]:
     """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
-    from safetensors import SafetensorError
-
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
         try:
             yield
-        except (OSError, ValueError, RuntimeError, ImportError, LookupError, SafetensorError) as error:
+        except (HardnegError, MemoryError):
+            raise
+        except Exception as error:  # the libraries that read a model's files let errors of many classes through
             lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
             reason = " ".join(" ".join(lines).split())
             raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error

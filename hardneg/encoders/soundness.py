@@ -20,6 +20,7 @@ _LONGEST = 100 << 20  # what the format allows a header to have
 _NUMBER = re.compile(r"\.\d+\.")
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
 _TOLD = 3
+_LEAST = 2
 _OUTPUT = ("method", "method_output_name")
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -79,11 +80,14 @@ def _check_layers(folder: Path, shapes: Shapes, count: Any) -> None:
 
 def _highest_id(tokenizer: Mapping[str, Any]) -> int | None:
     """The highest id of a `tokenizer.json`, where its vocabulary is a table of ids or a list."""
-    words = (tokenizer.get("model") or {}).get("vocab")
-    added = [token["id"] for token in tokenizer.get("added_tokens") or ()]
-    if isinstance(words, dict):
-        return max([*words.values(), *added], default=None)
-    return max([len(words) - 1, *added]) if isinstance(words, list) else None
+    try:
+        words = (tokenizer.get("model") or {}).get("vocab")
+        added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
+        if isinstance(words, dict):
+            return max([*words.values(), *added], default=None)
+        return max([len(words) - 1, *added]) if isinstance(words, list) else None
+    except (AttributeError, LookupError, TypeError, ValueError):  # the opening tells what is wrong with it
+        return None
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
@@ -97,7 +101,9 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     _check_processing(encoder.processing_kwargs, spec.name)
     most = positions(encoder.model)
     for kind in KINDS:
-        if most is not None and (asked := spec.length(kind)) > most:
+        if (asked := spec.length(kind)) < _LEAST:
+            raise ModelError(f"model {spec.name!r} says that it reads {asked} token of a text: give {kind}_length")
+        if most is not None and asked > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {kind}_length is {asked}, lower it")
 
 

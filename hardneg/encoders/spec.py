@@ -17,7 +17,7 @@ Weights = Literal["auto", "fp32", "bf16", "fp16"]
 SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 KINDS: tuple[Kind, ...] = ("query", "document")
 POOLINGS = ("own", "cls", "mean", "lasttoken")
-_SHORTEST = 3
+SHORTEST = 3
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class ModelSpec:
         if self.dtype not in ("auto", "fp32", "bf16", "fp16"):
             found.append(f"dtype is {self.dtype!r}: it can be auto, fp32, bf16 or fp16")
         for field in ("query_length", "document_length"):
-            if (value := getattr(self, field)) is not None and value < _SHORTEST:
-                found.append(f"{field} is {value}: at least {_SHORTEST} tokens are needed")
+            if (value := getattr(self, field)) is not None and value < SHORTEST:
+                found.append(f"{field} is {value}: at least {SHORTEST} tokens are needed")
         found += prompt_problems({f"{kind}_prompt": getattr(self, f"{kind}_prompt") for kind in KINDS}, self.task)
         return found if self.adapter is None else [*found, *self.adapter.problems()]
 

@@ -57,6 +57,14 @@ def forward(
 ) -> dict[str, Tensor]:
     """What the last part makes, whatever autocast is on; all parts behind the first run in float32."""
     out: dict[str, Tensor] = {name: value.to(device, non_blocking=True) for name, value in features.items()}
+    try:
+        return _passed(parts, out, device, kind)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules whose files say what cannot be
+        reason = " ".join((str(error) or type(error).__name__).split())
+        raise ModelError(f"the model's modules do not fit together ({reason}): check its files") from error
+
+
+def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.device, kind: Kind) -> dict[str, Tensor]:
     transformer, *rest = parts
     out = transformer(out)
     with torch.autocast(device.type, enabled=False):

@@ -1,15 +1,20 @@
 """The kind `dense`: a transformer with one vector a text."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from hardneg.encoders.files import module_folders
 from hardneg.encoders.folder_kind import FolderKind
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
+
+_OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,12 @@ class Dense(FolderKind):
     called: ClassVar[str] = "dense"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "vectors"
+
+    def check_class(self, folder: Path) -> None:
+        """Refuses a folder of another kind, be it one that does not say so."""
+        super().check_class(folder)
+        if found := [_OTHERS[kind] for kind in module_folders(folder).values() if kind in _OTHERS]:
+            raise ModelError(f"model {folder}: its modules are those of a {found[0]} encoder: say encoder: {found[0]}")
 
     def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
         """The model that the spec describes, in evaluation mode.

@@ -14,7 +14,7 @@ from hardneg.encoders.multi_vector.contract import SIMILARITIES, LateInteraction
 from hardneg.encoders.prompts import whole_prompts
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.source import HubCommit, at_hand, locate
-from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.spec import KINDS, SHORTEST, FullSpec, ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import PluginSetting
 
@@ -114,6 +114,8 @@ class LateInteraction(FolderKind):
             found.append(f"{', '.join(asked)}: not for token vectors, leave that out")
         if full.similarity not in SIMILARITIES:
             found.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
+        if asked := [f"{kind}_length is {full.length(kind)}" for kind in KINDS if full.length(kind) < SHORTEST]:
+            found.append(f"{', '.join(asked)}: at least {SHORTEST} tokens are needed")
         if full.query_length < self.filled(told):
             found.append(f"query_length is {full.query_length}: queries are filled up to {self.filled(told)} tokens")
         if self.dimension is not None and (told.form or self.dimension < 1):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.multi_vector.kind import LateInteraction
 
 _SCORED = "MultiVectorMask"
+_TOKENS = "token_embeddings"
 _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
@@ -90,8 +91,16 @@ def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
         rest = side(whole, kind)[1:]
         if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
             raise ModelError(f"model {spec.name!r}: has {', '.join(others)} behind its transformer: use another model")
+        if odd := [name for part in rest for name in _vectors(part) if name != _TOKENS]:
+            raise ModelError(f"model {spec.name!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
         if any(getattr(part, "keep_only_token_ids", None) for part in rest):
             raise ModelError(f"model {spec.name!r} scores tokens of images alone: use another model")
+
+
+def _vectors(part: nn.Module) -> list[Any]:
+    """What a module says that it reads and makes, where it says so."""
+    found = (getattr(part, name, None) for name in ("module_input_name", "module_output_name"))
+    return [name for name in found if name is not None]
 
 
 def _arranged(modules: list[nn.Module], kind: "LateInteraction") -> list[nn.Module]:

@@ -61,7 +61,7 @@ def check_table(files: TableFiles) -> None:
 
 def table_shape(files: TableFiles) -> tuple[int, int] | None:
     """Rows and dimensions of the table; None where the files are not safetensors, which tell without being opened."""
-    shapes: Mapping[str, tuple[int, ...]] = read_shapes(files.weights[0].parent)
+    shapes: Mapping[str, tuple[int, ...]] = read_shapes(files.weights[0].parent) if files.weights else {}
     found = [shapes[name] for name in _ROWS if name in shapes]
     return (found[0][0], found[0][1]) if found and len(found[0]) == 2 else None
 

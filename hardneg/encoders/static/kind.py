@@ -12,7 +12,7 @@ from hardneg.encoders.protocol import Form
 from hardneg.encoders.source import HubCommit, at_hand, fetch, locate, look_up
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.encoders.static.contract import made_contract, static_contract
-from hardneg.encoders.static.files import table_files, table_shape
+from hardneg.encoders.static.files import check_table, table_files, table_shape
 from hardneg.errors import ModelError, PluginError
 from hardneg.types import Lookup
 
@@ -85,6 +85,7 @@ class Static(FolderKind):
         files = table_files(folder) if folder else None
         if files is None:
             return look_up(spec)
+        check_table(files)
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
 
     def shape(self, spec: ModelSpec) -> Shape:

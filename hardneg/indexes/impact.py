@@ -92,13 +92,6 @@ class Impact:
             raise UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
         return impacts.astype(np.int64)
 
-    def _note(self, left_out: int, lost: int, weights: int, progress: Progress) -> None:
-        if lost:
-            progress.note(f"impact: {lost} of {counted(weights, 'weight')} round to 0 with scale {self.scale:g}")
-        if left_out:
-            told = counted(left_out, "document without terms is", "documents without terms are")
-            progress.note(f"impact: {told} not in the index")
-
     def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
         """The Lucene index in folder `path`; Lucene numbers documents as they came, so `rows` is not asked.
 

@@ -269,6 +269,18 @@ def test_a_folder_of_another_kind_gives_no_table(tmp_path: Path):
         resolve(spec)
 
 
+def test_a_table_for_queries_alone(tmp_path: Path, static: Path, tiny_model: Path):
+    """As sentence-transformers' documentation has it for queries that cost nothing."""
+    from sentence_transformers.sentence_transformer.modules import Pooling, Router, Transformer
+
+    table = SentenceTransformer(str(static), device="cpu")[0]
+    router = Router.for_query_document([table], [Transformer(str(tiny_model)), Pooling(HIDDEN)])
+    SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "apart"), create_model_card=False)
+    for ask in (resolve, load_learner):
+        with pytest.raises(ModelError, match="a table on one side and none on the other: use another model"):
+            ask(ModelSpec(str(tmp_path / "apart")))
+
+
 def test_a_transformer_without_a_table(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model", kind="transformers")
     weights = load_file(folder / "model.safetensors")

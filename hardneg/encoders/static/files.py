@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hardneg.encoders.configuration import UNBOUNDED, mapping
-from hardneg.encoders.files import module_folders, weight_files
+from hardneg.encoders.files import module_folders, sides, weight_files
 from hardneg.encoders.soundness import read_shapes
 from hardneg.errors import ModelError
 
@@ -52,7 +52,10 @@ def _in_modules(folder: Path) -> TableFiles | None:
 
 
 def check_table(files: TableFiles) -> None:
-    """Refuses a folder without weights or tokenizer."""
+    """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
+    names = module_folders(files.folder) if files.modules else {}
+    if any(names[places[0]] != CLASS for places in sides(files.folder).values() if files.modules):
+        raise ModelError(f"model {files.folder}: a table on one side and none on the other: use another model")
     if not files.weights:
         raise ModelError(f"model {files.folder}: no weights there: copy the model again")
     if not files.tokenizer.is_file():

@@ -63,12 +63,13 @@ def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else
         result = CliRunner().invoke(app, [*words, *given, "--device", "cdua"])
         assert isinstance(result.exception, UsageError) and "--device cdua" in str(result.exception), words
         seen += 1
-    assert seen == 9
+    assert seen == 10
     assert not (tmp_path / "store").exists()
 
 
 def _filled(option):
-    return ["x"] if option.param_type_name == "argument" else [option.opts[0], "x.trec.gz"]
+    given = "8" if option.opts[0] == "--dims" else "x.trec.gz"
+    return ["x"] if option.param_type_name == "argument" else [option.opts[0], given]
 
 
 def test_the_cpu_is_known_without_torch():

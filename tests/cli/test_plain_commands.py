@@ -204,5 +204,5 @@ def test_index_import(hardneg, place):
     (place / "ids.txt").write_text("a\nb\nc\n")
     assert hardneg(*command) == "imported: 3 vectors of dimension 3\n"
     assert not list(place.glob(".imported*"))
-    with pytest.raises(UsageError, match="give --vectors with --ids"):
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: give a file of them too"):
         hardneg("index", "import", "--vectors", "v.npy", "--output", "other")

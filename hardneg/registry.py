@@ -112,7 +112,7 @@ def configure(kind: str, setting: PluginSetting) -> Any:
 def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, Any]) -> str:
     option = ".".join(map(str, item["loc"]))
     if item["type"] not in ("missing", "missing_argument"):
-        return f"{option}: {complaint(item)}"
+        return f"{option}: {complaint(item)}" if option else complaint(item)
     meaning = next((row["meaning"] for row in plugin_options(plugin) if row["name"] == option), "").rstrip(".")
     form = f"{name}:{option.upper()}" if (kind, option) == ("datasets", "source") else f"{option}=VALUE"
     return f"{option}: missing: give {form}{f', {meaning}' if meaning else ''}"

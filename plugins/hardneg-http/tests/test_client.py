@@ -49,10 +49,11 @@ def test_what_passes_is_asked_again(served: Served, status: int) -> None:
     assert len(served.requests) == 3
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 413, 422, 301])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 301])
 def test_what_does_not_pass_is_not(served: Served, status: int) -> None:
     served.fault = lambda number, handler: handler.answer(status, b"no\nand more", Location="/elsewhere") or True
-    with pytest.raises(ModelError, match=f"status {status}: no$"):
+    advice = "; its key goes into the variable that `key` names" if status in (401, 403) else ""
+    with pytest.raises(ModelError, match=f"status {status}: no{advice}$"):
         client(served).embed(["a"])
     assert len(served.requests) == 1
 

@@ -19,6 +19,7 @@ from hardneg_http.answer import BadAnswer, vectors_of
 
 _PASSING = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 """Statuses after which the same request may succeed."""
+_OF_KEYS = dict.fromkeys((401, 403), "its key goes into the variable that `key` names")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
 _BASE_BYTES, _BYTES_A_TEXT = 1 << 20, 1 << 20  # of an answer
 _SHOWN = 200
@@ -86,8 +87,8 @@ class EmbeddingClient:
             answer = self._http.get(f"{self._endpoint.url}/models", timeout=min(_SOON, self._endpoint.timeout))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._error(f"no answer ({_reason(error)}): start the server, or give another url") from None
-        if answer.status_code in (401, 403):
-            raise self._error(f"status {answer.status_code}: its key goes into the variable that `key` names")
+        if answer.status_code in _OF_KEYS:
+            raise self._error(f"status {answer.status_code}: {_OF_KEYS[answer.status_code]}")
 
     def end(self) -> None:
         """No request is tried again from now on."""
@@ -111,7 +112,7 @@ class EmbeddingClient:
             told = f"status {response.status_code}{_first_line(content)}"
             if response.status_code in _PASSING:
                 raise _Passing(told, _seconds(response.headers.get("Retry-After")))
-            raise self._error(told)
+            raise self._error("; ".join(filter(None, (told, _OF_KEYS.get(response.status_code)))))
         try:
             return vectors_of(content, len(texts))
         except BadAnswer as error:

@@ -76,6 +76,8 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     transformer, *rest = side(whole, "document")
     _check_modules(rest, spec)
     check_encoder(transformer, spec)
+    if transformer.model.get_output_embeddings() is None:
+        raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
     check_tokenizer(transformer, spec.name)
     with quiet():
         check_weights(transformer.model, sides(folder)["document"][0], spec.name)

@@ -52,8 +52,21 @@ class Contract:
 def read_contract(folder: Path) -> Contract:
     """What the files in a model's folder say.
 
+    Raises:
+        ModelError: a file is not readable, or has another value where sentence-transformers writes names or a list.
+
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
+    try:
+        return _contract(folder)
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        raise ModelError(
+            f"model {folder}: a JSON file of it is not in the form that sentence-transformers writes ({error}): "
+            "copy the model again"
+        ) from error
+
+
+def _contract(folder: Path) -> Contract:
     config, trained = mapping(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
     kinds, places = list(module_folders(folder).values()), sides(folder)

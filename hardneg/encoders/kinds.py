@@ -86,7 +86,21 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
     """
     if problems := spec.problems():
         raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-    return _fitting(spec, _fetched_kind(spec)).load(spec, device, precision)
+    kind = _fitting(spec, _fetched_kind(spec))
+    return _opened(kind, spec, device, precision) if isinstance(kind, FolderKind) else kind.load(spec, device, precision)
+
+
+def _opened(kind: EncoderKind, spec: ModelSpec, device: str | None, precision: "Precision | None") -> TextEncoder:
+    """The model of a folder, whose modules fit each other."""
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.load import opening
+    from hardneg.encoders.trial import check_fit
+
+    with opening(f"model {spec.name!r}", at_hand(spec) or spec.name):
+        encoder = kind.load(spec, device, precision)
+        if isinstance(encoder, Encoder):
+            check_fit(encoder)
+    return encoder
 
 
 def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:

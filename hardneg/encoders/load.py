@@ -83,13 +83,13 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def opening(what: str, folder: Path, seed: int = 0) -> Iterator[None]:
+def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
     """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
         try:
             yield
-        except (HardnegError, MemoryError):
+        except (HardnegError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # the libraries that read a model's files let errors of many classes through
             lines = (str(error).strip() or type(error).__name__).splitlines()[:2]

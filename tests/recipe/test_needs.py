@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from hub_layouts import add_mteb_msmarco, dpr_folder
+from hub_layouts import add_mteb_msmarco, beir_folder, dpr_folder, parquet
 from hub_server import Hub, hub_server
 from recipe.recipes import small_collection
 from safetensors.torch import load_file
@@ -60,6 +61,15 @@ def add_models(hub: Hub, place: Path) -> None:
         hub.model(name, forms[form])
 
 
+def vectors_of_others(place: Path, beir: Path) -> None:
+    """The files that `imported-vectors` asks for: a vector under the id of each document and query."""
+    draws = np.random.default_rng(0)
+    for name, rows in zip(("documents", "queries"), beir_folder(beir), strict=False):
+        vectors = draws.standard_normal((len(rows), 8)).astype(np.float32).tolist()
+        made = [{"id": row["_id"], "vector": vector} for row, vector in zip(rows, vectors, strict=True)]
+        (place / f"{name}.parquet").write_bytes(parquet(made))
+
+
 def run_in(place: Path, hub: Hub, line: list[str]) -> "subprocess.CompletedProcess[str]":
     environment = hub.environment(place / "cache") | {"IR_DATASETS_HOME": str(place / "ir")}
     return subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
@@ -73,6 +83,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
         add_models(hub, place)
         add_mteb_msmarco(hub, small_collection(place / "beir"))
         dpr_folder(place / "data" / "nq", place / "beir")
+        vectors_of_others(place, place / "beir")
         (place / "unlabelled-queries.tsv").write_text("u1\tblue river\n")
         for name in ("star-passage-paper", "ance-bm25-neg-passage-paper"):
             tiny_encoder(place / "runs" / name / "model")

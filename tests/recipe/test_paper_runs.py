@@ -11,7 +11,7 @@ import yaml
 from hub_layouts import MTEB_MSMARCO, beir_folder, dpr_folder, mteb
 from hub_server import Hub, hub_server
 from recipe.recipes import small_collection
-from recipe.test_needs import add_models
+from recipe.test_needs import add_models, vectors_of_others
 from tiny import tiny_encoder
 
 from hardneg.recipe.language import expand
@@ -53,6 +53,8 @@ def cut(name: str, place: Path) -> Path:
     tree = expand(find_recipe(name), "paper", []).tree
     for length in ("query_length", "document_length"):
         tree["model"][length] = min(48, tree["model"].get(length, 48))
+    if "dimension" in (kind := tree["model"].get("encoder") or {}):
+        kind["dimension"] = 32
     for stage in tree["stages"].values():
         if isinstance(stage.get("options"), dict) and stage["stage"].startswith("train"):
             chunk = {"chunk": 2} if "chunk" in stage["options"] else {}
@@ -89,6 +91,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
     qrels["test"] = [{**row, "score": 3.0} for row in qrels["test"]]
     with hub_server() as hub:
         add_models(hub, place)
+        vectors_of_others(place, beir)
         hub.dataset("mteb/msmarco", mteb(corpus, queries, qrels), commits={"main": MTEB_MSMARCO})
         dpr_folder(place / "data" / "nq", beir)
         catalogued_documents(place / "ir" / "msmarco-document", beir)

@@ -87,7 +87,8 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
     if problems := spec.problems():
         raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
     kind = _fitting(spec, _fetched_kind(spec))
-    return _opened(kind, spec, device, precision) if isinstance(kind, FolderKind) else kind.load(spec, device, precision)
+    opened = _opened if isinstance(kind, FolderKind) else type(kind).load
+    return opened(kind, spec, device, precision)
 
 
 def _opened(kind: EncoderKind, spec: ModelSpec, device: str | None, precision: "Precision | None") -> TextEncoder:

@@ -7,7 +7,7 @@ import functools
 import importlib.metadata
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from hardneg.errors import HardnegError, PluginError
@@ -93,7 +93,7 @@ def configure(kind: str, setting: PluginSetting) -> Any:
     plugin = load_plugin(kind, setting.name)
     names = [field.name for field in dataclasses.fields(plugin) if field.init]
     problems = [
-        f"{option}: {setting.name} has no such option{suggestion(option, names)}; it has: {', '.join(names) or 'none'}"
+        f"{option}: {setting.name} has {no_such_option(option, names)}"
         for option in setting.options
         if option not in names
     ]
@@ -168,6 +168,11 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known word nearest to `word`, or nothing."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def no_such_option(option: str, known: Collection[str]) -> str:
+    """That there is no such option, what was probably meant, and which there are."""
+    return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
 
 
 def _known_kind(kind: str) -> str:

@@ -17,6 +17,7 @@ from hardneg.data.runs import EMPTY, Run, read_run
 from hardneg.data.source_files import records
 from hardneg.data.text_lines import read_lines
 from hardneg.errors import DataError, UsageError
+from hardneg.layout import NEGATIVES
 from hardneg.progress import Progress, Silent
 from hardneg.registry import suggestion
 from hardneg.types import Document, Query, RankedList
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from hardneg.protocols import DenseSearcher
 
 _LINES = 65_536
-_NEGATIVES = "negatives.arrow"
 
 Record = Mapping[str, Any]
 """One line of a training's history."""
@@ -236,7 +236,7 @@ class Files(AnalysisInputs):
         return self._path(path)
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        return self._path(path), self._path(path).with_name(_NEGATIVES)
+        return self._path(path), self._path(path).with_name(NEGATIVES)
 
     def history(self, path: str) -> list[Record]:
         file = self._path(path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
 from hardneg.cli.console import Bars, duration, measured_tables, print_table, size, stdout_console
+from hardneg.layout import METRICS
 from hardneg.machine import Machine
 from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
@@ -97,7 +98,7 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
 
     console = stdout_console()
     if any(artifact.kind == "metrics" for artifact in artifacts.values()):
-        measured_tables(console, from_json(json.loads((folder / "metrics.json").read_text(encoding="utf-8"))))
+        measured_tables(console, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)

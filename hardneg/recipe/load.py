@@ -14,7 +14,15 @@ from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options, with_new_names
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
-from hardneg.registry import configure, load_plugin, not_installed, plugin_errors, plugin_names, suggestion
+from hardneg.registry import (
+    configure,
+    load_plugin,
+    no_such_option,
+    not_installed,
+    plugin_errors,
+    plugin_names,
+    suggestion,
+)
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
 from hardneg.wording import complaint, mistakes
@@ -178,7 +186,7 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     where = ".".join([path] * bool(path) + location)
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
-        return f"{where}: no such option{suggestion(key, known)}; it has: {', '.join(known)}"
+        return f"{where}: {no_such_option(key, known)}"
     return f"{where}: {complaint(item)}"
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.recipe.inheritance import is_removed, lay_under, without_removed
-from hardneg.registry import suggestion
+from hardneg.registry import no_such_option, suggestion
 from hardneg.wording import complaint
 
 SYSTEM = "system"
@@ -228,5 +228,5 @@ def _problem(item: Mapping[str, Any], own: Mapping[str, Any], where: str) -> str
     path = ".".join([at, *location])
     if item["type"] == "extra_forbidden":
         known = list(_System.model_fields)
-        return f"{path}: no such option{suggestion(location[-1], known)}; it has: {', '.join(known)}"
+        return f"{path}: {no_such_option(location[-1], known)}"
     return f"{path}: {complaint(item)}"

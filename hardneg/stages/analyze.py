@@ -20,7 +20,7 @@ from hardneg.errors import PluginError
 from hardneg.evaluation.metrics import Scores
 from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import DROPPED, METRICS, NEGATIVES, RUN
-from hardneg.registry import load_plugin, suggestion
+from hardneg.registry import load_plugin, no_such_option
 from hardneg.reporting.table import Section
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_encoder, open_searcher
@@ -73,8 +73,7 @@ def _made(name: str, options: Any, place: _Place, problems: list[InitErrorDetail
             told: Any = item["type"]
             if told == "extra_forbidden":
                 known = list(kind.model_fields)
-                hint = suggestion(str(item["loc"][-1]), known)
-                told = _told(f"no such option{hint}; it has: {', '.join(known)}")
+                told = _told(no_such_option(str(item["loc"][-1]), known))
             place_in = (*place, *item["loc"])
             problems.append(InitErrorDetails(type=told, loc=place_in, input=item["input"], ctx=item.get("ctx", {})))
         return None

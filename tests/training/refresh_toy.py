@@ -11,11 +11,12 @@ from toy import BagEncoder, options, toy_data
 
 from hardneg.data.negatives import write_negatives
 from hardneg.errors import ArtifactError, HardnegError
+from hardneg.layout import NEGATIVES
 from hardneg.losses.ranknet import RankNet
 from hardneg.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Negatives
 

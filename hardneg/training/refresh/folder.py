@@ -23,6 +23,7 @@ import numpy as np
 from hardneg.atomic_write import flush, replace_text
 from hardneg.data.negatives import read_negatives
 from hardneg.errors import ArtifactError
+from hardneg.layout import NEGATIVES
 from hardneg.training.examples import NegativeLists
 from hardneg.training.history import History, Record
 from hardneg.wording import counted
@@ -83,7 +84,6 @@ def _first(lists: NegativeLists) -> dict[str, list[str]]:
     }
 
 
-NEGATIVES = "negatives.arrow"
 MANIFEST = "manifest.json"
 _KEPT = 2
 

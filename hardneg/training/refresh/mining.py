@@ -22,13 +22,14 @@ from hardneg.errors import TrainingError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.max_passage import pooled
 from hardneg.indexes.stored import open_store
+from hardneg.layout import NEGATIVES
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
 from hardneg.progress import Seconds, Silent
 from hardneg.protocols import NegativeMiner
 from hardneg.seeding import derive_seed
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Candidates, Negatives, RankedList
 from hardneg.wording import counted

@@ -21,11 +21,12 @@ from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, TrainingError
+from hardneg.layout import NEGATIVES
 from hardneg.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.refresh import inferencer, mining
 from hardneg.training.refresh import provider as process
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import LIVES, BackgroundProvider, Process

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.layout import NEGATIVES
 from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.refresh.folder import NEGATIVES, Refresh, RefreshFolder
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
 
 NAMED = "refresh 3, by the model of step 15"

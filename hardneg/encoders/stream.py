@@ -1,6 +1,6 @@
 """Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder, TextWindows
 from hardneg.encoders.segmenting import SegmentedCorpus
 from hardneg.progress import Progress
+from hardneg.types import Encoded
 
 BLOCK = 4096
 """Rows of a block, at most: a kind of encoder may write fewer at a time."""
@@ -85,16 +86,43 @@ def encode_blocks(
     block; `options.window` plays no part. Of several processes, `here` takes every so-manieth block, whichever are
     finished already.
     """
-    layout, finished = _Layout.of(rows, min(BLOCK, encoder.block)), writer.finished_blocks()
+    layout, finished = _layout(encoder, rows), writer.finished_blocks()
     mine = range(here.rank, len(layout.rows) - 1, here.size)
     missing = [number for number in mine if number not in finished]
     total, left = layout.sizes(mine), layout.sizes(missing)
-    cut = rows.cut if isinstance(rows, SegmentedCorpus) else None
-    texts = ((int(layout.documents[number]), _texts(rows, layout, number)) for number in missing)
-    with progress.task("encode corpus", total, "segments" if cut else "passages", total - left) as task:
-        found = encoder.encode_windows(TextWindows(texts, total, cut), "document", options, task.advance)
-        for number, (_, encoded) in zip(missing, found, strict=True):
-            writer.write_block(number, int(layout.rows[number]), encoded)
+    unit = "segments" if isinstance(rows, SegmentedCorpus) else "passages"
+    with progress.task("encode corpus", total, unit, total - left) as task:
+        for number, start, encoded in encoded_blocks(encoder, rows, missing, total, options, task.advance):
+            writer.write_block(number, start, encoded)
+
+
+def encoded_blocks(
+    encoder: TextEncoder,
+    rows: StoredRows,
+    numbers: Sequence[int],
+    count: int,
+    options: EncodeOptions,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[int, int, Encoded]]:
+    """For each of these blocks its number, its first row, and what its texts are encoded into; few are held.
+
+    count: about how many rows this process encodes in all.
+    """
+    layout, cut = _layout(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
+    texts = ((int(layout.documents[number]), _texts(rows, layout, number)) for number in numbers)
+    found = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
+    for number, (_, encoded) in zip(numbers, found, strict=True):
+        yield number, int(layout.rows[number]), encoded
+
+
+def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:
+    """How many rows each block has."""
+    sizes: list[int] = np.diff(_layout(encoder, rows).rows).tolist()
+    return sizes
+
+
+def _layout(encoder: TextEncoder, rows: StoredRows) -> _Layout:
+    return _Layout.of(rows, min(BLOCK, encoder.block))
 
 
 def _texts(rows: StoredRows, layout: _Layout, number: int) -> Sequence[str]:

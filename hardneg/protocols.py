@@ -152,7 +152,7 @@ class IndexBackend(Protocol):
 
 @runtime_checkable
 class EstimatedBackend(Protocol):
-    """A kind of index that tells what it takes, for a plan; building one keeps a block of vectors in memory."""
+    """A kind of index that tells what it takes, for a plan."""
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """For so many documents with so many vectors together, of so many numbers each."""

@@ -177,10 +177,15 @@ def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 class BuildCost(NamedTuple):
-    """What an index takes: bytes of disk, its ids left out, and multiplications and additions to build it."""
+    """What an index takes: bytes of disk, its ids left out, and of memory besides a block of vectors.
+
+    operations: multiplications and additions to build it. seconds: on one core, whatever else the machine has.
+    """
 
     disk: int
     operations: float = 0
+    memory: int = 0
+    seconds: float = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.compression import Training, encode_blocks, innermost, load_faiss, read_index, train, write_folder
+from hardneg.indexes.compression import Training, build, innermost, load_faiss, read_index
 from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
@@ -160,6 +160,4 @@ def _build(kind: str, source: Path, path: Path, progress: Progress, training: Tr
     faiss, vectors = load_faiss(), FlatVectors.open(source)
     code = getattr(faiss.ScalarQuantizer, kind)
     index = faiss.IndexScalarQuantizer(vectors.dimension, code, faiss.METRIC_INNER_PRODUCT)
-    if training is not None:
-        train(index, vectors, training, progress)
-    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), source, path)
+    return build(index, vectors, path, progress, training)

@@ -1,4 +1,4 @@
-"""How compressed indexes are made: trained on a sample of the vectors, which are then encoded block by block.
+"""How faiss's indexes are made: trained on a sample of the vectors, which are then encoded block by block.
 
 Also the options that all product quantisers share.
 """
@@ -20,6 +20,8 @@ from hardneg.progress import Progress
 from hardneg.seeding import generator
 
 _BLOCK_BYTES = 32 << 20
+ROUNDS = 10
+"""How often faiss goes over the sample to place the centres of lists."""
 
 
 def load_faiss() -> Any:
@@ -31,7 +33,7 @@ def load_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise MissingDependency('compressed indexes need faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
+        raise MissingDependency('this kind of index needs faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
     return faiss
 
 
@@ -58,6 +60,12 @@ class Training:
         if self.sample < self.least:
             raise UsageError(f"{self.name}: sample is {self.sample}: {self.what} take {self.least} vectors or more")
 
+    def settle(self, clustering: Any) -> None:
+        """Seeds one of faiss's clusterings, and lets it see the whole sample, be it small."""
+        clustering.seed = self.seed % (1 << 31)
+        clustering.min_points_per_centroid = 1
+        clustering.max_points_per_centroid = self.sample
+
 
 def train(index: Any, vectors: FlatVectors, training: Training, progress: Progress) -> None:
     """Trains a faiss index, on one thread: the sums of several would depend on how many there are.
@@ -76,7 +84,7 @@ def train(index: Any, vectors: FlatVectors, training: Training, progress: Progre
     for place, row in enumerate(rows):  # not by the memory map, which would keep what lies around each row
         vectors.read(int(row), int(row) + 1, block[place : place + 1])
     check_finite(block, rows)
-    with progress.task("train", len(rows), "passages") as task, one_thread():
+    with progress.task("train", len(rows), "passages") as task, threads(1):
         index.train(block)
         task.advance(len(rows))
 
@@ -89,15 +97,30 @@ def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Lets faiss compute on one thread."""
+def threads(count: int) -> Iterator[None]:
+    """Lets faiss compute on so many threads."""
     faiss = load_faiss()
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
+    had = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(count)
     try:
         yield
     finally:
-        faiss.omp_set_num_threads(threads)
+        faiss.omp_set_num_threads(had)
+
+
+def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, training: Training | None = None) -> int:
+    """Trains an empty faiss index where `training` asks for it, and writes it with all vectors in folder `path`.
+
+    Returns:
+        The number of vectors.
+
+    Raises:
+        UsageError: there are too few vectors.
+        ArtifactError: a vector is not finite, or the installed faiss does not read what was written.
+    """
+    if training is not None:
+        train(index, vectors, training, progress)
+    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), vectors.folder, path)
 
 
 def encode_blocks(
@@ -134,6 +157,16 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, sour
     for block in codes:
         inner.add_sa_codes(np.ascontiguousarray(block))
     index.ntotal = inner.ntotal
+    return save(index, rows, source, path)
+
+
+def save(index: Any, rows: int, source: Path, path: Path) -> int:
+    """Writes a faiss index of `rows` vectors in folder `path`, and beside it the docid file of `source`; returns rows.
+
+    Raises:
+        ArtifactError: the installed faiss does not read what was written.
+    """
+    faiss = load_faiss()
     path.mkdir(parents=True, exist_ok=True)
     with replacing(path / "index") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
@@ -210,7 +243,5 @@ class Codebook:
             )
 
     def settle(self, clustering: Any) -> None:
-        """Seeds one of faiss's clusterings, and lets it see the whole sample, be it small."""
-        clustering.seed = self.seed % (1 << 31)
-        clustering.min_points_per_centroid = 1
-        clustering.max_points_per_centroid = self.sample
+        """What `Training.settle` does, with this sample and seed."""
+        self.training().settle(clustering)

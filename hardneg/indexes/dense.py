@@ -56,8 +56,8 @@ def _compressed(folder: Path) -> CompressedSearcher:
     inner = innermost(opened.index)
     if isinstance(inner, faiss.IndexPQ):
         return PqSearcher(opened.path, opened.index)
-    if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ):
-        known = "flat, fp16, sq8, pq, opq-pq, ivfpq"
+    if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
+        known = "flat, fp16, sq8, pq, opq-pq, ivf-flat, ivfpq, hnsw"
         raise ArtifactError(
             f"{folder / 'index'}: {type(inner).__name__} is none of the kinds {known}: build one of these"
         )

@@ -65,8 +65,8 @@ class BuildIndex(StageSpec):
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             cost = backend.cost(count, count * sizes.stored // (4 * sizes.dimension), sizes.dimension)
-            seconds = cost.operations / sizes.machine.operations + cost.disk / _DISK + 3
-            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES, seconds)
+            seconds = cost.operations / sizes.machine.operations + cost.disk / _DISK + cost.seconds + 3
+            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES + cost.memory, seconds)
         if sizes.form == "weights" and self.vectors is not None:
             return Row(count, "passages", count * sizes.stored, JVM_BYTES, count / 4_000 + 8)
         if self.vectors is not None:

@@ -16,7 +16,9 @@ from hardneg.indexes import compression
 from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.compression import sample_rows
 from hardneg.indexes.flat import Flat
-from hardneg.indexes.product import IvfPq, OpqPq, Pq
+from hardneg.indexes.hnsw import Hnsw
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.product import OpqPq, Pq
 from hardneg.progress import Silent
 from hardneg.protocols import DenseSearcher, ProductSearcher
 
@@ -29,6 +31,8 @@ KINDS = [
     IvfPq(subvectors=4, bits=4, lists=8, nprobe=3),
     Sq8(),
     Fp16(),
+    IvfFlat(lists=8, nprobe=3),
+    Hnsw(m=4, ef_construction=20, ef_search=20),
 ]
 _N, _D = 300, 16
 
@@ -63,10 +67,11 @@ def test_the_file_is_that_of_faiss(plugin: Any, source: Path, tmp_path: Path, mo
     assert (index.ntotal, index.d, index.metric_type) == (_N, _D, faiss.METRIC_INNER_PRODUCT)
     faiss.write_index(index, str(tmp_path / "again"))
     assert (tmp_path / "again").read_bytes() == (tmp_path / "made" / "index").read_bytes()
-    index.reset()
-    index.add(_vectors())
-    faiss.write_index(index, str(tmp_path / "whole"))
-    assert (tmp_path / "whole").read_bytes() == (tmp_path / "made" / "index").read_bytes()
+    if not isinstance(plugin, Hnsw):  # a graph depends on how many vectors come at a time
+        index.reset()
+        index.add(_vectors())
+        faiss.write_index(index, str(tmp_path / "whole"))
+        assert (tmp_path / "whole").read_bytes() == (tmp_path / "made" / "index").read_bytes()
     assert (tmp_path / "made" / "docid").read_text().split() == [f"d{i}" for i in range(_N)]
     assert {path.name for path in (tmp_path / "made").iterdir()} == {"index", "docid"}
 
@@ -171,6 +176,53 @@ def test_fewer_lists_than_hits_leave_pads(source: Path, tmp_path: Path) -> None:
     assert (hits.rows[:, 0] >= 0).all()
 
 
+def test_a_graph_says_how_far_it_is_searched(source: Path, tmp_path: Path) -> None:
+    Hnsw(m=4, ef_construction=30, ef_search=7).build(source, tmp_path / "made", Silent())
+    index = faiss.read_index(str(tmp_path / "made" / "index"))
+    graph = index.hnsw
+    assert (graph.nb_neighbors(0), graph.nb_neighbors(1), graph.efConstruction, graph.efSearch) == (8, 4, 30, 7)
+
+
+def test_more_lists_and_longer_walks_find_more(tmp_path: Path) -> None:
+    source, queries = _folder(tmp_path / "flat", _vectors(2000)), _vectors(40)[::-1] + 1
+    best = Flat().open(source).search(queries, 10).rows
+    found: dict[str, list[float]] = {}
+    for plugin in (IvfFlat(20, 1), IvfFlat(20, 5), IvfFlat(20, 20), Hnsw(4, 20, 10), Hnsw(16, 100, 200)):
+        path = tmp_path / repr(plugin)
+        plugin.build(source, path, Silent())
+        rows = plugin.open(path).search(queries, 10).rows
+        shared = (rows[:, :, None] == best[:, None]).any(2).mean()
+        found.setdefault(type(plugin).__name__, []).append(float(shared))
+    assert found["IvfFlat"][0] < 0.7 < found["IvfFlat"][1] < found["IvfFlat"][2] == 1
+    assert 0.3 < found["Hnsw"][0] < 0.9 < 0.99 < found["Hnsw"][1]
+
+
+def test_several_threads_link_a_graph_as_good(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "flat", _vectors(1000))
+    Hnsw(8, 60, 60, threads=2).build(source, tmp_path / "made", Silent())
+    rows = Hnsw().open(tmp_path / "made").search(_vectors(30), 10).rows
+    best = Flat().open(source).search(_vectors(30), 10).rows
+    assert (rows[:, :, None] == best[:, None]).any(2).mean() > 0.97
+
+
+def test_a_graph_of_nothing(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "flat", np.empty((0, 4), np.float32))
+    assert Hnsw().build(source, tmp_path / "made", Silent()) == 0
+    assert Hnsw().open(tmp_path / "made").search(np.ones((2, 4), np.float32), 3).rows.tolist() == [[-1, -1, -1]] * 2
+
+
+def test_what_lists_and_graphs_take(source: Path, tmp_path: Path) -> None:
+    for plugin in (IvfFlat(8, 4), Hnsw(m=8)):
+        plugin.build(source, tmp_path / repr(plugin), Silent())
+        told, found = plugin.cost(_N, _N, _D), (tmp_path / repr(plugin) / "index").stat().st_size
+        assert told.memory == told.disk == pytest.approx(found, rel=0.03)
+    lists = IvfFlat(lists=1000, sample=2000).cost(5000, 5000, 10)
+    assert lists.operations == 2 * 10 * 1000 * 5000  # each number with that of each centre, multiplied and added
+    assert lists.seconds == pytest.approx(10 * 2 * 10 * 1000 * 2000 / 50e9)  # ten rounds over the sample
+    one, two = (Hnsw(m=32, ef_construction=200, threads=count).cost(5000, 5000, 10) for count in (1, 2))
+    assert one.seconds == 2 * two.seconds == pytest.approx(2 * 10 * 5000 * 200 * 32 / 8e9)
+
+
 def test_lists_that_stay_empty(tmp_path: Path) -> None:
     vectors = np.repeat(_vectors(2, 4), 20, 0)
     plugin = IvfPq(subvectors=2, bits=2, lists=16, nprobe=16)
@@ -213,6 +265,11 @@ def test_no_vectors(tmp_path: Path) -> None:
         (lambda: IvfPq(lists=4, nprobe=5), "nprobe"),
         (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists take 1000"),
         (lambda: Sq8(sample=0), "sample is 0"),
+        (lambda: IvfFlat(lists=4, nprobe=5), "ivf-flat: lists is 4 and nprobe is 5"),
+        (lambda: IvfFlat(lists=1000, sample=999), "ivf-flat: sample is 999: 1000 lists take 1000"),
+        (lambda: Hnsw(m=1, threads=0), "hnsw: m is 1, threads is 0: m must be at least 2, the others at least 1"),
+        (lambda: Hnsw(ef_construction=0), "ef_construction is 0"),
+        (lambda: Hnsw(ef_search=0), "ef_search is 0"),
     ],
 )
 def test_options_that_cannot_be(make: Any, message: str) -> None:

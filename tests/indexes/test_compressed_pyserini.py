@@ -8,7 +8,9 @@ import pytest
 
 from hardneg.data.flat import FlatWriter
 from hardneg.indexes.compressed import Fp16, Sq8
-from hardneg.indexes.product import IvfPq, OpqPq, Pq
+from hardneg.indexes.hnsw import Hnsw
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.product import OpqPq, Pq
 from hardneg.progress import Silent
 
 pytestmark = pytest.mark.slow
@@ -22,7 +24,7 @@ def test_faiss_searcher_finds_the_same(opened: Any, tmp_path: Path) -> None:
         writer.write_doc_ids(f"d{i}" for i in range(200))
         writer.close()
     queries = draw.standard_normal((5, 16)).astype(np.float32)
-    plugins: list[Any] = [Pq(8, 4), OpqPq(8, 4), IvfPq(8, 4, lists=8, nprobe=4), Sq8(), Fp16()]
+    plugins: list[Any] = [Pq(8, 4), OpqPq(8, 4), IvfPq(8, 4, lists=8, nprobe=4), Sq8(), Fp16(), IvfFlat(8, 4), Hnsw(m=8)]
     for plugin in plugins:
         path = tmp_path / type(plugin).__name__
         plugin.build(tmp_path / "flat", path, Silent())

@@ -11,7 +11,9 @@ from hardneg.indexes.impact import Impact
 from hardneg.indexes.multi_vector import MultiVector
 from hardneg.indexes.multi_vector_pq import MultiVectorPq
 from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
-from hardneg.indexes.product import IvfPq, OpqPq, Pq
+from hardneg.indexes.hnsw import Hnsw
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.product import OpqPq, Pq
 from hardneg.indexes.sparse import Sparse
 from hardneg.testing import IndexTests
 
@@ -35,6 +37,18 @@ class TestIvfPq(IndexTests):
     plugin = IvfPq(subvectors=8, bits=7, lists=8, nprobe=6)
     exact = False
     recall = 0.7
+
+
+class TestIvfFlat(IndexTests):
+    plugin = IvfFlat(lists=8, nprobe=6)
+    exact = False
+    recall = 0.95
+
+
+class TestHnsw(IndexTests):
+    plugin = Hnsw(m=8, ef_construction=40, ef_search=40)
+    exact = False
+    recall = 0.98
 
 
 class TestSq8(IndexTests):

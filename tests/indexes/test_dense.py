@@ -15,7 +15,9 @@ from hardneg.errors import ArtifactError
 from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.flat import Flat, FlatSearcher
-from hardneg.indexes.product import IvfPq, OpqPq, Pq, PqSearcher
+from hardneg.indexes.hnsw import Hnsw
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.product import OpqPq, Pq, PqSearcher
 from hardneg.progress import Silent
 
 faiss = pytest.importorskip("faiss")
@@ -27,6 +29,8 @@ BACKENDS: list[tuple[Any, type]] = [
     (Pq(subvectors=4, bits=4), PqSearcher),
     (OpqPq(subvectors=4, bits=4, iterations=2), PqSearcher),
     (IvfPq(subvectors=4, bits=4, lists=4, nprobe=1), CompressedSearcher),
+    (IvfFlat(lists=4, nprobe=1), CompressedSearcher),
+    (Hnsw(m=4), CompressedSearcher),
 ]
 VECTORS = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
 
@@ -88,9 +92,9 @@ def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"lucene: no dense index \(.*: index\): name a folder of `hardneg encode`"):
         DenseIndex.open(tmp_path / "lucene")
     folder = written(tmp_path / "flat")
-    graph = faiss.IndexHNSWFlat(8, 4, faiss.METRIC_INNER_PRODUCT)
+    graph = faiss.IndexNSGFlat(8, 4, faiss.METRIC_INNER_PRODUCT)
     faiss.write_index(graph, str(folder / "index"))
-    with pytest.raises(ArtifactError, match="index: IndexHNSWFlat is none of the kinds flat, fp16, sq8, pq"):
+    with pytest.raises(ArtifactError, match="index: IndexNSGFlat is none of the kinds flat, fp16, sq8, pq"):
         DenseIndex.open(folder)
     faiss.write_index(faiss.IndexPQ(8, 4, 4, faiss.METRIC_INNER_PRODUCT), str(folder / "index"))
     with pytest.raises(ArtifactError, match="docid: 60 ids for 0 vectors: build the index again"):

@@ -172,15 +172,11 @@ def _taken(
 
 
 def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    lengths = [np.diff(offsets) for offsets in parts]
-    return np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+    return np.cumsum(np.concatenate([[0], *(np.diff(offsets) for offsets in parts)])).astype(np.int64)
 
 
 class BuildCost(NamedTuple):
-    """What an index takes: bytes of disk, its ids left out, and of memory besides a block of vectors.
-
-    operations: multiplications and additions to build it. seconds: on one core, whatever else the machine has.
-    """
+    """What an index takes: bytes of disk without ids, operations, bytes of memory beside a block, seconds of one core."""
 
     disk: int
     operations: float = 0

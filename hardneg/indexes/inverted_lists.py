@@ -1,6 +1,6 @@
 """Inverted lists: a vector stands in the list of the centre nearest to it, and a query looks into a few lists.
 
-Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011, section IV (IVFADC).
+Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011 (IVFADC).
 """
 
 from dataclasses import dataclass

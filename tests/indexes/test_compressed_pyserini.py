@@ -24,7 +24,7 @@ def test_faiss_searcher_finds_the_same(opened: Any, tmp_path: Path) -> None:
         writer.write_doc_ids(f"d{i}" for i in range(200))
         writer.close()
     queries = draw.standard_normal((5, 16)).astype(np.float32)
-    plugins: list[Any] = [Pq(8, 4), OpqPq(8, 4), IvfPq(8, 4, lists=8, nprobe=4), Sq8(), Fp16(), IvfFlat(8, 4), Hnsw(m=8)]
+    plugins: list[Any] = [Pq(8, 4), OpqPq(8, 4), Sq8(), Fp16(), IvfPq(8, 4, 8, 4), IvfFlat(8, 4), Hnsw(m=8)]
     for plugin in plugins:
         path = tmp_path / type(plugin).__name__
         plugin.build(tmp_path / "flat", path, Silent())

@@ -7,12 +7,12 @@ from hardneg.indexes import java
 from hardneg.indexes.bm25 import Bm25
 from hardneg.indexes.compressed import Fp16, Sq8
 from hardneg.indexes.flat import Flat
+from hardneg.indexes.hnsw import Hnsw
 from hardneg.indexes.impact import Impact
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.multi_vector import MultiVector
 from hardneg.indexes.multi_vector_pq import MultiVectorPq
 from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.product import OpqPq, Pq
 from hardneg.indexes.sparse import Sparse
 from hardneg.testing import IndexTests

@@ -176,7 +176,7 @@ def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 class BuildCost(NamedTuple):
-    """What an index takes: bytes of disk without ids, operations, bytes of memory beside a block, seconds of one core."""
+    """What an index takes: bytes of disk without ids, operations, bytes of memory beside a block, seconds of a core."""
 
     disk: int
     operations: float = 0

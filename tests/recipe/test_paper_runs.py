@@ -1,10 +1,12 @@
 """The paper presets, cut to a few steps, from a server that answers as the hub does to their reports."""
 
 import gzip
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -34,6 +36,23 @@ NOT_IN_SMALL = {
     "rocketqa-nq-table7": "a random cross-encoder finds no negative that is surely one",
 }
 NAMES = sorted({path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.yaml")} - set(NOT_IN_SMALL))
+LOOP = """
+import json, sys, traceback
+from contextlib import redirect_stderr, redirect_stdout
+from hardneg.cli.main import main
+for line in sys.stdin:
+    place, words = json.loads(line)
+    sys.argv, code = ["hardneg", "recipe", *words], 0
+    with open(place, "w") as told, redirect_stdout(told), redirect_stderr(told):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+    print(code, flush=True)
+"""
 FEW = {
     "max_steps": 2,
     "epochs": None,
@@ -101,19 +120,39 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
         yield hub, place
 
 
-def run(hub: tuple[Hub, Path], *words: str) -> "subprocess.CompletedProcess[str]":
-    environment = hub[0].environment(hub[1] / "cache") | {"IR_DATASETS_HOME": str(hub[1] / "ir")}
-    line = [sys.executable, "-m", "hardneg", "recipe", *words]
-    return subprocess.run(line, cwd=hub[1], env=environment, capture_output=True, text=True, timeout=1800)
+class Commands:
+    """One process that runs commands one after the other: torch and the Java machine are started once."""
+
+    def __init__(self, hub: Hub, place: Path) -> None:
+        environment = hub.environment(place / "cache") | {"IR_DATASETS_HOME": str(place / "ir")}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([sys.executable, "-c", LOOP], cwd=place, env=environment, **pipes)
+        self.told = place / "told.txt"
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """The exit code, and what was told on both streams."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps([str(self.told), list(words)]) + "\n")
+        self.process.stdin.flush()
+        code = self.process.stdout.readline()
+        return int(code) if code else -1, self.told.read_text()
+
+
+@pytest.fixture(scope="module")
+def commands(hub: tuple[Hub, Path]) -> Iterator[Commands]:
+    made = Commands(*hub)
+    yield made
+    made.process.terminate()
+    made.process.communicate()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_runs_to_its_report(hub: tuple[Hub, Path], name: str) -> None:
-    path = cut(name, hub[1])
-    checked = run(hub, "check", str(path), "--preset", "paper")
-    assert checked.returncode == 0, checked.stdout
-    done = run(hub, "run", str(path), "--preset", "paper", "--device", "cpu", "--output", str(hub[1] / "out" / name))
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = {path.name for path in (hub[1] / "out" / name).iterdir()}
+def test_it_runs_to_its_report(commands: Commands, hub: tuple[Hub, Path], name: str) -> None:
+    path, output = cut(name, hub[1]), hub[1] / "out" / name
+    code, told = commands.run("check", str(path), "--preset", "paper")
+    assert code == 0, told
+    code, told = commands.run("run", str(path), "--preset", "paper", "--device", "cpu", "--output", str(output))
+    assert code == 0, told[-3000:]
+    made = {path.name for path in output.iterdir()}
     outputs = yaml.safe_load(path.read_text()).get("outputs") or {}
-    assert {"report.html", "metrics.json", "recipe.lock.yaml", *outputs} <= told
+    assert {"report.html", "metrics.json", "recipe.lock.yaml", *outputs} <= made

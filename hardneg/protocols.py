@@ -19,6 +19,49 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hardneg.indexes.exact import ExactOptions
+    from hardneg.stages.context import StageContext
+    from hardneg.stages.spec import StageSpec
+
+
+class StageBlocks(Protocol):
+    """The work of a stage as one process has opened it, cut into blocks that do not depend on each other.
+
+    unit: what the items are that a block is made of, such as `passages`.
+    """
+
+    unit: ClassVar[str]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many items each block has, by its number; the same in every process and whenever the work is resumed."""
+
+    def finished(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk."""
+
+    def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Each of these blocks, ascending, with its number; writes nothing."""
+
+    def write(self, number: int, made: Any) -> None:
+        """Puts a block that was made here or elsewhere safely on disk, and marks it as finished."""
+
+    def finish(self) -> Mapping[str, Any]:
+        """Puts the blocks together, when all are finished, and returns what the manifest tells."""
+
+
+class Engine(Protocol):
+    """Where the blocks of a stage are made (`hardneg.engines`); it is never part of a key.
+
+    resumes: whether it goes on from the blocks that a stopped run left, of every stage that has blocks.
+    """
+
+    version: ClassVar[int]
+    resumes: ClassVar[bool]
+
+    def make(self, context: "StageContext[StageSpec]") -> Mapping[str, Any]:
+        """Makes a stage that has blocks (`StageSpec.blocks`) in the context's folder: the bytes of its own `make`.
+
+        Returns what the manifest tells. Blocks that are finished already are not made again.
+        """
 
 
 class NegativeMiner(Protocol):

@@ -15,11 +15,14 @@ from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
 from hardneg.wording import complaint
 
-KINDS = ("datasets", "encoders", "miners", "losses", "regularizers", "indexes", "rerankers", "stages", "analyses")
+KINDS = (
+    "datasets", "encoders", "miners", "losses", "regularizers", "indexes", "rerankers", "stages", "analyses", "engines"
+)  # fmt: skip
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
 _OUTSIDE = {
     ("encoders", "http"): "hardneg-http",
+    ("engines", "ray"): "hardneg-ray",
     ("rerankers", "electra"): "hardneg-electra",
     ("stages", "read"): "hardneg-reader",
     ("stages", "train-reader"): "hardneg-reader",

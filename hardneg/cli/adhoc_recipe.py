@@ -17,7 +17,8 @@ from hardneg.errors import UsageError
 from hardneg.layout import RUN
 
 if TYPE_CHECKING:
-    from hardneg.recipe.execute import Outcome
+    from hardneg.protocols import Engine
+    from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
@@ -26,11 +27,19 @@ ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command works: its store, device and number of processes, each None for the usual."""
+    """Where a command works: its store, device, number of processes and engine, each None for the usual."""
 
     store: Path | None
     device: str | None = None
     processes: int | None = None
+    engine: "Engine | None" = None
+
+    def options(self, until: str | None = None) -> "Options":
+        """How to run a plan there."""
+        from hardneg.engines.local import Local
+        from hardneg.recipe.execute import Options
+
+        return Options(until, device=self.device, engine=self.engine or Local())
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class AdhocRecipe:
         """The stored collection, read now unless it is in the store."""
         from hardneg.fields import DATASET
 
-        return run_plan(self.plan(), store, None, DATASET).artifacts[DATASET]
+        return run_plan(self.plan(), store, Place(None).options(DATASET)).artifacts[DATASET]
 
     @contextmanager
     def begun(
@@ -82,7 +91,7 @@ class AdhocRecipe:
         plan, store = self.plan(), open_store(place.store)
         outputs = plan_outputs(self.command, plan, store, targets, overwrite, reads)
         with outputs.begun():
-            yield PlannedWork(plan, store, outputs, place.device)
+            yield PlannedWork(plan, store, outputs, place)
 
     def publish(self, stage: str, output: Path, place: Place, inside: str = "", overwrite: bool = False) -> None:
         """Makes the artifact of a stage and lays it, or what is `inside` it, at the output.
@@ -109,11 +118,16 @@ class PlannedWork:
     plan: "Plan"
     store: Store
     outputs: Outputs
-    device: str | None
+    place: Place
+
+    @property
+    def device(self) -> str | None:
+        """The device to work on."""
+        return self.place.device
 
     def make(self, until: str | None = None) -> "Outcome":
         """The artifacts of all steps, or of those up to one."""
-        return run_plan(self.plan, self.store, self.device, until)
+        return run_plan(self.plan, self.store, self.place.options(until))
 
     def dataset(self) -> Artifact:
         """The stored collection."""
@@ -145,7 +159,7 @@ class PlannedWork:
             facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
         context = StageContext(step.name, step.spec, folder, inputs, step.plugins, bars(), self.device)
         with plugin_errors(step.plugins.values()):
-            return {**step.spec.make(context), **facts}
+            return {**self.place.options().engine.make(context), **facts}
 
 
 def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
@@ -156,15 +170,15 @@ def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
 
 
-def run_plan(plan: "Plan", store: Store, device: str | None, until: str | None = None) -> "Outcome":
+def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
     from hardneg.cli.tables import step_watcher
-    from hardneg.recipe.execute import Options, Watcher, execute
+    from hardneg.recipe.execute import Watcher, execute
 
     meet(plan.keys, store.root)
     console = stderr_console()
-    watcher = step_watcher(console, Bars(console), len(plan.until(until))) if world().first else Watcher()
-    return execute(plan, store, Options(until, device=device), watcher)
+    watcher = step_watcher(console, Bars(console), len(plan.until(options.until))) if world().first else Watcher()
+    return execute(plan, store, options, watcher)
 
 
 def plan_outputs(
@@ -175,7 +189,7 @@ def plan_outputs(
     return Outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
 
 
-def plugin_options(given: Sequence[str]) -> dict[str, Any]:
+def plugin_options(given: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """`--option KEY=VALUE`, each value read as YAML."""
     import yaml
 
@@ -183,7 +197,7 @@ def plugin_options(given: Sequence[str]) -> dict[str, Any]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"--option {text}: must be of the form KEY=VALUE")
+            raise UsageError(f"{option} {text}: must be of the form KEY=VALUE")
         try:
             found[key] = yaml.safe_load(value)
         except yaml.YAMLError:

@@ -18,7 +18,8 @@ from hardneg.cli.export import export
 from hardneg.cli.fuse import fuse
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
-from hardneg.cli.stages import encode, index_app, rerank, search, train
+from hardneg.cli.rerank import rerank
+from hardneg.cli.stages import encode, index_app, search, train
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError, DataError, HardnegError
 

@@ -21,6 +21,7 @@ from hardneg.cli.adhoc_recipe import (
     plugin_options,
 )
 from hardneg.cli.console import bars, say, tell_left_out
+from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
 from hardneg.cli.export import CORPUS, FORM, MinedNegatives, NegativesTarget, write
 from hardneg.cli.given_vectors import GivenVectors, given_vectors
 from hardneg.cli.launch import launched, together
@@ -67,6 +68,8 @@ def mine(
     store: Path | None = options.STORE,
     device: str | None = options.DEVICE,
     processes: int | None = options.PROCESSES,
+    engine: str = ENGINE,
+    engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
     """Mine hard negatives and write them in the form a training program reads.
 
@@ -85,7 +88,8 @@ def mine(
         raise UsageError("mine: --filter-by goes with --run FILE, the list to select from")
     mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
     recipe = AdhocRecipe("mine", dataset, mining_stages(mining, depth if model else None), model, settings, seed)
-    _mine(recipe, _Lists(run, given, filter_by, depth), target, Place(store, device, processes), overwrite)
+    place = place_of(store, device, processes, engine, engine_option)
+    _mine(recipe, _Lists(run, given, filter_by, depth), target, place, overwrite)
 
 
 @dataclass(frozen=True)

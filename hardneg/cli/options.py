@@ -80,9 +80,9 @@ OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
 OUTPUT_FILE = output("The file to write; its ending goes with the form.")
 
 
-def key_values(meaning: str) -> Any:
-    """An option that is given once for each KEY=VALUE."""
-    return typer.Option([], metavar="KEY=VALUE", help=meaning)
+def key_values(meaning: str, panel: str | None = None) -> Any:
+    """An option that is given once for each KEY=VALUE; panel: its group in help."""
+    return typer.Option([], metavar="KEY=VALUE", help=meaning, rich_help_panel=panel)
 
 
 MINER_OPTION = key_values("An option of the miner, such as depth=50.")

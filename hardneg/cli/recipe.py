@@ -10,6 +10,7 @@ from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import plan_outputs
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
+from hardneg.cli.engines import ENGINE, ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming, tell_once
 from hardneg.cli.outputs import Outputs, Target
@@ -156,6 +157,8 @@ def run(
     store: Path | None = STORE,
     device: str | None = DEVICE,
     processes: int | None = PROCESSES,
+    engine: str = ENGINE,
+    engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
     """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder.
 
@@ -164,10 +167,11 @@ def run(
     from hardneg.recipe.execute import Options
     from hardneg.recipe.run_folder import default_folder
 
+    chosen = configured(engine, engine_option, processes)
     if launched(processes, device):
         return
     with together(device) as own_device:
-        options = Options(until, tuple(force), own_device)
+        options = Options(until, tuple(force), own_device, chosen)
         made, opened = _plan(name, preset, settings), open_store(store)
         _check_stages(made, until, force)
         folder = output or default_folder(made.recipe.name, made.recipe.preset)

@@ -1,14 +1,13 @@
-"""`hardneg encode`, `index`, `search`, `rerank` and `train`: one stage and what it needs, published as plain files."""
+"""`hardneg encode`, `index`, `search` and `train`: one stage and what it needs, published as plain files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.atomic_write import link_file, replacing_folder
+from hardneg.atomic_write import replacing_folder
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import (
     ENCODED,
@@ -20,7 +19,8 @@ from hardneg.cli.adhoc_recipe import (
     mining_stages,
     plugin_options,
 )
-from hardneg.cli.console import bars, say, tell_left_out
+from hardneg.cli.console import bars, say
+from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
 from hardneg.cli.given_vectors import GivenVectors, given_vectors
 from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
 from hardneg.errors import UsageError
@@ -30,7 +30,7 @@ from hardneg.wording import counted
 if TYPE_CHECKING:
     from hardneg.types import PluginSetting
 
-_LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
+_LISTED, _LISTED_RUN = "candidates-index", "candidates"
 _INDEXES = completion.plugins("indexes")
 _BUILD = "index build"
 
@@ -49,13 +49,16 @@ def encode(
     store: Path | None = options.STORE,
     device: str | None = options.DEVICE,
     processes: int | None = options.PROCESSES,
+    engine: str = ENGINE,
+    engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
     recipe = AdhocRecipe("encode", dataset, {ENCODED: {"stage": "encode"}}, model, settings)
-    recipe.publish(ENCODED, output, Place(store, device, processes), overwrite=overwrite)
+    place = place_of(store, device, processes, engine, engine_option)
+    recipe.publish(ENCODED, output, place, overwrite=overwrite)
 
 
 def search(
@@ -78,6 +81,8 @@ def search(
     store: Path | None = options.STORE,
     device: str | None = options.DEVICE,
     processes: int | None = options.PROCESSES,
+    engine: str = ENGINE,
+    engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
     """Search a corpus for the queries of one split and write a TREC run; or an index, for vectors of queries.
 
@@ -104,8 +109,8 @@ def search(
         stages[_LISTED] = {"stage": "index", "backend": candidates}
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
-    recipe = AdhocRecipe("search", dataset, stages, model, settings)
-    recipe.publish(SEARCHED, output, Place(store, device, processes), RUN, overwrite)
+    place = place_of(store, device, processes, engine, engine_option)
+    AdhocRecipe("search", dataset, stages, model, settings).publish(SEARCHED, output, place, RUN, overwrite)
 
 
 def _search_given(
@@ -147,47 +152,6 @@ def train(
     training = {"stage": "train", "negatives": MINED, "loss": loss, "options": plugin_options(train_option)}
     recipe = AdhocRecipe("train", dataset, {**mining_stages(mining, depth), TRAINED: training}, model, settings)
     recipe.publish(TRAINED, output, Place(store, device, processes), MODEL_FOLDER, overwrite)
-
-
-def rerank(
-    dataset: str = options.DATASET,
-    run: Path = typer.Option(..., "--run", help="The TREC run to take the documents from, plain or gzip."),
-    reranker: str = typer.Option(
-        ...,
-        help="A plugin: cross-encoder:FOLDER or cross-encoder:HUB-ID.",
-        autocompletion=completion.plugins("rerankers"),
-    ),
-    option: list[str] = options.key_values("An option of the plugin, such as length=256."),
-    split: str = options.TEST_SPLIT,
-    depth: int = typer.Option(100, min=1, help="How many documents of each query to score."),
-    output: Path = options.OUTPUT_RUN,
-    overwrite: bool = options.OVERWRITE,
-    settings: list[str] = options.SET,
-    store: Path | None = options.STORE,
-    device: str | None = options.DEVICE,
-) -> None:
-    """Score the best documents of a run anew, query and document together, and write them as a TREC run.
-
-    Scores are kept by content in the user's cache: the same again, or more of it, is quick.
-
-    Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
-    """
-    check_run(output)
-    name, colon, source = reranker.partition(":")
-    plugin = {"name": name, **({"source": source} if colon else {}), **plugin_options(option)}
-    # the search only stands for the run that is given
-    stages = {
-        ENCODED: {"stage": "index", "backend": "bm25"},
-        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
-        _RERANKED: {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": split, "depth": depth},
-    }
-    recipe = AdhocRecipe("rerank", dataset, stages, settings=settings)
-    with recipe.begun(Place(store, device), [Target(output)], overwrite, [run]) as work, TemporaryDirectory() as folder:
-        facts = work.make_from(_RERANKED, work.dataset(), {"run": run}, Path(folder))
-        with work.outputs.laid_out():
-            link_file(Path(folder) / RUN, output)
-    say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
-    tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})
 
 
 @index_app.command()

@@ -1,6 +1,7 @@
 """Mined negatives, and what a miner left out: one row a query, in two Arrow files that are memory-mapped."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import overload
@@ -158,6 +159,17 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
                 block = []
             yield item
         writer.write_batch(_drop_batch(block))
+
+
+def join_negatives(negatives: Sequence[Path], dropped: Sequence[Path]) -> Iterator[Negatives]:
+    """The rows of several files that `write_negatives` wrote, one after another, with what `recorded` wrote of them.
+
+    dropped: as many files, or none. `write_negatives` and `recorded` write from these the bytes of one file of all.
+    """
+    drops = (drops_at(batch, row)[1] for path in dropped for batch in drop_batches(path) for row in range(len(batch)))
+    for path in negatives:
+        for item in read_negatives(path):
+            yield replace(item, drops=next(drops, None))
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:

@@ -183,17 +183,28 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
         DataError: for ids or a tag that are empty or hold white space, a query or a document that comes
             twice, or a score that is not finite.
     """
-    _check_word("the tag", tag)
-    written: set[str] = set()
     count = 0
     with replacing(path) as file:
-        for query_id, ranked in entries:
-            if query_id in written:
-                raise DataError(f"query {query_id} comes twice in the run {path}")
-            written.add(query_id)
-            file.write(_lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores, np.float32), tag))
-            count += len(ranked.doc_ids)
+        for lines in _all_lines(entries, tag, f"the run {path}"):
+            file.write(lines)
+            count += lines.count(b"\n")
     return count
+
+
+def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
+    """The lines that `write_run` writes for a few queries. Raises as it does."""
+    return b"".join(_all_lines(entries, tag, "a part of a run"))
+
+
+def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) -> Iterator[bytes]:
+    """The lines of each query."""
+    _check_word("the tag", tag)
+    written: set[str] = set()
+    for query_id, ranked in entries:
+        if query_id in written:
+            raise DataError(f"query {query_id} comes twice in {where}")
+        written.add(query_id)
+        yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores, np.float32), tag)
 
 
 def join_runs(parts: Sequence[Path], path: Path) -> None:

@@ -67,9 +67,14 @@ def write_index(
             list(devices.map(part, range(len(encoders))))
     barrier()
     if here.first:
-        with encoders[0].writer(folder, rows) as writer:
-            writer.write_doc_ids(rows.doc_ids)
-            writer.close()
+        close_index(encoders[0], rows, folder)
+
+
+def close_index(encoder: TextEncoder, rows: StoredRows, folder: Path) -> None:
+    """Writes the ids of the rows, when all blocks are there: the folder is complete."""
+    with encoder.writer(folder, rows) as writer:
+        writer.write_doc_ids(rows.doc_ids)
+        writer.close()
 
 
 def encode_blocks(

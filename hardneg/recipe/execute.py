@@ -13,9 +13,11 @@ from typing import Any
 from hardneg.artifacts import EARLIER, Artifact, Store, damage, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.encoders.devices import check_device
+from hardneg.engines.local import Local
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
 from hardneg.fields import DATASET, START, Trait
 from hardneg.progress import Progress, Silent
+from hardneg.protocols import Engine
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
@@ -33,6 +35,7 @@ class Options:
     until: str | None = None
     force: tuple[str, ...] = ()
     device: str | None = None
+    engine: Engine = field(default_factory=Local)
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
         told = from_first(None)
         if told != _DONE:
             ran.append(step.name)
-            _run_stage(step, _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options))
+            context = _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options)
+            _run_stage(step, context, options.engine)
             from_first(None)
         artifacts[step.name] = _appears(step, store)
         _check_collection(step, steps, artifacts[step.name], plan)
@@ -178,12 +182,13 @@ def _make(
         run.watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
-        if not step.spec.resumes:
+        if not (step.spec.resumes or (step.in_blocks and run.options.engine.resumes)):
             empty(folder)
         if world().size > 1 and step.spec.every_process:
             from_first(_WORK)
         with usage(world().size) as used, noted() as choices:
-            facts = _run_stage(step, _context(step, folder, plan, artifacts, run.watcher, run.options))
+            context = _context(step, folder, plan, artifacts, run.watcher, run.options)
+            facts = _run_stage(step, context, run.options.engine)
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
@@ -197,10 +202,10 @@ def _context(
     return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
 
 
-def _run_stage(step: Step, context: StageContext[StageSpec]) -> dict[str, Any]:
+def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
     try:
-        with _freed(), disk_errors(context.folder), plugin_errors(_plugins(context)):
-            return dict(step.spec.make(context))
+        with _freed(), disk_errors(context.folder), plugin_errors([*_plugins(context), engine]):
+            return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
     except Exception as error:
         _check_inputs(context, error)
         if isinstance(error, OSError):

@@ -43,6 +43,11 @@ class Step:
         """The stage's verb, as in the recipe."""
         return self.spec.verb
 
+    @property
+    def in_blocks(self) -> bool:
+        """Whether an engine may make it."""
+        return type(self.spec).blocks is not StageSpec.blocks
+
 
 @dataclass(frozen=True)
 class Plan:

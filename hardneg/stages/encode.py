@@ -1,7 +1,9 @@
 """Stage `encode`: the corpus as vectors in a flat index, block by block."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,10 +17,13 @@ from hardneg.stages.spec import FORMS, RecipeView, Row, Sizes, StageSpec, encodi
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
+    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder
     from hardneg.encoders.segmenting import SegmentedCorpus
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
-    from hardneg.protocols import Searcher
+    from hardneg.protocols import Searcher, StageBlocks
+    from hardneg.types import Encoded
 
 
 class Encode(StageSpec):
@@ -68,21 +73,84 @@ class Encode(StageSpec):
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
-        from hardneg.encoders.inference import EncodeOptions
-        from hardneg.encoders.segmenting import SegmentedCorpus
         from hardneg.encoders.stream import write_index
 
+        encoder, rows = self._opened(context)
+        write_index([encoder], rows, context.folder, self._options(), context.progress)
+        return _finished(context, encoder, rows)
+
+    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
+        """Blocks of passages, or of segments."""
+        return EncodedBlocks(context, *self._opened(context), self._options(), writer)
+
+    def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
         corpus = open_corpus(context)
         encoder = open_encoder(context.inputs["model"], context.device, self.precision)
-        options = EncodeOptions(tokens_per_batch=self.tokens_per_batch, precision=self.precision)
-        here = world()
-        rows = encoder.rows(corpus, self.segments, context.folder, context.progress, here)
-        write_index([encoder], rows, context.folder, options, context.progress)
-        if here.first:
-            context.keep_only(*encoder.files)
-        size = index_bytes(context.folder) if here.first else 0
-        facts = {"passages": len(corpus), "dimension": encoder.dimension, "bytes": size}
-        return facts | (_cut_facts(context, rows) if isinstance(rows, SegmentedCorpus) else {})
+        return encoder, encoder.rows(corpus, self.segments, context.folder, context.progress, world())
+
+    def _options(self) -> "EncodeOptions":
+        from hardneg.encoders.inference import EncodeOptions
+
+        return EncodeOptions(tokens_per_batch=self.tokens_per_batch, precision=self.precision)
+
+
+@dataclass(frozen=True)
+class EncodedBlocks:
+    """The blocks of an index, as a process has opened them; what one holds goes into the index itself."""
+
+    unit: ClassVar[str] = "passages"
+    context: StageContext[Encode]
+    encoder: "TextEncoder"
+    rows: "StoredRows"
+    options: "EncodeOptions"
+    number: int
+
+    @cached_property
+    def sizes(self) -> Sequence[int]:
+        """The rows of each block."""
+        from hardneg.encoders.stream import block_sizes
+
+        return block_sizes(self.encoder, self.rows)
+
+    @cached_property
+    def _writer(self) -> "StoreWriter":
+        return self.encoder.writer(self.context.folder, self.rows, self.number)
+
+    def finished(self) -> set[int]:
+        """All of them, where the index is complete."""
+        complete = self.encoder.is_complete(self.context.folder, self.rows)
+        return set(range(len(self.sizes))) if complete else self._writer.finished_blocks()
+
+    def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, tuple[int, Encoded]]]":
+        """The first row of each, and what its texts are encoded into."""
+        from hardneg.encoders.stream import encoded_blocks
+
+        made = encoded_blocks(self.encoder, self.rows, numbers, len(self.rows), self.options, lambda rows: None)
+        return ((number, (start, encoded)) for number, start, encoded in made)
+
+    def write(self, number: int, made: "tuple[int, Encoded]") -> None:
+        """Into the index."""
+        self._writer.write_block(number, *made)
+
+    def finish(self) -> Facts:
+        """Writes the ids."""
+        from hardneg.encoders.stream import close_index
+
+        if not self.encoder.is_complete(self.context.folder, self.rows):
+            close_index(self.encoder, self.rows, self.context.folder)
+        return _finished(self.context, self.encoder, self.rows)
+
+
+def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:
+    """Leaves the index alone in its folder, and tells of it."""
+    from hardneg.encoders.segmenting import SegmentedCorpus
+
+    if world().first:
+        context.keep_only(*encoder.files)
+    size = index_bytes(context.folder) if world().first else 0
+    passages = len(rows.corpus) if isinstance(rows, SegmentedCorpus) else len(rows)
+    facts = {"passages": passages, "dimension": encoder.dimension, "bytes": size}
+    return facts | (_cut_facts(context, rows) if isinstance(rows, SegmentedCorpus) else {})
 
 
 def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:

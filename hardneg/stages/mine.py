@@ -2,21 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from hardneg.artifacts import SCRATCH
 from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
+from hardneg.data.block_files import BlockFiles, BlockFolder, contiguous
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import candidates
-from hardneg.data.negatives import recorded, write_negatives
+from hardneg.data.negatives import join_negatives, recorded, write_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.errors import DataError
 from hardneg.fields import LATER, AnswerMatch, MinerSetting, Name, Reference, Trait, has_answers
 from hardneg.layout import DROPPED, NEGATIVES, RUN
+from hardneg.progress import Task
 from hardneg.protocols import NegativeMiner
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_queries
@@ -24,6 +30,7 @@ from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.types import Candidates, Negatives
 
 _QUERIES = 256
+_BLOCK = 1024  # queries
 
 
 class Mine(StageSpec):
@@ -73,31 +80,116 @@ class Mine(StageSpec):
 
         Beside the negatives stands what was dropped, candidate by candidate, from a miner that tells it.
         """
+        mining, facts = _Mining.of(context), Counter[str]()
+        with context.progress.task("mining", len(mining.query_ids), "queries") as task:
+            listed = _telling(mining.listed(), task)
+            write_negatives(context.folder / NEGATIVES, recorded(mining.mined(listed, facts), context.folder / DROPPED))
+        return mining.told(facts)
+
+    def blocks(self, context: "StageContext[Mine]", writer: int = 0) -> "MinedBlocks":
+        """Blocks of queries."""
+        return MinedBlocks(_Mining.of(context), writer)
+
+
+@dataclass(frozen=True)
+class _Mining:
+    """A mining at work: what it reads."""
+
+    context: StageContext[Mine]
+    collection: StoredCollection
+    query_ids: Sequence[str]
+    answers: PassageAnswers
+    known: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, context: StageContext[Mine]) -> "_Mining":
         collection = open_collection(context.inputs["dataset"])
-        runs = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
-        facts, dropped = Counter[str](), Counter[str]()
+        query_ids = open_queries(context, collection, context.spec.split).query_ids
         known = positives(collection.all_qrels())
-        query_ids = open_queries(context, collection, self.split).query_ids
-        answers = _answers(context, collection)
-        listed = _listed(context, query_ids, runs)
-        if self.pseudo_positives:
-            listed = _labelled(listed, known, answers, self.pseudo_positives, facts)
-        offered = _candidates(listed, known, collection, facts)
-        if self.without_answers:
-            offered = without_answers(offered, answers, dropped)
-        mined = context.plugin("miner", NegativeMiner).mine(offered, seed=self.seed)
-        if self.without_answers:
-            mined = without_drawn_answers(mined, answers)
-            facts["queries without answers"] = len(query_ids) - len(answers.query_ids)
-        write_negatives(context.folder / NEGATIVES, _counted(recorded(mined, context.folder / DROPPED), facts))
-        if not facts["queries"]:
-            why = "was mined; the miner left them all out"
-            if facts["queries without positives"] == len(query_ids):
-                why = "has a positive, a judgement above zero of a document in the corpus"
-            raise DataError(f"{context.name}: none of the {len(query_ids)} queries of split {self.split} {why}")
+        return cls(context, collection, query_ids, _answers(context, collection), known)
+
+    def listed(self) -> Iterator[QueryLists]:
+        """All queries with their lists."""
+        runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
+        return lists_side_by_side(runs, self.query_ids)
+
+    def mined(self, listed: Iterator[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
+        """The negatives of some queries; facts count them, and what was left out."""
+        spec, dropped = self.context.spec, Counter[str]()
+        if spec.pseudo_positives:
+            listed = _labelled(listed, self.known, self.answers, spec.pseudo_positives, facts)
+        offered = _candidates(listed, self.known, self.collection, facts)
+        if spec.without_answers:
+            offered = without_answers(offered, self.answers, dropped)
+        mined = self.context.plugin("miner", NegativeMiner).mine(offered, seed=spec.seed)
+        if spec.without_answers:
+            mined = without_drawn_answers(mined, self.answers)
+        yield from _counted(mined, facts)
         for reason, count in dropped.items():
             facts[f"dropped as {reason}"] += count
-        return {**facts, **answers.left_out}
+
+    def told(self, facts: Counter[str]) -> Facts:
+        """What was counted, of all queries. Raises DataError where none was mined."""
+        total, spec = len(self.query_ids), self.context.spec
+        if not facts["queries"]:
+            why = "was mined; the miner left them all out"
+            if facts["queries without positives"] == total:
+                why = "has a positive, a judgement above zero of a document in the corpus"
+            raise DataError(f"{self.context.name}: none of the {total} queries of split {spec.split} {why}")
+        if spec.without_answers:
+            facts["queries without answers"] = total - len(self.answers.query_ids)
+        return {**facts, **self.answers.left_out}
+
+
+@dataclass(frozen=True)
+class MinedBlocks:
+    """The negatives in blocks of queries, each in a file until all are there."""
+
+    unit: ClassVar[str] = "queries"
+    mining: _Mining
+    number: int
+
+    @cached_property
+    def sizes(self) -> Sequence[int]:
+        """The queries of each block."""
+        return [
+            len(self.mining.query_ids[start : start + _BLOCK]) for start in range(0, len(self.mining.query_ids), _BLOCK)
+        ]
+
+    @cached_property
+    def _files(self) -> BlockFolder:
+        return BlockFolder(self.mining.context.folder / SCRATCH, self.number)
+
+    def finished(self) -> set[int]:
+        """By the journals of all writers."""
+        return self._files.finished()
+
+    def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
+        """The negatives of each block as files, and what its mining has counted."""
+        for some in contiguous(numbers):
+            listed = islice(self.mining.listed(), some.start * _BLOCK, None)
+            for number in some:
+                facts = Counter[str]()
+                with TemporaryDirectory() as folder:
+                    names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
+                    mined = self.mining.mined(islice(listed, _BLOCK), facts)
+                    write_negatives(names[0], recorded(mined, names[1]))
+                    files = {path.name: path.read_bytes() for path in names if path.exists()}
+                yield number, BlockFiles(files, facts)
+
+    def write(self, number: int, made: BlockFiles) -> None:
+        """Into files of its own."""
+        self._files.write(number, made)
+
+    def finish(self) -> Facts:
+        """Writes the negatives in the order of the queries."""
+        count, context = len(self.sizes), self.mining.context
+        facts = self._files.facts(count)
+        joined = join_negatives(self._files.paths(NEGATIVES, count), self._files.paths(DROPPED, count))
+        write_negatives(context.folder / NEGATIVES, recorded(joined, context.folder / DROPPED))
+        self._files.release()
+        context.keep_only(NEGATIVES, DROPPED, SCRATCH)
+        return self.mining.told(facts)
 
 
 def _answers(context: StageContext[Mine], collection: StoredCollection) -> PassageAnswers:
@@ -118,11 +210,10 @@ def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negati
         yield item
 
 
-def _listed(context: StageContext[Mine], query_ids: Sequence[str], runs: Mapping[str, Path]) -> Iterator[QueryLists]:
-    with context.progress.task("mining", len(query_ids), "queries") as task:
-        for item in lists_side_by_side(runs, query_ids):
-            yield item
-            task.advance()
+def _telling(listed: Iterator[QueryLists], task: Task) -> Iterator[QueryLists]:
+    for item in listed:
+        yield item
+        task.advance()
 
 
 def _labelled(

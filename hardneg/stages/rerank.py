@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
-from hardneg.data.runs import join_runs, lists_in_order, write_run
+from hardneg.data.runs import lists_in_order
 from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.encoders.spec import ModelSpec
@@ -27,12 +27,13 @@ from hardneg.progress import Task
 from hardneg.protocols import PLACES, Reranker, TrainableReranker
 from hardneg.registry import plugin_identity
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.inputs import open_collection, pass_on, queries_of
+from hardneg.stages.inputs import open_collection, queries_of
+from hardneg.stages.run_blocks import Entry, RunBlocks, query_blocks
 from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
 from hardneg.types import RankedList
 
 if TYPE_CHECKING:
-    from hardneg.rerankers.scoring import Advance, Request
+    from hardneg.rerankers.scoring import Advance, CachedScorer, PairScorer, Request
 
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
 
@@ -86,38 +87,91 @@ class Rerank(RunSpec):
 
         Several processes share the blocks. A block's scores do not depend on the other blocks.
         """
-        collection, here = open_collection(context.inputs["dataset"]), world()
-        parts, facts = context.folder / SCRATCH, Counter({"depth": self.depth})
-        queries = queries_of(context, collection, self.split)
-        parts.mkdir(exist_ok=True)
-        step, total = max(1, _PAIRS // self.depth), len(queries)
-        mine = range(here.rank * step, total, here.size * step)
-        missing = {start for start in mine if not (parts / _name(start)).exists()}
-        left = sum(min(step, total - start) for start in missing)
-        wanted = (block for block in _blocks(context, collection, queries, step, facts) if block.start in missing)
-        blocks, ahead = tee(wanted)
-        share = sum(min(step, total - start) for start in mine)
-        with context.progress.task("reranking", share, "queries", done=share - left) as task:
-            answers = _answers(context, collection.corpus, ahead, _speed(task))
-            for block in blocks:
-                write_run(parts / _name(block.start), block.entries(answers))
-                task.advance(len(block.query_ids))
+        here = world()
+        scoring = _Scoring.of(context)
+        blocks = scoring.blocks(here.rank)
+        share, finished = range(here.rank, len(blocks.sizes), here.size), blocks.finished()
+        missing = [number for number in share if number not in finished]
+        total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
+        with context.progress.task("reranking", total, "queries", done=total - left) as task:
+            told = replace(blocks, ranking=partial(scoring.ranking, advance=_speed(task)))
+            for number, part in told.make(missing):
+                blocks.write(number, part)
+                task.advance(blocks.sizes[number])
         barrier()
-        if here.first:
-            join_runs([parts / _name(start) for start in range(0, total, step)], context.folder / RUN)
-            context.keep_only(RUN, SCRATCH)
-            pass_on(context)
-        return {name: count for name, count in facts.items() if count}
+        return blocks.finish() if here.first else {}
+
+    def blocks(self, context: "StageContext[Rerank]", writer: int = 0) -> RunBlocks:
+        """Blocks of queries, of about so many pairs that a process which is killed loses little."""
+        return _Scoring.of(context).blocks(writer)
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """A reranking at work: what it reads; step: queries of a block."""
+
+    context: StageContext[Rerank]
+    collection: StoredCollection
+    queries: Queries
+    step: int
+
+    @classmethod
+    def of(cls, context: StageContext[Rerank]) -> "_Scoring":
+        collection, spec = open_collection(context.inputs["dataset"]), context.spec
+        return cls(context, collection, queries_of(context, collection, spec.split), max(1, _PAIRS // spec.depth))
+
+    def blocks(self, writer: int) -> RunBlocks:
+        sizes, depth = query_blocks(len(self.queries), self.step), self.context.spec.depth
+        return RunBlocks(self.context, sizes, self.ranking, lambda: {"depth": depth}, writer)
+
+    def ranking(
+        self, numbers: Sequence[int], advance: "Advance" = lambda pairs: None
+    ) -> Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]:
+        """The lists of some blocks with new scores; nothing is loaded before the first is asked for."""
+        wanted, last = set(numbers), max(numbers, default=-1) + 1
+        through = _blocks(self.context, self.collection, self.queries, self.step)
+        upto = through if last * self.step >= len(self.queries) else islice(through, last)
+        blocks, ahead = tee(block for number, block in enumerate(upto) if number in wanted)
+        answers = self._answers(ahead, advance)
+        for block in blocks:
+            yield block.entries(answers), lambda block=block: block.facts  # type: ignore[misc]
+
+    def _answers(self, blocks: "Iterable[_QueryBlock]", advance: "Advance") -> Iterator[Sequence[float]]:
+        """The scores of each query of the blocks."""
+        asked = (block.requests(self.collection.corpus) for block in blocks)
+        if isinstance(self._plugin, TrainableReranker):
+            yield from self._scorer.rerank_blocks(asked, advance)
+        else:
+            yield from self._plugin.rerank(request for requests in asked for request in requests)
+
+    @cached_property
+    def _plugin(self) -> Reranker:
+        source = self.context.inputs.get("reranker")
+        return self.context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+
+    @cached_property
+    def _scorer(self) -> "PairScorer | CachedScorer":
+        """The network, whose scores are kept where that is asked for."""
+        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
+
+        source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin
+        assert isinstance(plugin, TrainableReranker)
+        folder = None if source is None else source.folder / MODEL_FOLDER
+        options = EncodeOptions(spec.tokens_per_batch, spec.precision)
+        scorer = PairScorer.of(plugin.load(folder), self.context.device, options)
+        kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None
+        return CachedScorer(scorer, kept) if kept else scorer
 
 
 @dataclass(frozen=True)
 class _QueryBlock:
-    """Queries from the split's number `start` on, with the documents to score for each."""
+    """Queries that follow each other, with the documents to score for each; facts count them and what was added."""
 
-    start: int
     query_ids: Sequence[str]
     texts: Sequence[str]
     doc_ids: Sequence[Sequence[str]]
+    facts: Counter[str]
 
     def requests(self, corpus: Corpus) -> "Iterator[Request]":
         """What a reranker is given."""
@@ -135,27 +189,23 @@ class _QueryBlock:
             yield query_id, RankedList(doc_ids, np.asarray(scores, np.float32))
 
 
-def _name(start: int) -> str:
-    return f"{start:09d}.trec"
-
-
 def _blocks(
-    context: StageContext[Rerank], collection: StoredCollection, queries: Queries, step: int, facts: Counter[str]
+    context: StageContext[Rerank], collection: StoredCollection, queries: Queries, step: int
 ) -> Iterator[_QueryBlock]:
-    """All blocks of the run's lists, cut at the depth; facts count them and what was added."""
+    """All blocks of the run's lists, cut at the depth."""
     known = positives(collection.all_qrels()) if context.spec.positives else {}
     lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
     for start in range(0, len(queries), step):
-        query_ids = queries.query_ids[start : start + step]
+        query_ids, facts = queries.query_ids[start : start + step], Counter[str]()
         chosen = [list(ranked.doc_ids[: context.spec.depth]) for ranked in islice(lists, len(query_ids))]
-        facts["queries"] += len(query_ids)
-        facts["queries without candidates"] += sum(not doc_ids for doc_ids in chosen)
+        facts["queries"] = len(query_ids)
+        facts["queries without candidates"] = sum(not doc_ids for doc_ids in chosen)
         for query_id, doc_ids in zip(query_ids, chosen, strict=True):
             lacking = [doc_id for doc_id in known.get(query_id, ()) if doc_id not in doc_ids]
             facts["positives that the run lacks"] += len(lacking)
             doc_ids += lacking
-        facts["pairs"] += sum(map(len, chosen))
-        yield _QueryBlock(start, query_ids, queries.texts[start : start + step], chosen)
+        facts["pairs"] = sum(map(len, chosen))
+        yield _QueryBlock(query_ids, queries.texts[start : start + step], chosen, facts)
     for _ in lists:
         pass
 
@@ -170,26 +220,6 @@ def _speed(task: Task) -> "Advance":
         task.describe(f"{pairs / max(time.monotonic() - began, 1e-3):.0f} pairs/s")
 
     return advance
-
-
-def _answers(
-    context: StageContext[Rerank], corpus: Corpus, blocks: Iterable[_QueryBlock], advance: "Advance"
-) -> Iterator[Sequence[float]]:
-    """The scores of each query of the blocks; nothing is loaded before the first is asked for."""
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
-
-    source = context.inputs.get("reranker")
-    plugin = context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
-    if not isinstance(plugin, TrainableReranker):
-        yield from plugin.rerank(request for block in blocks for request in block.requests(corpus))
-        return
-    folder = None if source is None else source.folder / MODEL_FOLDER
-    options = EncodeOptions(context.spec.tokens_per_batch, context.spec.precision)
-    scorer = PairScorer.of(plugin.load(folder), context.device, options)
-    kept = CachedScores.of(scorer, _content(plugin, folder)) if context.spec.keep_scores else None
-    asked = (block.requests(corpus) for block in blocks)
-    yield from (CachedScorer(scorer, kept) if kept else scorer).rerank_blocks(asked, advance)
 
 
 def _content(plugin: TrainableReranker, folder: Path | None) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
-    from hardneg.protocols import Searcher
+    from hardneg.protocols import Searcher, StageBlocks
     from hardneg.reporting.table import Section
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
 
@@ -112,7 +112,7 @@ def encoding(cut: Segments | None, sizes: Sizes) -> Row:
     seconds = sizes.network_seconds(sizes.documents * rows * length * 0.6) + 3
     copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
     disk = sizes.documents * rows * (copies * sizes.stored + 20)
-    return Row(sizes.documents, "passages", disk, PROCESS_BYTES, seconds, 2 * sizes.shape.weights)
+    return Row(sizes.documents, "passages", disk, seconds=seconds, held=2 * sizes.shape.weights)
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,13 @@ class RecipeView:
 
     def traits(self, name: str) -> Mapping[str, str]:
         """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
-        if name not in self.stages or name in self.trail:
-            return {}
-        return self.stages[name].traits(self.at(name))
+        known = name in self.stages and name not in self.trail
+        return self.stages[name].traits(self.at(name)) if known else {}
 
     def query_model(self, index: str) -> str | None:
         """The stage whose model encodes the queries of an index; None where it is searched with texts."""
-        if index not in self.stages or index in self.trail:
-            return None
-        return self.stages[index].query_model(self.at(index))
+        known = index in self.stages and index not in self.trail
+        return self.stages[index].query_model(self.at(index)) if known else None
 
 
 class StageSpec(BaseModel):
@@ -227,12 +225,8 @@ class StageSpec(BaseModel):
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """What may be told of the artifact, each with the stage it comes from: here what references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
-        return {
-            trait: origin
-            for target, passes in passed
-            for trait, origin in recipe.traits(target).items()
-            if trait in passes
-        }
+        told = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
+        return {trait: origin for passes, (trait, origin) in told if trait in passes}
 
     def query_model(self, recipe: RecipeView) -> str | None:
         """Of an index: the stage whose model encodes its queries; None where it is searched with texts."""
@@ -279,6 +273,10 @@ class StageSpec(BaseModel):
     def make(self, context: "StageContext[Self]") -> "Facts":
         """Makes the artifact in the context's folder; returns what its manifest tells."""
         raise NotImplementedError(f"stage {self.verb} makes nothing")
+
+    def blocks(self, context: "StageContext[Self]", writer: int = 0) -> "StageBlocks | None":
+        """The same work in blocks, as the `writer`-th of several processes opens it; None where it is not cut."""
+        return None
 
 
 class RunSpec(StageSpec):

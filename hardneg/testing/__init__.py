@@ -6,6 +6,7 @@ pytest is imported by none of this until a test runs. Each failure says which ru
 from hardneg.testing.analyses import AnalysisTests
 from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.encoders import EncoderTests
+from hardneg.testing.engines import EngineTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.learners import TrainableEncoderTests
 from hardneg.testing.losses import LossTests
@@ -18,6 +19,7 @@ __all__ = [
     "AnalysisTests",
     "DatasetTests",
     "EncoderTests",
+    "EngineTests",
     "IndexTests",
     "LossTests",
     "MinerTests",

@@ -13,7 +13,7 @@ from hardneg.cli.main import app
 
 SYNONYMS = {
     "--output": "--out --output-dir --output-folder --dir --folder --to --save",
-    "--backend": "--index-type --engine --plugin",
+    "--backend": "--index-type --plugin",
     "--baseline": "--against --reference --compare --versus",
     "--corpus-output": "--write-corpus",
     "--count": "--number --num-negatives --negatives-per-query",

@@ -23,6 +23,7 @@ KINDS = {
     "reranker": "rerankers",
     "stage": "stages",
     "analysis": "analyses",
+    "engine": "engines",
 }
 
 

@@ -137,7 +137,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_model, 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     assert subprocess.run(command, env=environment).returncode == -signal.SIGKILL
     parts = tmp_path / "store" / f"{plan.keys['r']}.partial" / "checkpoints"
-    assert [path.name for path in sorted(parts.glob("*.trec"))] == [f"{start:09d}.trec" for start in (0, 2, 4)]
+    assert [path.name for path in sorted(parts.glob("*.trec"))] == [f"{number:09d}.trec" for number in range(3)]
     asked, scores = [], PairScorer._scores
     monkeypatch.setattr(
         PairScorer, "_scores", lambda self, tokens, advance: asked.append(1) or scores(self, tokens, advance)

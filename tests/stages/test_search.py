@@ -16,7 +16,8 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.search import Search, _candidates
+from hardneg.stages.search import Search
+from hardneg.stages.searching import _candidates
 from hardneg.types import RankedList
 from tests.run_lists import doc_lists, score_lists
 

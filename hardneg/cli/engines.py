@@ -1,0 +1,49 @@
+"""`--engine NAME`: where the blocks of encode, search, mine and rerank are made."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import Place, plugin_options
+from hardneg.cli.options import MACHINE, key_values
+from hardneg.distributed import world
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.protocols import Engine
+
+LOCAL = "local"
+ENGINE = typer.Option(
+    LOCAL,
+    "--engine",
+    help="Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.",
+    rich_help_panel=MACHINE,
+    autocompletion=completion.plugins("engines"),
+)
+ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
+
+
+def configured(name: str, given: Sequence[str], processes: int | None) -> "Engine":
+    """The engine that a command names, with its options.
+
+    Raises:
+        PluginError: there is no such engine, or it has no such option.
+        UsageError: it is another than the built-in one, in several processes.
+    """
+    from hardneg.registry import configure
+    from hardneg.types import PluginSetting
+
+    if name != LOCAL and max(processes or 1, world().size) > 1:
+        raise UsageError(
+            f"--engine {name}: it starts its own processes; leave out --num-processes, torchrun and accelerate"
+        )
+    engine: Engine = configure("engines", PluginSetting(name, plugin_options(given, "--engine-option")))
+    return engine
+
+
+def place_of(store: Path | None, device: str | None, processes: int | None, name: str, given: Sequence[str]) -> Place:
+    """Where a command works, with the engine that it names. Raises as `configured`."""
+    return Place(store, device, processes, configured(name, given, processes))

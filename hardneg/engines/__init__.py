@@ -1,0 +1,1 @@
+"""Where the blocks of a stage are made: built-in engines."""

@@ -1,0 +1,29 @@
+"""Blocks of a run or of negatives, each in files of its own."""
+
+import pytest
+
+from hardneg.data.block_files import BlockFiles, BlockFolder, contiguous
+from hardneg.errors import ArtifactError
+
+
+def test_blocks_of_several_writers_are_put_in_order(tmp_path):
+    first, second = BlockFolder(tmp_path), BlockFolder(tmp_path, 4)
+    first.write(1, BlockFiles({"trec": b"b"}, {"queries": 2, "pairs": 3}))
+    with pytest.raises(ArtifactError, match="block 0 of 2 is missing"):
+        second.paths("trec", 2)
+    second.write(0, BlockFiles({"trec": b"a", "more": b""}, {"queries": 1}))
+    assert first.finished() == second.finished() == {0, 1}
+    assert [path.read_bytes() for path in first.paths("trec", 2)] == [b"a", b"b"]
+    assert [path.name for path in first.paths("more", 2)] == ["000000000.more"]
+    assert first.facts(2) == {"queries": 3, "pairs": 3}
+
+
+def test_a_block_that_was_not_marked_is_not_finished(tmp_path):
+    (tmp_path / "000000000.trec").write_bytes(b"half")
+    assert BlockFolder(tmp_path).finished() == set()
+
+
+def test_contiguous():
+    assert list(contiguous([])) == []
+    assert list(contiguous([4])) == [range(4, 5)]
+    assert list(contiguous([0, 1, 2, 5, 7, 8])) == [range(3), range(5, 6), range(7, 9)]

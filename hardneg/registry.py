@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from hardneg.errors import HardnegError, PluginError
+from hardneg.errors import HardnegError, PluginError, UsageError
 from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
 from hardneg.wording import complaint
@@ -105,7 +105,7 @@ def configure(kind: str, setting: PluginSetting) -> Any:
         instance = TypeAdapter(plugin).validate_python(known)
     except ValidationError as error:
         problems += [_option_problem(kind, setting.name, plugin, item) for item in error.errors()]
-    except ValueError as error:
+    except (ValueError, UsageError) as error:
         problems.append(str(error))
     if problems:
         raise PluginError("; ".join(problems))

@@ -10,14 +10,18 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_co
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
+from hardneg.encoders.kinds import certain_kind
 from hardneg.errors import UsageError
-from hardneg.fields import FREE, Name, Reference, has_answers, without_problems
+from hardneg.fields import FREE, LATER, Name, OwnIndexSetting, Reference, has_answers, without_problems
+from hardneg.protocols import EstimatedBackend, IndexBackend
+from hardneg.registry import configure
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
 from hardneg.stages.inputs import open_collection, open_learner
-from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, Row, Sizes
+from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of
 from hardneg.stages.training_common import (
+    FORM_WORDS,
     data_facts,
     encoder_training,
     learned,
@@ -29,6 +33,7 @@ from hardneg.stages.training_common import (
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
 from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
+from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -46,7 +51,8 @@ class TrainRefreshed(DualTrainingSpec):
 
     negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
     them that one is waited for. refresh: when negatives are mined, and which. devices: what the trainer and the process
-    that mines beside it may use.
+    that mines beside it may use. backend: the index that each refresh builds of the corpus and searches; without one it
+    searches what the corpus was encoded into, exactly.
     """
 
     version = 1
@@ -56,6 +62,7 @@ class TrainRefreshed(DualTrainingSpec):
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
     devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()
+    backend: OwnIndexSetting = Field(default=None, json_schema_extra=LATER)
 
     @model_validator(mode="after")
     def _mines(self) -> "TrainRefreshed":
@@ -70,6 +77,18 @@ class TrainRefreshed(DualTrainingSpec):
         if self.refresh.policy == "continuous":
             identity["checkpoint_every"] = self.options.checkpoint_every
         return identity
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Also an index that is not built from what the recipe's model makes."""
+        source = getattr(recipe.plugin("backend"), "input", None)
+        kind = certain_kind(recipe.model)
+        if self.backend is not None and source == "texts":
+            told = f"{self.backend.name} is built from texts, which no refresh changes"
+            yield f"backend: {told}; leave it out, or name one of {FORM_WORDS['vectors']}"
+        elif self.backend is not None and kind is not None and source not in (None, kind.form):
+            told = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
+            yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[kind.form]}; name another"
+        yield from super().problems(recipe)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives are told by them."""
@@ -86,13 +105,22 @@ class TrainRefreshed(DualTrainingSpec):
         refresh, (of_trainer, of_inferencer) = self.refresh, self.devices.shares
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         queries = sizes.queries(self.split) / refresh.query_chunks
-        once = encoding.seconds + sizes.searching(queries)
+        built = self._index(sizes)
+        once = encoding.seconds + sizes.searching(queries) + built.operations / sizes.machine.operations + built.seconds
         slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
         seconds = training.seconds * slower + once
         if refresh.waits:
             seconds = training.seconds + once * (-(-training.items // refresh.every) if refresh.every else 1)
-        held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk
-        return replace(training, disk=disk, memory=2 * PROCESS_BYTES, held=held, seconds=seconds)
+        held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk + built.disk
+        return replace(training, disk=disk, memory=2 * PROCESS_BYTES + built.memory, held=held, seconds=seconds)
+
+    def _index(self, sizes: Sizes) -> BuildCost:
+        """What the index of a refresh takes, where one is built and tells it."""
+        backend = None if self.backend is None else configure("indexes", self.backend)
+        if not isinstance(backend, EstimatedBackend):
+            return BuildCost(0)
+        vectors = sizes.documents * sizes.segments(self.segments)[0]
+        return backend.cost(sizes.documents, vectors, sizes.dimension)
 
     def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
         """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
@@ -158,7 +186,8 @@ def _synchronous(
 
     spec, options = context.spec, context.spec.refresh
     answers = asked_answers(open_collection(context.inputs["dataset"]), spec.split, options)
-    mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers)
+    backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
+    mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers, backend)
     checkpoints = Checkpoints(context.folder / SCRATCH, "")
     return SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, context.progress.note)
 
@@ -185,6 +214,7 @@ def _settings(
         threads=of_inferencer,
         segments=spec.segments,
         pseudo_positives=None if pseudo is None else str(pseudo),
+        backend=spec.backend,
     )
 
 

@@ -54,6 +54,12 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     }
     kept["with-small"] = {**ADORE, "index": "small", "watch": {"every": 2, "negatives": "static"}}
     kept["small-test"] = {**SEARCH, "index": "small", "model": "with-small"}
+    for name, backend in (
+        ("lists", {"name": "ivf-flat", "lists": 4, "nprobe": 4}),
+        ("graph", {"name": "hnsw", "m": 8}),
+    ):
+        kept[name] = {"stage": "index", "vectors": "start-index", "backend": backend}
+        kept[f"with-{name}"] = {**ADORE, "index": name}
     kept["joint"] = {**ADORE, "index": "small", "centroids": "trained", "centroid_learning_rate": 0.01}
     kept["joint-test"] = {"stage": "search", "index": "joint", "split": "test", "depth": 20}
     kept["on-joint"] = {**kept["joint"], "model": "joint", "index": "joint"}
@@ -122,6 +128,14 @@ def test_every_schedule_makes_a_model(made: tuple[Path, Store, Outcome], name: s
     artifact = made[2].artifacts[name]
     assert (artifact.path / "model" / "modules.json").is_file()
     assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
+
+
+@pytest.mark.parametrize("name", ["with-lists", "with-graph"])
+def test_steps_search_lists_and_graphs(made: tuple[Path, Store, Outcome], name: str) -> None:
+    """All lists, or a graph of few documents, hold what an exact search finds, and the very vectors."""
+    found, exact = (sorted((made[2].artifacts[each].path / "model").rglob("*.safetensors")) for each in (name, "adore"))
+    assert len(found) == len(exact) >= 2
+    assert [path.read_bytes() for path in found] == [path.read_bytes() for path in exact]
 
 
 def drift_of(made: tuple[Path, Store, Outcome], name: str) -> dict[int, dict[str, float]]:

@@ -197,6 +197,30 @@ def test_beside_the_training(recipe: Path, store: Store) -> None:
     assert not [line for line in notes if line.startswith("inferencer")]
 
 
+def test_a_refresh_may_search_an_index(recipe: Path, store: Store) -> None:
+    """All lists of one are all documents, so the model is that of an exact search."""
+    lists = "stages.ance.backend={name: ivf-flat, lists: 4, nprobe: 4}"
+    artifact, _ = make(recipe, store, "ance", lists)
+    exact, _ = make(recipe, store, "ance")
+    assert artifact.key != exact.key and weights(artifact) == weights(exact)
+    assert artifact.facts["seconds of inference: index"] > 0 and "seconds of inference: index" not in exact.facts
+
+
+@pytest.mark.slow
+def test_an_index_beside_the_training(recipe: Path, store: Store) -> None:
+    artifact, notes = make(recipe, store, "beside", "stages.beside.backend={name: hnsw, m: 8}")
+    assert artifact.facts["seconds of inference: index"] > 0
+    assert not [line for line in notes if line.startswith("inferencer")]
+
+
+def test_the_plan_counts_the_index_of_a_refresh(recipe: Path, store: Store) -> None:
+    rows = []
+    for settings in ([], ["stages.ance.backend=hnsw"]):
+        plan = make_plan(load_recipe(recipe, settings=settings))
+        rows.append({row.step.name: row for row in estimate(plan, Store(store.root / "none"))}["ance"])
+    assert rows[1].disk > rows[0].disk and rows[1].memory > rows[0].memory and rows[1].seconds > rows[0].seconds
+
+
 def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe: Path, store: Store) -> None:
     make(recipe, store, "ance")
     plan = make_plan(load_recipe(recipe))
@@ -240,6 +264,9 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Stor
         ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
         ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),
         ("devices.trainer=0", "stages.ance.devices: trainer must be a share of 1 or above"),
+        ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; leave it out"),
+        ("backend=sparse", "ance.backend: sparse is built from weights of terms, and the recipe's model makes one"),
+        ("backend={name: hnsw, m: 1}", "hnsw: m is 1"),
         ("negatives=start-train", "stages.ance.negatives: 'start-train' makes run, but negatives is needed"),
     ],
 )

@@ -29,6 +29,8 @@ from hardneg.training.history import History, Record
 from hardneg.wording import counted
 
 _OPERATIONS = ("encode", "queries", "search", "write")
+_INDEXING = "index"
+"""One more, where an index is built."""
 
 
 def refresh_facts(history: Sequence[Record], made: Sequence[Record], waited: float, documents: int) -> dict[str, Any]:
@@ -37,7 +39,8 @@ def refresh_facts(history: Sequence[Record], made: Sequence[Record], waited: flo
     waited: the part of the time that was spent waiting. documents: how many a refresh encodes.
     """
     lags = [record["lag"] for record in history if "lag" in record]
-    seconds = {name: sum(one["seconds"].get(name, 0.0) for one in made) for name in _OPERATIONS}
+    operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in made) else [])]
+    seconds = {name: sum(one["seconds"].get(name, 0.0) for one in made) for name in operations}
     answering = sum(one.get("answering", 0) for one in made)
     return {
         "refreshes made": len(made),
@@ -93,8 +96,8 @@ class Refresh:
     """One refresh.
 
     number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
-    are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`. answering: documents left
-    out because they have an answer.
+    are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` where one is
+    built. answering: documents left out because they have an answer.
     """
 
     number: int

@@ -23,11 +23,13 @@ from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec, spec_from
 from hardneg.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.registry import configure
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
+from hardneg.types import PluginSetting
 
 AGAIN = 30.0
 """Seconds until it tries again what the disk did not allow."""
@@ -40,6 +42,7 @@ class Settings:
     model: the one that training starts from. collection: its folder; split: whose queries are mined. checkpoints and
     refreshes: the folders. first: the first step to mine from. devices: one or more to encode on; threads: on a CPU.
     segments: how documents are cut, if they are. pseudo_positives: a file of negatives whose positives count, too.
+    backend: of the index that a refresh searches; None searches the vectors themselves.
     """
 
     model: ModelSpec
@@ -54,6 +57,7 @@ class Settings:
     threads: int
     segments: Segments | None = None
     pseudo_positives: str | None = None
+    backend: PluginSetting | None = None
 
     def write(self, path: Path) -> None:
         """As JSON."""
@@ -64,8 +68,9 @@ class Settings:
         """What `write` wrote."""
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model, options = spec_from(content.pop("model")), RefreshOptions(**content.pop("options"))
-        cut = content.pop("segments")
-        return cls(model=model, options=options, segments=cut and Segments(**cut), **content)
+        cut, index = content.pop("segments"), content.pop("backend")
+        backend = index and PluginSetting(**index)
+        return cls(model=model, options=options, segments=cut and Segments(**cut), backend=backend, **content)
 
 
 class Wake:
@@ -153,7 +158,8 @@ def _mining(settings: Settings) -> Mining:
     relevant = known_to_be_relevant(known, settings.options)
     data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
     answers = asked_answers(collection, settings.split, settings.options)
-    return Mining(data, settings.options, settings.seed, answers)
+    backend = None if settings.backend is None else configure("indexes", settings.backend)
+    return Mining(data, settings.options, settings.seed, answers, backend)
 
 
 def main(path: str) -> None:

@@ -26,7 +26,7 @@ from hardneg.layout import NEGATIVES
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
 from hardneg.progress import Seconds, Silent
-from hardneg.protocols import NegativeMiner
+from hardneg.protocols import ExactSearcher, IndexBackend, NegativeMiner, Searcher
 from hardneg.seeding import derive_seed
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -35,6 +35,8 @@ from hardneg.types import Candidates, Negatives, RankedList
 from hardneg.wording import counted
 
 _BLOCKS = 16  # of queries, as large as those of documents that are written, searched at a time: they are in memory
+_INDEX = "searched"
+"""The folder of a built index, within that of the vectors."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,15 @@ class Mining:
     """What is mined, and how.
 
     seed: draws depend on it, the refresh and the query alone. answers: what tells the documents that have an answer;
-    None where the options do not ask for it.
+    None where the options do not ask for it. backend: builds the index that is searched, anew for each refresh; None
+    searches what was encoded itself, exactly.
     """
 
     data: TrainingData
     options: RefreshOptions
     seed: int
     answers: PassageAnswers | None = None
+    backend: IndexBackend | None = None
 
     def queries(self, number: int) -> range:
         """The queries of refresh `number`, by place: all, or one part of them; the last part takes the remainder."""
@@ -138,6 +142,9 @@ def _published(
 ) -> Refresh:
     folder, vectors = place.partial(number), place.vectors(step)
     count, dropped = _Count(), Counter[str]()
+    if mining.backend is not None:
+        with seconds.of("index"):
+            _build_index(mining.backend, vectors)
     with seconds.of("write", without=("queries", "search")):
         found = _found(encoder, mining, vectors, number, seconds)
         write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
@@ -160,6 +167,22 @@ def _write_vectors(encoders: Sequence[Encoder], mining: Mining, folder: Path, co
     data = mining.data
     rows = encoders[0].rows(data.corpus, data.segments, counts, Silent(), world())
     write_index(encoders, rows, folder, mining.encoding(encoders[0]), Silent())
+
+
+def _build_index(backend: IndexBackend, vectors: Path) -> None:
+    """Builds the index in a folder beside the vectors; one that a killed process left is made again."""
+    shutil.rmtree(vectors / _INDEX, ignore_errors=True)
+    (vectors / _INDEX).mkdir()
+    backend.build(vectors, vectors / _INDEX, Silent())
+
+
+def _opened(mining: Mining, vectors: Path, device: str) -> Searcher:
+    """What is searched: the built index, or the vectors themselves; a hit's row is that of a vector."""
+    options = ExactOptions(device=device)
+    if mining.backend is None:
+        return open_store(vectors, options)
+    searcher = mining.backend.open(vectors / _INDEX, mining.data.corpus.rows)
+    return searcher.using(options, None) if isinstance(searcher, ExactSearcher) else searcher
 
 
 def _check_asked(mining: Mining, number: int) -> None:
@@ -197,8 +220,7 @@ def _mined(found: Iterator[Candidates], mining: Mining, number: int, dropped: Co
 def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Candidates]:
     """The top of the corpus for each query that has positives."""
     data, options = mining.data, mining.encoding(encoder)
-    stored = open_store(vectors, ExactOptions(device=str(encoder.device)))
-    searcher = pooled(stored, vectors, data.corpus.doc_ids)
+    searcher = pooled(_opened(mining, vectors, str(encoder.device)), vectors, data.corpus.doc_ids)
     queries, step = mining.asked(number), _BLOCKS * encoder.block
     for start in range(0, len(queries), step):
         places = queries[start : start + step]

@@ -23,6 +23,9 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import in_bfloat16
 from hardneg.errors import TrainingError
+from hardneg.indexes.flat import Flat
+from hardneg.indexes.hnsw import Hnsw
+from hardneg.indexes.inverted_lists import IvfFlat
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
@@ -67,6 +70,31 @@ def test_the_top_is_kept_in_order_without_positives_and_copies(
         best = [doc_id for doc_id in top(encoder, toy_folder, query, 40) if doc_id not in known][:5]
         assert list(found[query].negatives) == best
     assert not list(tmp_path.glob("vectors-*")) and not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("backend", [Flat(), IvfFlat(lists=4, nprobe=4), Hnsw(m=8)], ids=lambda one: type(one).__name__)
+def test_an_index_is_built_and_searched(backend: Any, encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+    data = replace(toy_data(toy_folder), negatives=None)
+    options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32")
+    exact = mine(encoder, toy_folder, tmp_path / "exact", choice="top", depth=40, negatives=5)[1]
+    place = RefreshFolder(tmp_path / "made")
+    (place.vectors(0) / "searched").mkdir(parents=True)
+    (place.vectors(0) / "searched" / "docid").write_text("what a killed process has left")
+    made = mine_refresh([encoder], Mining(data, options, 1, backend=backend), place, 0, 0)
+    assert sorted(made.seconds) == ["encode", "index", "queries", "search", "write"]
+    found = read_negatives(place.negatives(0))
+    assert [list(item.negatives) for item in found] == [list(item.negatives) for item in exact]
+    assert not list(place.folder.glob("vectors-*"))
+
+
+def test_a_coarse_index_finds_other_negatives(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+    data = replace(toy_data(toy_folder), negatives=None)
+    options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32")
+    place, coarse = RefreshFolder(tmp_path / "made"), IvfFlat(lists=8, nprobe=1)
+    mine_refresh([encoder], Mining(data, options, 1, backend=coarse), place, 0, 0)
+    exact = mine(encoder, toy_folder, tmp_path / "exact", choice="top", depth=40, negatives=5)[1]
+    found = [list(item.negatives) for item in read_negatives(place.negatives(0))]
+    assert found != [list(item.negatives) for item in exact]
 
 
 def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def _settled(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
 
 def _found(place: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> str:
     """What is remembered, or comes out of a trial; what another process has remembered meanwhile goes before."""
-    if (old := _read(place)) is not None and old.chosen in ways:
+    if (old := _read(place)) is not None and old.chosen in ways and ways.keys() <= old.milliseconds.keys():
         return old.chosen
     with suppress(OSError):  # it is damaged, or tells of other ways
         place.unlink()

@@ -41,17 +41,17 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
         rows = torch.arange(start, start + scores.shape[1], device=scores.device).repeat(len(scores), 1)
         if best is not None:
             scores, rows = torch.cat([best.scores, scores], 1), torch.cat([best.rows, rows], 1)
-        return _select(scores, rows, k)
-    found = _where(scores > best.bar)
+        return selected(scores, rows, k)
+    found = true_places(scores > best.bar)
     if not len(found):
         return best
     query = found.div(scores.shape[1], rounding_mode="floor")
     row = found - query * scores.shape[1] + start
     longer = _appended(best, query, row, _at(scores, found))
-    return _select(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
+    return selected(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
 
 
-def _where(mask: Tensor) -> Tensor:
+def true_places(mask: Tensor) -> Tensor:
     """Flat places of the true values, ascending; eight are looked at in one step, as most are false."""
     flat = mask.view(-1)
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
@@ -77,7 +77,7 @@ def _appended(best: Best, query: Tensor, row: Tensor, score: Tensor) -> Best:
     return Best(scores, rows, best.bar)
 
 
-def _select(scores: Tensor, rows: Tensor, k: int) -> Best:
+def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
     """The k largest of each line, kept in row order; among equals at the bar the first rows stay."""
     if scores.shape[1] <= k:
         return Best(scores.clone(), rows, scores.amin(1, keepdim=True))
@@ -87,14 +87,22 @@ def _select(scores: Tensor, rows: Tensor, k: int) -> Best:
 
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """float32 [q, 1], the k-th score of each line; int64 [q * k], flat places of its k largest, ascending."""
-    bar = scores.topk(k, sorted=False).values.amin(1, keepdim=True)
+    bar = kth_largest(scores, k)[:, None]
     keep = scores >= bar
     too_many = (keep.sum(1) > k).nonzero().view(-1)
     if len(too_many):
         lines, least = scores[too_many], bar[too_many]
         above, equal = lines > least, lines == least
         keep[too_many] = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= k - above.sum(1, keepdim=True)))
-    return bar, _where(keep)
+    return bar, true_places(keep)
+
+
+def kth_largest(scores: Tensor, k: int) -> Tensor:
+    """The k-th largest of each line: float32 [q, n] to [q]; numpy's partition is several times as fast on a CPU."""
+    if scores.device.type != "cpu":
+        return scores.topk(k, sorted=False).values.amin(1)
+    place = scores.shape[1] - k
+    return torch.from_numpy(np.partition(scores.numpy(), place, axis=1)[:, place].copy())
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
@@ -107,7 +115,7 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
     for part in best:
         if part is None:
             break
-        part = _select(part.scores, part.rows, k)
+        part = selected(part.scores, part.rows, k)
         sorted_scores, order = part.scores.sort(dim=1, descending=True, stable=True)
         lines, width = sorted_scores.shape
         hits.scores[done : done + lines, :width] = sorted_scores.cpu().numpy()

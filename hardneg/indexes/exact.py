@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Literal
 
@@ -9,18 +10,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.indexes.exact_bf16 import search_rounded
 from hardneg.indexes.exact_faiss import search_spans
-from hardneg.indexes.exact_torch import Blocks, DeviceVectors, search_blocks
+from hardneg.indexes.exact_torch import Blocks, Vectors, search_blocks
 from hardneg.indexes.validation import check_queries
 from hardneg.progress import Progress, Silent
 from hardneg.trials import Way, choose, machine_of
 from hardneg.types import Hits
 
+Engine = Literal["torch", "faiss", "bf16"]
+
+_SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_rounded}
 _WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
-_TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 6 << 20, 16_384, 512, 100
-_SPAN_BYTES = 48 << 20  # of vectors, held at a time for faiss
+_TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 12 << 20, 32_768, 1024, 100
+_SPAN_BYTES = 48 << 20  # of vectors, held at a time on a CPU
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 
@@ -30,8 +34,10 @@ class ExactOptions:
 
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
     device: where to compute; None takes the first GPU, or the CPU where there is none.
-    engine: `auto` is torch, but for a search of more than about a second on a CPU where faiss is installed: there a
-        trial tells which of the two is faster. The documents are the same, and scores but for their last bits.
+    engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores anew in float32 what a bound
+        of the error leaves in question. `auto` is torch, but for a search of more than about a second: there a trial
+        tells which of those that this machine has is fastest. The documents are the same, and scores but for their
+        last bits.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew,
         block by block.
     """
@@ -39,7 +45,7 @@ class ExactOptions:
     corpus_block: int | None = None
     query_block: int | None = None
     device: str | None = None
-    engine: Literal["auto", "torch", "faiss"] = "auto"
+    engine: Literal["auto", "torch", "faiss", "bf16"] = "auto"
     resident: int = 0
 
     @property
@@ -49,7 +55,7 @@ class ExactOptions:
 
 
 def search_exact(
-    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors,
+    vectors: Vectors,
     queries: NDArray[np.float32],
     k: int,
     options: ExactOptions | None = None,
@@ -71,19 +77,21 @@ def search_exact(
     """
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
-    faiss = _by_faiss(options, len(vectors) * queries.size, queries.shape[1])
-    blocks = _blocks(options, faiss, queries.shape[1])
-    search = search_spans if faiss else search_blocks
+    engine = _engine(options, len(vectors) * queries.size, queries.shape[1])
+    blocks = _blocks(options, engine, queries.shape[1])
     with (progress or Silent()).task("search", len(vectors), "passages") as task:
-        return search(vectors, queries, k, blocks, task)
+        return _SEARCHES[engine](vectors, queries, k, blocks, task)
 
 
-def _blocks(options: ExactOptions, faiss: bool, dimension: int) -> Blocks:
+def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
     device = options.where
-    if faiss:
-        corpus, queries = max(1, _SPAN_BYTES // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS, _FAISS_QUERIES
-    else:  # what fits a CPU's caches, or fills a GPU's cores
-        corpus, queries = (2048, 512) if device.type == "cpu" else (65536, 2048)
+    if device.type != "cpu" and engine != "faiss":  # what fills a GPU's cores
+        corpus, queries = 65536, 2048
+    elif engine == "torch":  # what fits a CPU's caches
+        corpus, queries = 2048, 512
+    else:
+        corpus = max(1, _SPAN_BYTES // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS
+        queries = _FAISS_QUERIES if engine == "faiss" else 1024
     corpus = corpus if options.corpus_block is None else options.corpus_block
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
@@ -91,27 +99,36 @@ def _blocks(options: ExactOptions, faiss: bool, dimension: int) -> Blocks:
     return Blocks(corpus, queries, device)
 
 
-def _by_faiss(options: ExactOptions, products: int, dimension: int) -> bool:
+def _engine(options: ExactOptions, products: int, dimension: int) -> Engine:
     installed = find_spec("faiss") is not None
     if options.engine == "faiss" and not installed:
         raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
-    if options.engine != "auto" or not installed:
-        return options.engine == "faiss"
-    if products < _WORTH_A_TRIAL or options.where.type != "cpu":
-        return False
-    subject = f"exact search on cpu, {dimension} dimensions"
-    ways: dict[str, Way] = {"torch": lambda: _trial(False, dimension), "faiss": lambda: _trial(True, dimension)}
-    return choose(subject, machine_of(options.where), ways) == "faiss"
+    if options.engine != "auto":
+        return options.engine
+    engines = [name for name, there in _here(options.where, installed).items() if there]
+    if products < _WORTH_A_TRIAL or len(engines) == 1:
+        return "torch"
+    subject = f"exact search on {options.where.type}, {dimension} dimensions"
+    ways: dict[str, Way] = {name: partial(_trial, name, dimension, options.where) for name in engines}
+    chosen = choose(subject, machine_of(options.where), ways)
+    return next(name for name in engines if name == chosen)
 
 
-def _trial(faiss: bool, dimension: int) -> Callable[[], object]:
+def _here(device: torch.device, faiss: bool) -> dict[Engine, bool]:
+    """Which engines are worth a trial on a device: faiss on a CPU, bf16 where there are units for it."""
+    if device.type == "cpu":
+        return {"torch": True, "faiss": faiss, "bf16": torch.ops.mkldnn._is_mkldnn_bf16_supported()}
+    return {"torch": True, "faiss": False, "bf16": device.type == "cuda" and torch.cuda.is_bf16_supported(False)}
+
+
+def _trial(engine: Engine, dimension: int, device: torch.device) -> Callable[[], object]:
     draws = np.random.default_rng(0)
     rows = min(_TRIAL_ROWS, max(1024, _TRIAL_NUMBERS // dimension))
     vectors, queries = (draws.standard_normal((n, dimension), np.float32) for n in (rows, _TRIAL_QUERIES))
-    search, blocks = search_spans if faiss else search_blocks, _blocks(ExactOptions(device="cpu"), faiss, dimension)
+    blocks = _blocks(ExactOptions(device=str(device)), engine, dimension)
 
     def run() -> None:
         with Silent().task("", None, "") as unseen:
-            search(vectors, queries, _TRIAL_DEPTH, blocks, unseen)
+            _SEARCHES[engine](vectors, queries, _TRIAL_DEPTH, blocks, unseen)
 
     return run

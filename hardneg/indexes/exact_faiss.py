@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.exact_torch import Blocks, DeviceVectors, search_blocks
+from hardneg.indexes.exact_torch import Blocks, DeviceVectors, Vectors, search_blocks
 from hardneg.indexes.validation import no_hits, vector_blocks
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits
@@ -32,13 +31,7 @@ class _Part:
     heap: Any
 
 
-def search_spans(
-    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors,
-    queries: NDArray[np.float32],
-    k: int,
-    blocks: Blocks,
-    task: Task,
-) -> Hits:
+def search_spans(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
     """What `hardneg.indexes.exact.search_exact` says, on the CPU; takes what it has checked.
 
     Raises:
@@ -63,9 +56,7 @@ def search_spans(
     return hits
 
 
-def _spans(
-    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, size: int
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def _spans(vectors: Vectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
     if not isinstance(vectors, DeviceVectors):
         yield from vector_blocks(vectors, size)
         return
@@ -104,9 +95,7 @@ def _best(
     return scores, rows
 
 
-def _ranked(
-    part: _Part, vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, k: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _ranked(part: _Part, vectors: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The best k of each query in order: int64 and float32 [q, k], narrower where there are fewer vectors."""
     part.heap.finalize()
     rows, scores = part.heap.I, part.heap.D

@@ -49,6 +49,10 @@ class DeviceVectors:
         return len(self.rows)
 
 
+Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
+"""What is searched; of a folder no more than a block is in memory."""
+
+
 @dataclass(frozen=True)
 class Blocks:
     """How many vectors and queries are multiplied at a time, and where."""
@@ -58,24 +62,18 @@ class Blocks:
     device: torch.device
 
 
-def search_blocks(
-    vectors: NDArray[np.float32] | FlatVectors | DeviceVectors,
-    queries: NDArray[np.float32],
-    k: int,
-    blocks: Blocks,
-    task: Task,
-) -> Hits:
+def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
     """What `hardneg.indexes.exact.search_exact` says, on any device; takes what it has checked.
 
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
     device = blocks.device
-    parts = [_to(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
+    parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
     best: list[Best | None] = [None] * len(parts)
     with torch.inference_mode():
         space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
-        for start, block in _blocks(vectors, blocks):
+        for start, block in device_blocks(vectors, blocks):
             for i, part in enumerate(parts):
                 scores = space[: len(part) * len(block)].view(len(part), len(block))
                 best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
@@ -83,7 +81,7 @@ def search_blocks(
         return best_hits(best, len(queries), k)
 
 
-def _blocks(vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
     """The number of each block's first row and its rows, on the device."""
     if isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
@@ -93,6 +91,6 @@ def _blocks(vectors: NDArray[np.float32] | FlatVectors | DeviceVectors, blocks: 
         yield start, torch.from_numpy(rows).to(blocks.device)
 
 
-def _to(block: NDArray[np.float32], device: torch.device) -> Tensor:
+def to_device(block: NDArray[np.float32], device: torch.device) -> Tensor:
     copied = np.require(block, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
     return torch.from_numpy(copied).to(device)

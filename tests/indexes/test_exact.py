@@ -63,7 +63,7 @@ def test_an_empty_corpus_and_no_queries(documents: int, queries: int) -> None:
 
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 60), st.integers(1, 9), st.integers(1, 70), st.integers(1, 20),
-    st.integers(1, 5), st.integers(0, 3), st.sampled_from(["torch", "faiss"]),
+    st.integers(1, 5), st.integers(0, 3), st.sampled_from(["torch", "faiss", "bf16"]),
 )  # fmt: skip
 def test_equals_a_full_sort_whatever_the_blocks(
     seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int, engine: Any
@@ -75,7 +75,7 @@ def test_equals_a_full_sort_whatever_the_blocks(
     assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block, engine=engine)), expected)
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss"])
+@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
 @pytest.mark.parametrize(("corpus_block", "query_block"), [(64, 16), (512, 7), (None, None), (4000, 40)])
 def test_many_candidates_and_selections(engine: Any, corpus_block: int | None, query_block: int | None) -> None:
     generator = np.random.default_rng(3)
@@ -87,7 +87,7 @@ def test_many_candidates_and_selections(engine: Any, corpus_block: int | None, q
         assert _same(hits, _naive(vectors, queries, k))
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss"])
+@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
 def test_real_numbers_agree_with_numpy(engine: Any) -> None:
     generator = np.random.default_rng(1)
     vectors, queries = generator.standard_normal((3000, 16)), generator.standard_normal((20, 16))
@@ -97,7 +97,7 @@ def test_real_numbers_agree_with_numpy(engine: Any) -> None:
     assert (hits.rows == expected.rows).mean() > 0.99
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss"])
+@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
 def test_mistakes_are_told(engine: Any) -> None:
     vectors, queries = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     broken = vectors.copy()
@@ -147,7 +147,7 @@ def test_without_faiss_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
         search_exact(vectors, vectors, 1, ExactOptions(engine="faiss"))
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss"])
+@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
 def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     vectors = generator.integers(-3, 4, (700, 8)).astype(np.float32)
@@ -172,8 +172,8 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
         searcher.vectors(np.array([1, -1]))
 
 
-@pytest.mark.parametrize("way", ["torch", "faiss"])
-def test_a_large_search_takes_what_a_trial_finds(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["torch", "faiss", "bf16"])
+def test_a_large_search_takes_what_a_trial_finds(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def chosen(subject: str, machine: str, ways: Any) -> str:
@@ -185,14 +185,14 @@ def test_a_large_search_takes_what_a_trial_finds(way: str, monkeypatch: pytest.M
     for name, size in {"_TRIAL_NUMBERS": 64, "_TRIAL_QUERIES": 4}.items():
         monkeypatch.setattr(exact, name, size)
     monkeypatch.setattr(exact, "choose", chosen)
-    taken = f"search_{'spans' if way == 'faiss' else 'blocks'}"
     vectors = np.random.default_rng(6).standard_normal((300, 8), np.float32)
     small = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
     assert asked == []
     monkeypatch.setattr(exact, "_WORTH_A_TRIAL", 300 * 20 * 8)
-    search = getattr(exact, taken)
+    search = exact._SEARCHES[way]
     calls: list[int] = []
-    monkeypatch.setattr(exact, taken, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
+    monkeypatch.setitem(exact._SEARCHES, way, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
+    monkeypatch.setattr(exact, "_here", lambda *_: dict.fromkeys(["torch", "faiss", "bf16"], True))
     large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
     assert asked == ["exact search on cpu, 8 dimensions"]
     assert calls == [1024, 300]

@@ -1,0 +1,41 @@
+"""Inner products of chosen pairs of vectors, in float32; the same two vectors give the same bits in every block."""
+
+import warnings
+from functools import cache
+
+import torch
+from torch import Tensor
+
+_PAIRS = 262_144  # multiplied at a time where there is no kernel for chosen pairs
+
+
+def pair_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
+    """The inner product of each pair: float32 [p].
+
+    Args:
+        queries: float32 [q, d].
+        documents: float32 [n, d].
+        query, row: int64 [p], the numbers of each pair's vectors, by ascending query.
+    """
+    if queries.device.type != "cpu":
+        parts = [slice(start, start + _PAIRS) for start in range(0, len(query), _PAIRS)]
+        products = [(queries[query[part]] * documents[row[part]]).sum(1) for part in parts]
+        return torch.cat(products) if products else queries.new_empty(0)
+    _quiet()
+    first = torch.zeros(len(queries) + 1, dtype=torch.int64)
+    torch.cumsum(torch.bincount(query, minlength=len(queries)), 0, out=first[1:])
+    chosen = _pairs(first, row, (len(queries), len(documents)))
+    found: Tensor = torch.sparse.sampled_addmm(chosen, queries, documents.T, beta=0.0).values()
+    return found
+
+
+def _pairs(first: Tensor, row: Tensor, size: tuple[int, int]) -> Tensor:
+    return torch.sparse_csr_tensor(first, row, torch.zeros(len(row)), size, check_invariants=False)
+
+
+@cache
+def _quiet() -> None:
+    """torch warns once in a process that matrices of chosen places are new to it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _pairs(torch.tensor([0, 1]), torch.tensor([0]), (1, 1))

@@ -1,0 +1,209 @@
+"""Products in bf16 find what float32 finds: each list is compared with one made from all pairs, scored one by one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hardneg.indexes import exact_bf16
+from hardneg.indexes.exact import ExactOptions, search_exact
+from hardneg.indexes.pair_products import pair_products
+from hardneg.indexes.rounded_tiles import Tile, in_groups, reaching
+from hardneg.indexes.rounding import Rounded, error_bounds, rounded_down
+from hardneg.indexes.running_best import RunningBest
+from hardneg.indexes.starting_bar import sample_groups, sample_rank
+from hardneg.types import Hits
+
+Vectors = NDArray[np.float32]
+
+
+def _each_pair(vectors: Vectors, queries: Vectors, k: int) -> Hits:
+    """The lists from scores of all pairs, each a product of its own."""
+    count = len(vectors)
+    query, row = torch.arange(len(queries)).repeat_interleave(count), torch.arange(count).repeat(len(queries))
+    scores = pair_products(torch.from_numpy(queries), torch.from_numpy(vectors), query, row).view(-1, count).numpy()
+    order = np.argsort(-scores, 1, kind="stable")[:, :k]
+    return Hits(order, np.take_along_axis(scores, order, 1))
+
+
+def _search(vectors: Vectors, queries: Vectors, k: int, *blocks: int | None) -> Hits:
+    return search_exact(vectors, queries, k, ExactOptions(*(blocks or (None, None)), "cpu", "bf16"))
+
+
+def _float32_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many queries go through float32, search by search, as it goes."""
+    asked: list[int] = []
+    search = exact_bf16.search_blocks
+
+    def told(vectors: Any, queries: Vectors, *rest: Any) -> Hits:
+        asked.append(len(queries))
+        return search(vectors, queries, *rest)
+
+    monkeypatch.setattr(exact_bf16, "search_blocks", told)
+    return asked
+
+
+def _spread(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
+    return draws.standard_normal((count, dimension), np.float32)
+
+
+def _clustered(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
+    centres = _spread(draws, 12, dimension)
+    return centres[draws.integers(0, 12, count)] + _spread(draws, count, dimension) * np.float32(0.05)
+
+
+def _close(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
+    """Whole numbers that bf16 cannot tell apart."""
+    return draws.integers(1000, 1010, (count, dimension)).astype(np.float32)
+
+
+def _repeated(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
+    return _spread(draws, 40, dimension)[draws.integers(0, 40, count)]
+
+
+def _uneven(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
+    """Norms from 1e-30 to 1e6, and zeros."""
+    lengths = np.float32(10.0) ** draws.integers(-30, 7, (count, 1)).astype(np.float32)
+    return _spread(draws, count, dimension) * np.where(draws.random((count, 1)) < 0.2, np.float32(0), lengths)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([_spread, _clustered, _close, _repeated, _uneven]),
+    st.integers(900, 1500), st.sampled_from([1, 3, 17]), st.sampled_from([1, 2, 9]), st.sampled_from([1, 4, 20]),
+    st.sampled_from([None, 100, 1000]), st.sampled_from([None, 4]),
+)  # fmt: skip
+def test_lists_are_those_of_all_pairs(
+    seed: int, kind: Any, documents: int, dimension: int, asked: int, k: int, corpus: int | None, part: int | None
+) -> None:
+    """But for those that went through float32 products of whole blocks, which round otherwise in the last bits."""
+    draws = np.random.default_rng(seed)
+    vectors, queries = kind(draws, documents, dimension), _spread(draws, asked, dimension)
+    if kind is _close:
+        queries = draws.integers(-3, 4, (asked, dimension)).astype(np.float32)
+    hits, expected = _search(vectors, queries, k, corpus, part), _each_pair(vectors, queries, k)
+    scale = np.abs(expected.scores).max() or 1
+    assert np.allclose(hits.scores / scale, expected.scores / scale, rtol=1e-5, atol=1e-6)
+    if kind in {_close, _repeated}:
+        assert np.array_equal(hits.rows, expected.rows)
+    else:
+        assert (hits.rows == expected.rows).mean() > 0.98
+
+
+@pytest.mark.parametrize("blocks", [(None, None), (700, 7), (99, 64)])
+def test_the_same_to_the_bit_and_nothing_goes_through_float32(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(1)
+    vectors, queries = _spread(draws, 3000, 48), _spread(draws, 20, 48)
+    vectors[2500:2600] = vectors[:100]  # equal scores, some of them at the last place
+    for k in (1, 30):
+        hits, expected = _search(vectors, queries, k, *blocks), _each_pair(vectors, queries, k)
+        assert np.array_equal(hits.rows, expected.rows) and np.array_equal(hits.scores, expected.scores)
+    assert asked == []
+
+
+def test_scores_below_zero_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(2)
+    vectors, queries = np.abs(_spread(draws, 3000, 24)), -np.abs(_spread(draws, 9, 24))
+    hits, expected = _search(vectors, queries, 12), _each_pair(vectors, queries, 12)
+    assert (hits.scores < 0).all() and np.array_equal(hits.rows, expected.rows) and asked == []
+
+
+def test_a_bar_that_was_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(3)
+    vectors, queries = _spread(draws, 3000, 16), _spread(draws, 8, 16)
+    monkeypatch.setattr(exact_bf16, "sample_rank", lambda *_: 1)
+    assert np.array_equal(_search(vectors, queries, 20).rows, _each_pair(vectors, queries, 20).rows)
+    assert asked == [7]  # the best group of one query is in the sample by luck
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.3])
+def test_a_unit_that_breaks_the_bound_is_noticed(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(4)
+    vectors, queries = _spread(draws, 3000, 16), _spread(draws, 8, 16)
+    multiplied = Tile.scores
+    monkeypatch.setattr(Tile, "scores", lambda tile, queries, space: multiplied(tile, queries, space).mul_(factor))
+    assert np.array_equal(_search(vectors, queries, 20).rows, _each_pair(vectors, queries, 20).rows)
+    assert asked == [8]
+
+
+def test_what_bf16_cannot_tell_apart_is_given_up_for_those_queries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(5)
+    vectors = np.zeros((4000, 12), np.float32)
+    vectors[:, :8], vectors[:, 8:] = _spread(draws, 4000, 8), 1 + draws.integers(0, 3, (4000, 4)) / 1024
+    queries = np.zeros((6, 12), np.float32)
+    queries[:4, :8], queries[4:, 8:] = _spread(draws, 4, 8), 1.0
+    hits, expected = _search(vectors, queries, 10), _each_pair(vectors, queries, 10)
+    assert np.array_equal(hits.rows[4:], expected.rows[4:]) and asked == [2]
+
+
+def test_few_vectors_go_through_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _float32_searches(monkeypatch)
+    vectors = np.arange(6, dtype=np.float32)[:, None]
+    assert _search(vectors, np.ones((1, 1), np.float32), 9).rows.tolist() == [[5, 4, 3, 2, 1, 0, -1, -1, -1]]
+    assert asked == [1]
+
+
+def test_the_bound_by_hand() -> None:
+    """bf16 has eight bits: 1 + 2**-9 becomes 1, and 3 stays; [3, 4] has norm 5."""
+    query = Rounded.of(torch.tensor([[1 + 2**-9, 0.0]]))
+    documents = Rounded.of(torch.tensor([[3.0, 4.0], [1 + 2**-9, 0.0]]))
+    assert (query.lost.tolist(), documents.norms.tolist()[0], documents.lost.tolist()) == ([2**-9], 5.0, [0.0, 2**-9])
+    by_hand = 2**-9 * 5 + (1 + 2**-8) * 2**-9 + 2 * 2**-21 * (1 + 2**-9) * 5
+    bound = float(error_bounds(query, documents))
+    assert by_hand < bound < by_hand * 1.002
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 64]), st.sampled_from([1e-18, 1.0, 1e12]))
+@settings(deadline=None, max_examples=10)
+def test_products_stay_within_the_bound(seed: int, dimension: int, scale: float) -> None:
+    draws = np.random.default_rng(seed)
+    some, others = (torch.from_numpy(_spread(draws, 64, dimension) * np.float32(scale)) for _ in range(2))
+    one, other = Rounded.of(some), Rounded.of(others)
+    rough = (one.values @ other.values.T).double()
+    apart = (rough - some.double() @ others.double().T).abs() - rough.abs() * 2**-8
+    assert (apart <= error_bounds(one, other)[:, None]).all()
+
+
+def test_a_result_at_the_score_reaches_what_it_is_rounded_down_to() -> None:
+    scores = torch.tensor([1.0, 1 + 2**-8, 1.999, -1.0, -1 - 2**-8, 0.0, 3e38, -torch.inf])
+    low = rounded_down(scores).float()
+    assert (low <= scores).all() and (low >= scores - scores.abs() * 2**-6).all()
+    cut = (scores.view(torch.int32) & -65536).view(torch.float32)  # towards zero, as some units round
+    assert (cut >= low).all()
+
+
+def test_groups_of_neighbours_and_what_reaches_the_bar() -> None:
+    """33 vectors make three groups, the last with one; only rows 16 and 32 of the first query, 3 of the second do."""
+    vectors = torch.zeros(33, 2)
+    vectors[[3, 16, 32]] = torch.tensor([[0.0, 2.0], [5.0, 0.0], [4.0, 0.0]])
+    assert in_groups(vectors)[:, 0].nonzero().view(-1).tolist() == [1, 2]
+    tile, queries = Tile.of(0, vectors), Rounded.of(torch.eye(2))
+    for bar, kept in (([4.0, 2.0], [(0, 16, 5.0), (0, 32, 4.0), (1, 3, 2.0)]), ([5.0, -1.0], None)):
+        scores = tile.scores(queries, torch.empty(96, dtype=torch.bfloat16))
+        found = list(zip(*(each.tolist() for each in reaching(scores, torch.tensor(bar).bfloat16(), 33)), strict=True))
+        assert found == kept or (kept is None and found[0] == (0, 16, 5.0) and len(found) == 34)
+
+
+def test_candidates_that_come_few_at_a_time_are_kept_in_order() -> None:
+    best, scores = RunningBest(3, 2, torch.device("cpu")), torch.full((3, 400), -1.0)
+    some = torch.from_numpy(np.random.default_rng(7).integers(0, 50, (3, 400))).float()
+    for start in range(0, 400, 5):
+        here = torch.rand(3, 5, generator=torch.Generator().manual_seed(start)) < 0.6
+        query, row = here.nonzero(as_tuple=True)
+        best.add(torch.bincount(query, minlength=3), query, row + start, some[query, row + start])
+        scores[query, row + start] = some[query, row + start]
+    expected = scores.sort(dim=1, descending=True, stable=True).indices[:, :2]
+    assert best.best().rows.tolist() == expected.sort(dim=1).values.tolist()
+
+
+def test_the_sample_by_hand() -> None:
+    """Of 1,600,000 vectors a sample of 1,024 groups is 16,384; of the best 200 it holds 2.048 on average."""
+    groups = sample_groups(1_600_000, 400)
+    assert len(groups) == 1024 and (np.diff(groups) > 0).all() and groups.max() < 100_000
+    assert len(sample_groups(1_600_000, 200)) == 2000
+    assert sample_rank(1_600_000, 200, 1024) == int(2.048 + 5 * 2.048**0.5) + 8 == 17
+    assert len(sample_groups(63, 1)) == 0

@@ -1,8 +1,9 @@
 """The training loop: one accelerate loop for all losses, whose end a kill at any time does not change."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,15 +16,17 @@ from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
 from hardneg.encoders.fastest import takes_bf16
 from hardneg.errors import TrainingError, UsageError
+from hardneg.freed_memory import freed_memory_kept
 from hardneg.progress import Progress, Silent, Task
 from hardneg.training.activations import compute_twice
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
+from hardneg.training.figures import Unread
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, warmup_length
 from hardneg.training.options import TrainOptions
 from hardneg.training.step import Learner, update
-from hardneg.training.tracking import accelerated, numbers, shared
+from hardneg.training.tracking import accelerated, logged, numbers, shared
 from hardneg.trials import noted
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ def learn(
         _learning(method.encoder, options),
         accelerated(method.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
         noted(checkpoints.choices()) as choices,
+        freed_memory_kept() if method.encoder.device.type == "cpu" else nullcontext(),
     ):
         learner, kept = _learner(method, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
         run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
@@ -181,17 +185,25 @@ class _TrainingRun:
         warmup = warmup_length(options, self.total)
         starts = range(start * per_step, stop * per_step, options.batch_size)
         stream = self.method.batches(starts, options.batch_size)
+        unread = Unread(self.method.encoder.device)
         for step in range(start, stop):
             rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
-            record = {**done.record, "learning_rate": rate, "gradient_norm": done.gradient_norm}
-            seen = self.method.log_metrics(step + 1)
-            self._add({"step": step + 1, **record, "gradient_norms": done.gradient_norms, **seen})
-            by_group = {f"gradient_norm/{name}": norm for name, norm in done.gradient_norms.items()}
-            self.learner.accelerator.log({**record, **by_group, **numbers(seen)}, step=step + 1)
+            due = unread.add(done, {"learning_rate": rate}, self.method.log_metrics(step + 1))
+            loss = self._told(unread) if due or step + 1 == stop else None
             task.advance()
-            speed = (step + 1 - start) * per_step / (time.monotonic() - began)
-            task.describe(f"loss {done.record['loss']:.4f}, {speed:.1f} queries/s")
+            if loss is not None:
+                speed = (step + 1 - start) * per_step / (time.monotonic() - began)
+                task.describe(f"loss {loss:.4f}, {speed:.1f} queries/s")
+
+    def _told(self, unread: Unread) -> float:
+        """Adds what the last steps were to the history; the last one's loss."""
+        loss = math.nan
+        for record in unread.read():
+            self._add(record)
+            self.learner.accelerator.log(logged(record), step=record["step"])
+            loss = record["loss"]
+        return loss
 
     def _judge(self, state: TrainState) -> TrainState:
         every = self.options.evaluate_every
@@ -202,8 +214,7 @@ class _TrainingRun:
             known = ", ".join(metrics)
             raise UsageError(f"the dev metric {self.options.metric!r} is not measured; there are: {known}")
         self._add({"step": state.step, "dev": metrics})
-        logged = {f"dev/{name}": value for name, value in metrics.items()}
-        self.learner.accelerator.log(logged, step=state.step)
+        self.learner.accelerator.log({f"dev/{name}": value for name, value in metrics.items()}, step=state.step)
         value = metrics[self.options.metric]
         if state.best is None or value > state.best:
             return replace(state, best_step=state.step, best=value, misses=0)

@@ -79,7 +79,14 @@ def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Opti
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "lamb":
         return Lamb(groups, lr=options.learning_rate, eps=options.epsilon)
-    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon)
+    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon, fused=_fusible(groups))
+
+
+def _fusible(groups: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether one kernel can do a whole update; None leaves it to torch."""
+    fitting = {"cpu", "cuda"}
+    tensors = (weights for group in groups for weights in group["params"])
+    return True if all(weights.device.type in fitting and weights.is_floating_point() for weights in tensors) else None
 
 
 def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -147,14 +154,12 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
     return {name: group for name, group in found.items() if group}
 
 
-def gradient_norms(groups: Groups) -> dict[str, float]:
-    """The 2-norm of each group's gradients as they are now, computed in float32 or better; 0 where there are none."""
+def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
+    """The 2-norm of each group's gradients as they are now, a scalar in float32 or better; 0 where there are none."""
     gradients = {
         name: [weights.grad for weights in group if weights.grad is not None] for name, group in groups.items()
     }
-    measured = {name: _norm(tensors) for name, tensors in gradients.items() if tensors}
-    values = torch.stack(list(measured.values())).tolist() if measured else []
-    return {**dict.fromkeys(groups, 0.0), **dict(zip(measured, values, strict=True))}
+    return {name: _norm(tensors) if tensors else 0.0 for name, tensors in gradients.items()}
 
 
 def _norm(tensors: list[Tensor]) -> Tensor:

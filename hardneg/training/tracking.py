@@ -70,6 +70,13 @@ def numbers(record: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def logged(record: Mapping[str, Any]) -> dict[str, float]:
+    """What a tracker draws of a step's record."""
+    of_layers = {f"gradient_norm/{name}": norm for name, norm in record["gradient_norms"].items()}
+    apart = {"step", "gradient_norms"}
+    return {**numbers({name: value for name, value in record.items() if name not in apart}), **of_layers}
+
+
 def _check(tracker: str) -> None:
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 

@@ -1,0 +1,96 @@
+"""What steps came to: kept on the device, and read every so many steps, so that no step waits for a GPU."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hardneg.errors import TrainingError
+from hardneg.training.history import Record
+
+_AHEAD = {"cuda": 16}  # steps that a device may be told of before the first of them is read; others are waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one update was, not yet read.
+
+    number: counted from 1. query_ids: of each of its batches. batches: each batch's figures, such as its `loss`, by
+    name, numbers or scalars on the device. norm: of all gradients before clipping; norms: by group of layers.
+    """
+
+    number: int
+    query_ids: Sequence[Sequence[str]]
+    batches: Sequence[Mapping[str, Tensor | float]]
+    norm: Tensor
+    norms: Mapping[str, Tensor | float]
+
+
+class Unread:
+    """The steps whose figures have not been read."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._most = _AHEAD.get(device.type, 1)
+        self._steps: list[tuple[Step, Record, Record]] = []
+
+    def add(self, step: Step, told: Record, seen: Record) -> bool:
+        """Keeps a step with what else its record tells, before and behind the norms; true where it is time to read."""
+        self._steps.append((step, told, seen))
+        return len(self._steps) >= self._most
+
+    def read(self) -> Iterator[Record]:
+        """The record of each step in order, all read at once; no step stays.
+
+        A record has the `step`, means over its batches (`loss`, `penalty` where there is one, and what else a method
+        notes), what else was told, `gradient_norm` and `gradient_norms`.
+
+        Raises:
+            TrainingError: a loss or a gradient is not finite; names the first such step.
+        """
+        steps, self._steps = self._steps, []
+        values = iter(_values([figure for step, _, _ in steps for figure in _figures(step)]))
+        for step, told, seen in steps:
+            batches = [{name: next(values) for name in batch} for batch in step.batches]
+            norm, norms = next(values), {name: next(values) for name in step.norms}
+            _check_finite(step, batches, norm)
+            yield {
+                "step": step.number, **_means(batches), **told,
+                "gradient_norm": norm, "gradient_norms": norms, **seen,
+            }  # fmt: skip
+
+
+def _figures(step: Step) -> Iterator[Tensor | float]:
+    for batch in step.batches:
+        yield from batch.values()
+    yield step.norm
+    yield from step.norms.values()
+
+
+def _values(figures: Sequence[Tensor | float]) -> list[float]:
+    """All as plain numbers, those of the device fetched together."""
+    tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
+    read = iter(torch.stack(tensors).tolist() if tensors else [])
+    return [next(read) if isinstance(figure, Tensor) else float(figure) for figure in figures]
+
+
+def _means(batches: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
+
+
+def _check_finite(step: Step, batches: Sequence[Mapping[str, float]], norm: float) -> None:
+    for batch, query_ids in zip(batches, step.query_ids, strict=True):
+        for name, value in batch.items():
+            _check(name, value, step.number, query_ids)
+    _check("norm of the gradient", norm, step.number, [query_id for ids in step.query_ids for query_id in ids])
+
+
+def _check(what: str, value: float, number: int, query_ids: Sequence[str]) -> None:
+    if math.isfinite(value):
+        return
+    more = f" and {len(query_ids) - 10} more" if len(query_ids) > 10 else ""
+    raise TrainingError(
+        f"step {number}: the {what} is {value}, with queries {', '.join(query_ids[:10])}{more}: "
+        "lower the learning rate, or train with precision fp32"
+    )

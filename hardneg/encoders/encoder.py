@@ -13,6 +13,7 @@ from torch import Tensor
 from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World
+from hardneg.encoders.chats import has_chat_template, tokenise_chats
 from hardneg.encoders.dense.vectors import OneVector
 from hardneg.encoders.expansion import expanded
 from hardneg.encoders.fastest import Precision
@@ -25,7 +26,8 @@ from hardneg.encoders.save import read_spec, save_module
 from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
-from hardneg.encoders.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
+from hardneg.encoders.token_types import typed
+from hardneg.encoders.tokens import Tokens, tokenise
 from hardneg.encoders.towers import Cut, cut, has_twins, side, twins, with_own_queries
 from hardneg.errors import ModelError
 from hardneg.progress import Progress, Silent

@@ -47,13 +47,20 @@ class Expansion:
         """The tokens with those that fill them up, behind the text, or before it where padding goes there too."""
         missing = np.maximum(self.length - tokens.lengths, 0)
         values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
-        columns = {EXPANDED: np.zeros(int(tokens.offsets[-1]), np.int64), **tokens.columns}
-        filled = {name: _filled(tokens, column, missing, values.get(name, 0)) for name, column in columns.items()}
-        return replace(tokens, columns=filled, offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]))
+        other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
+        size = int(tokens.offsets[-1])
+        columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
+        columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
+        return replace(
+            tokens,
+            columns={name: _filled(tokens, column, missing, values.get(name, 0)) for name, column in columns.items()},
+            offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
+            same={name: value for name, value in tokens.same.items() if name not in other},
+        )
 
 
-def _filled(tokens: Tokens, column: NDArray[np.int64], missing: NDArray[np.int64], value: int) -> NDArray[np.int64]:
+def _filled(tokens: Tokens, column: NDArray[np.int32], missing: NDArray[np.int64], value: int) -> NDArray[np.int32]:
     """A column with `value` so many times beside each text's own values."""
     beside = tokens.offsets[:-1] if tokens.left else tokens.offsets[1:]
-    made: NDArray[np.int64] = np.insert(column, np.repeat(beside, missing), value)
+    made: NDArray[np.int32] = np.insert(column, np.repeat(beside, missing), value)
     return made

@@ -14,7 +14,9 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.hash_index import ranges
 from hardneg.data.segments import Segments, Windows, segment_ids, windows
 from hardneg.distributed import World, barrier
-from hardneg.encoders.tokens import Tokens
+from hardneg.encoders.backend import backend_of
+from hardneg.encoders.backend import cut as first_ids
+from hardneg.encoders.tokens import Tokens, padding_of
 from hardneg.errors import ModelError
 from hardneg.progress import Progress
 
@@ -54,6 +56,12 @@ class _Frame:
         )
 
     @property
+    def same(self) -> dict[str, int]:
+        """The inputs of which all tokens have one value, but for the ids."""
+        around = {name: {*self.before[name], *self.behind[name]} for name in self.inside if name != "input_ids"}
+        return {name: self.inside[name] for name, values in around.items() if values <= {self.inside[name]}}
+
+    @property
     def sizes(self) -> tuple[int, int]:
         """How many tokens go before and behind a text."""
         return len(self.before["input_ids"]), len(self.behind["input_ids"])
@@ -61,9 +69,9 @@ class _Frame:
 
 @dataclass(frozen=True)
 class _Plain:
-    """n texts without special tokens: ids int64, offsets int64 [n + 1]; prompts: int64 [n], the first so many are."""
+    """n texts without special tokens: ids int32, offsets int64 [n + 1]; prompts: int64 [n], the first so many are."""
 
-    ids: NDArray[np.int64]
+    ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
     prompts: NDArray[np.int64]
 
@@ -86,22 +94,26 @@ def tokenise_segments(
     if (size < 1).any() or room < 1:
         raise ModelError(f"segments of {cut.length} tokens have no room for text behind the prompt: make them longer")
     found = windows(np.diff(plain.offsets) - plain.prompts, size, np.minimum(stride, size), cut.count)
-    padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
     columns, offsets = _columns(frame, plain, found)
-    tokens = Tokens(columns, offsets, padding, tokenizer.padding_side == "left", prompt_length)
+    left = tokenizer.padding_side == "left"
+    tokens = Tokens(columns, offsets, padding_of(tokenizer), left, prompt_length, frame.same)
     return SegmentTokens(tokens, found.counts, found.cut_off)
 
 
 def _plain(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> _Plain:
     """The texts behind the prompt, of each the first `longest` tokens."""
+    backend = None if prompt else backend_of(tokenizer)
+    if backend is not None and tokenizer.truncation_side == "right":
+        ids, offsets = first_ids(backend.ids(texts, longest), longest)
+        return _Plain(ids, offsets, np.zeros(len(texts), np.int64))
     encoded = list(_encoded(tokenizer, texts, prompt, longest))
-    ids = [part for group in encoded for part in group["input_ids"]]
-    offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    prompts = np.zeros(len(ids), np.int64)
+    rows = [part for group in encoded for part in group["input_ids"]]
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    prompts = np.zeros(len(rows), np.int64)
     if prompt:
         spans = (part for group in encoded for part in group["offset_mapping"])
         prompts[:] = [sum(end <= len(prompt) for _, end in part[: 4 * len(prompt)]) for part in spans]
-    return _Plain(np.fromiter(chain.from_iterable(ids), np.int64, int(offsets[-1])), offsets, prompts)
+    return _Plain(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets, prompts)
 
 
 def _encoded(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> Iterator[Mapping[str, Any]]:
@@ -117,7 +129,7 @@ def _encoded(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) ->
         )
 
 
-def _columns(frame: _Frame, plain: _Plain, found: Windows) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.int64]]:
+def _columns(frame: _Frame, plain: _Plain, found: Windows) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64]]:
     """For each segment what goes before it, the prompt, its text, what goes behind: the columns, their offsets."""
     before, behind = frame.sizes
     begins = plain.offsets[:-1][found.document] + before + behind
@@ -127,9 +139,9 @@ def _columns(frame: _Frame, plain: _Plain, found: Windows) -> tuple[dict[str, ND
     end = np.column_stack([zeros + before, text, text + found.stops, zeros + before + behind])
     places, _ = ranges(first.reshape(-1), end.reshape(-1))
     columns = {}
-    for name, inside in frame.inside.items():
-        values = plain.ids if name == "input_ids" else np.full(len(plain.ids), inside, np.int64)
-        columns[name] = np.concatenate([frame.before[name], frame.behind[name], values]).astype(np.int64)[places]
+    for name in frame.inside.keys() - frame.same.keys():
+        values = plain.ids if name == "input_ids" else np.full(len(plain.ids), frame.inside[name], np.int32)
+        columns[name] = np.concatenate([frame.before[name], frame.behind[name], values]).astype(np.int32)[places]
     return columns, np.concatenate([[0], np.cumsum((end - first).sum(axis=1))])
 
 

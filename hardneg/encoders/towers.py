@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.spec import Kind
@@ -74,6 +75,12 @@ def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.de
             asks = "task" in getattr(part, "forward_kwargs", ())
             out = part(out, task=kind) if asks else part(out)
     return out
+
+
+def placed(values: NDArray[Any], device: torch.device) -> Tensor:
+    """An array as a tensor on the device; to a GPU it is copied while the program goes on."""
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Cut(nn.Module):

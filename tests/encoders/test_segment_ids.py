@@ -102,7 +102,7 @@ def test_twins_stay_apart(tiny_model: Path, tmp_path: Path):
 def test_segments_have_the_type_of_documents(tiny_model: Path):
     encoder = Encoder.load(cort(tiny_model, query_token_type=0, document_token_type=1), "cpu")
     tokens = encoder.segment(TEXTS, Segments(8, count=2)).tokens
-    assert (tokens.columns["token_type_ids"] == 1).all()
+    assert tokens.same["token_type_ids"] == 1
     whole, _ = encoder.encode_segments(TEXTS[:2], Segments(16), FP32)
     np.testing.assert_allclose(whole, encoder.encode(TEXTS[:2], "document", FP32), atol=1e-6)
 

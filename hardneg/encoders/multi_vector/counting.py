@@ -49,7 +49,7 @@ def _counts(encoder: "Encoder", corpus: Corpus, share: slice, progress: Progress
 
 def scored(tokens: Tokens, mask: Any) -> NDArray[np.int32]:
     """int32 [n], how many tokens of each document a `MultiVectorMask` of sentence-transformers leaves."""
-    ids = torch.from_numpy(tokens.columns["input_ids"])
+    ids = torch.from_numpy(tokens.columns["input_ids"]).long()
     kept = mask({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, task="document")["attention_mask"]
     before = np.concatenate([[0], np.cumsum(kept.numpy(), dtype=np.int64)])
     return np.diff(before[tokens.offsets]).astype(np.int32)

@@ -1,14 +1,13 @@
 """An encoder whose network is a table: tokens looked up and averaged, with nothing put around a text."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hardneg.data.segments import Segments
+from hardneg.encoders.backend import WHOLE, cut, own_backend
 from hardneg.encoders.configuration import UNBOUNDED
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.segmenting import SegmentTokens, tokenise_segments
@@ -60,16 +59,13 @@ class Bag(nn.Module):
 
 
 def tokenise(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> Tokens:
-    """`texts` by a tokenizer of the tokenizers library, on all cores, without special tokens.
+    """`texts` by a tokenizer of the tokenizers library, without special tokens.
 
     Of each text `length` tokens are kept, on the side that the tokenizer's own truncation keeps.
     """
-    truncation = tokenizer.truncation
-    kept = slice(-length, None) if truncation and truncation["direction"] == "left" else slice(length)
-    ids = [encoding.ids[kept] for encoding in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-    offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    column = np.fromiter(chain.from_iterable(ids), np.int64, int(offsets[-1]))
-    return Tokens({"input_ids": column, "attention_mask": np.ones_like(column)}, offsets, {}, False, 0)
+    left = (tokenizer.truncation or {}).get("direction") == "left"
+    ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts, WHOLE if left else length), length, left)
+    return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
 
 def _plain(tokenizer: "Tokenizer") -> Any:

@@ -61,14 +61,15 @@ def tokenise_passages(
     places = encoded.pop("offset_mapping")
     offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
     size = int(offsets[-1])
-    columns = {name: np.fromiter(chain.from_iterable(rows), np.int64, size) for name, rows in encoded.items()}
+    columns = {name: np.fromiter(chain.from_iterable(rows), np.int32, size) for name, rows in encoded.items()}
     of_passage = np.fromiter(
         (part == 1 for row in range(len(questions)) for part in encoded.sequence_ids(row)), bool, size
     )
     title = np.array([len(passage.contents) - len(passage.text) for passage in passages], np.int64)
     characters = np.array(list(chain.from_iterable(places)), np.int64).reshape(size, 2)
     characters -= np.repeat(title, np.diff(offsets))[:, None]
-    columns[ANSWERABLE] = (of_passage & (characters[:, 1] > 0)).astype(np.int64)
-    characters = np.maximum(characters, 0) * columns[ANSWERABLE][:, None]
+    answerable = of_passage & (characters[:, 1] > 0)
+    columns[ANSWERABLE] = answerable.astype(np.int32)
+    characters = np.maximum(characters, 0) * answerable.astype(np.int64)[:, None]
     padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
     return PassageTokens(Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])

@@ -1,0 +1,96 @@
+"""Texts a second to token ids: `hardneg.encoders.tokens.tokenise` against the tokenizer's own call.
+
+    pip install "hardneg[demo]"
+    python benchmarks/tokenise_speed.py [--corpus corpus.jsonl] [--texts 4096] [--length 256] [--rounds 6]
+
+The texts are the first of a BEIR corpus or, without one, docstrings of numpy, read from its source. In each round
+every contestant reads the next `--texts` of them, so that nobody has seen a round's texts before; who goes first takes
+turns. Ratios are of medians of texts a second over the rounds. Contestants:
+
+`tokenizer(...)`: all that Hugging Face's tokenizer gives, its lists made into int64 arrays, on all cores.
+`SentenceTransformer.preprocess`: batches of 32, padded, as its `encode` makes them, longest texts first.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+import numpy as np
+from encode_speed import docstrings, passages
+
+from hardneg.encoders.backend import cores
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.tokens import tokenise
+from hardneg.encoders.word_ids import encoded
+
+Read = Callable[[list[str]], object]
+
+
+def contestants(encoder: Encoder, length: int) -> dict[str, Read]:
+    """The ways to read texts, by name."""
+    model: Any = encoder.module
+    tokenizer = model.tokenizer
+    fast = deepcopy(tokenizer.backend_tokenizer)
+    fast.no_truncation()
+
+    def by_call(texts: list[str]) -> object:
+        made = tokenizer(texts, truncation="longest_first", max_length=length)
+        size = sum(map(len, made["input_ids"]))
+        return {name: np.fromiter(chain.from_iterable(rows), np.int64, size) for name, rows in made.items()}
+
+    def theirs(texts: list[str]) -> object:
+        by_length = sorted(texts, key=len, reverse=True)
+        return [model.preprocess(by_length[start : start + 32]) for start in range(0, len(texts), 32)]
+
+    return {
+        "tokenizer(...)": by_call,
+        "SentenceTransformer.preprocess": theirs,
+        "hardneg": lambda texts: tokenise(tokenizer, texts, length),
+        "encode_batch_fast, ids as one array": lambda texts: encoded(fast, texts),
+    }
+
+
+def measure(ways: dict[str, Read], parts: list[list[str]]) -> dict[str, float]:
+    """The median of texts a second of each way, over parts of texts that it has not read before."""
+    speeds: dict[str, list[float]] = {name: [] for name in ways}
+    for number, texts in enumerate(parts):
+        order = sorted(ways)
+        for name in order[number % len(order) :] + order[: number % len(order)]:
+            start = time.perf_counter()
+            ways[name](texts)
+            speeds[name].append(len(texts) / (time.perf_counter() - start))
+    return {name: statistics.median(found) for name, found in speeds.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of tokenising.")
+    parser.add_argument("--corpus", type=Path, help="corpus.jsonl of a BEIR folder")
+    parser.add_argument("--texts", type=int, default=4096, help="of a round")
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2")
+    options = parser.parse_args()
+    encoder = Encoder.load(ModelSpec(options.model, document_length=options.length), "cpu")
+    count = options.texts * options.rounds
+    texts = passages(options.corpus, count) if options.corpus else docstrings("numpy", count)
+    parts = [list(part) for part in np.array_split(np.array(texts, object), options.rounds)]
+    lengths = encoder.tokenise(parts[0], "document").lengths
+    print(f"{options.rounds} rounds of {len(parts[0])} texts, {lengths.mean():.0f} tokens on average; {cores()} cores")
+    ways = contestants(encoder, options.length)
+    speeds = measure(ways, parts)
+    base = speeds["tokenizer(...)"]
+    for name, speed in speeds.items():
+        print(f"  {name:<56}{speed:9.0f} texts/s  {speed / base:5.2f} x tokenizer(...)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Ids of many kinds of tokenizers, taken from behind their Python, against what they give themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from hardneg.encoders import backend
+from hardneg.encoders.backend import backend_of, cut, cut_pairs
+from hardneg.encoders.tokens import Tokens, _by_its_own_call, tokenise
+from hardneg.encoders.word_ids import WordIds, encoded, goes_by_words
+
+LETTERS = [*"abcxyzé.,'-1 ", "##a", "##b", "##c", "ab", "##ab", "北"]
+
+
+def _wordpiece() -> Tokenizer:
+    vocabulary = {token: row for row, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS])}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    return made
+
+
+def bert() -> Any:
+    made = _wordpiece()
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", model_input_names=inputs
+    )
+
+
+def uncased_words() -> Any:
+    made = Tokenizer(models.WordLevel({"[UNK]": 0, "ab": 1, "a": 2, ".": 3}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", pad_token="[UNK]")
+
+
+def _bytelevel(prefix: bool) -> Tokenizer:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: row for row, token in enumerate(["<s>", "<pad>", "</s>", "<mask>", *letters, "ab", "Ġab"])}
+    made = Tokenizer(models.BPE(vocabulary, [("a", "b"), ("Ġ", "ab")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    return made
+
+
+def roberta() -> Any:
+    made = _bytelevel(False)
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    made.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", truncation_side="left")
+
+
+def gpt() -> Any:
+    return PreTrainedTokenizerFast(tokenizer_object=_bytelevel(True), pad_token="<pad>", padding_side="left")
+
+
+def _unigram() -> Tokenizer:
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0), ("▁ab", -4.0), ("ab", -4.5)]
+    made = Tokenizer(models.Unigram([*pieces, *((letter, -5.0) for letter in "abcxyzé.,1")], unk_id=3))
+    made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(" {2,}", " ")])
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    return made
+
+
+def xlm_roberta() -> Any:
+    made = _unigram()
+    around = [("<s>", 0), ("</s>", 2)]
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=around
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>")
+
+
+def t5() -> Any:
+    made = _unigram()
+    made.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>")
+
+
+KINDS: list[Callable[[], Any]] = [bert, uncased_words, roberta, gpt, xlm_roberta, t5]
+MADE = {kind.__name__: kind() for kind in KINDS}
+ODD = st.text(st.sampled_from("aAbBcxyz.,'-1  \n\t\x0b\x0c\x1c\x85\u00a0\u2028\u3000\u0301é北"), max_size=30)
+TEXTS = st.lists(st.one_of(ODD, st.text(max_size=12), st.just("ab [MASK]ab<mask> ab")), max_size=6)
+
+
+def _same(found: Tokens, expected: Tokens) -> None:
+    assert found.offsets.tolist() == expected.offsets.tolist() and found.left == expected.left
+    for rows in (np.arange(len(found.lengths)),):
+        theirs = expected.batch(rows)
+        ours = found.batch(rows)
+        assert not len(rows) or ours.keys() == theirs.keys()
+        assert all((ours[name] == value).all() for name, value in theirs.items())
+
+
+@pytest.fixture(params=[1, 8], ids=["by words", "on many cores"])
+def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "cores", lambda: request.param)
+
+
+@pytest.mark.usefixtures("cores")
+@pytest.mark.parametrize("name", MADE)
+@settings(max_examples=60, deadline=None)
+@example(["a  b\nc ab ab ab", "", "    ab", "ab " * 9], 5)
+@given(TEXTS, st.integers(3, 20))
+def test_a_texts_ids(name: str, texts: list[str], length: int) -> None:
+    _same(tokenise(MADE[name], texts, length), _by_its_own_call(MADE[name], texts, length, 0, None))
+
+
+@pytest.mark.usefixtures("cores")
+@pytest.mark.parametrize("name", MADE)
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ODD, ODD), max_size=4), st.integers(4, 25))
+def test_a_pairs_ids(name: str, pairs: list[tuple[str, str]], length: int) -> None:
+    first, second = [one for one, _ in pairs], [other for _, other in pairs]
+    _same(tokenise(MADE[name], first, length, 0, second), _by_its_own_call(MADE[name], first, length, 0, second))
+
+
+def test_what_goes_by_words() -> None:
+    found = {name: goes_by_words(made.backend_tokenizer) for name, made in MADE.items()}
+    assert {name for name, by_words in found.items() if by_words} == {"bert", "uncased_words"}
+    made = bert()
+    made.add_tokens(["new york"])
+    assert not goes_by_words(made.backend_tokenizer)
+
+
+def test_new_tokens_are_seen() -> None:
+    made = bert()
+    before = tokenise(made, ["ab q2"], 9).columns["input_ids"]
+    made.add_tokens(["q2"])
+    assert tokenise(made, ["ab q2"], 9).columns["input_ids"].tolist() == [*before[:-2], len(made) - 1, 3]
+
+
+def test_one_that_makes_more_of_a_text_is_asked_itself() -> None:
+    class Shouting(PreTrainedTokenizerFast):
+        def _encode_plus(self, text: Any, *rest: Any, **options: Any) -> Any:
+            return super()._encode_plus([f"{one}." for one in text], *rest, **options)
+
+    made = Shouting(tokenizer_object=_wordpiece(), pad_token="[PAD]")
+    assert backend_of(made) is None
+    assert tokenise(made, ["ab"], 9).columns["input_ids"].tolist() == [
+        *_wordpiece().encode("ab").ids,
+        *_wordpiece().encode(".").ids,
+    ]
+
+
+def test_words_are_read_once_and_forgotten_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[list[str]] = []
+
+    def noted(tokenizer: Any, texts: list[str]) -> Any:
+        read.append(sorted(texts))
+        return encoded(tokenizer, texts)
+
+    monkeypatch.setattr("hardneg.encoders.word_ids.encoded", noted)
+    monkeypatch.setattr("hardneg.encoders.word_ids._KEPT", 3)
+    words, texts = WordIds(_wordpiece()), ["ab a ab a", "a a ab"]
+    ids, offsets = words.of(texts, 9) or ((), ())
+    assert list(offsets) == [0, 4, 7] and list(ids) == [*_wordpiece().encode("ab a ab a a a ab").ids]
+    assert words.of(texts, 9) is not None and read == [["a", "ab"]]
+    assert words.of(["x y", "z a"], 9) is None
+    assert words.of(["x x x x y y y y"], 9) is not None and read[1:] == [["x", "y"]]
+    assert words.of(["ab ab ab"], 9) is not None and read[2:] == [["ab"]]
+
+
+def test_of_a_long_text_no_more_is_read_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    words, texts = WordIds(_wordpiece()), ["ab ab ab a a a a x", "a  a  a ab"]
+    ids, offsets = words.of([texts[0]], 4) or ((), ())
+    assert list(offsets) == [0, 4] and len(ids) == 4
+    ids, offsets = words.of(texts, 3) or ((), ())
+    assert list(np.diff(offsets)) == [8, 4]
+
+
+def test_cuts_by_hand() -> None:
+    ids = np.array([1, 2, 3, 4, 5, 6], np.int32), np.array([0, 4, 4, 6])
+    assert [part.tolist() for part in cut(ids, 3)] == [[1, 2, 3, 5, 6], [0, 3, 3, 5]]
+    assert [part.tolist() for part in cut(ids, 1, left=True)] == [[4, 6], [0, 1, 1, 2]]
+    other = np.array([7, 8, 9], np.int32), np.array([0, 1, 2, 3])
+    first, second = cut_pairs(ids, other, 3, left=False)
+    assert [part.tolist() for part in first] == [[1, 2, 5, 6], [0, 2, 2, 4]]
+    assert [part.tolist() for part in second] == [[7, 8, 9], [0, 1, 2, 3]]

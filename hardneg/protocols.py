@@ -128,7 +128,7 @@ class StoredSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class ExactSearcher(Searcher, Protocol):
-    """An opened index, all or a part of whose search is exact: where and how that runs can be said."""
+    """An opened index that can be told where and how to search."""
 
     def using(self, options: "ExactOptions", progress: Progress | None) -> Searcher:
         """The same, with these options, which change no result but the last bits of scores, and telling of progress."""

@@ -129,8 +129,7 @@ def _trials() -> Finding:
 
 
 def _gpu() -> Finding:
-    found = shutil.which("nvidia-smi") or next(Path("/dev").glob("nvidia[0-9]*"), None) or Path("/dev/kfd").exists()
-    if not found:
+    if not _graphics_card():
         return Finding("gpu", "note", "none", "recipes run on the CPU; the paper presets want a GPU")
     import torch
 
@@ -139,6 +138,12 @@ def _gpu() -> Finding:
         return Finding("gpu", "note", f"there is one, but torch {torch.__version__} cannot use it", meaning)
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return Finding("gpu", "ok", ", ".join(names), "used by default; `--device cpu` avoids it")
+
+
+def _graphics_card() -> bool:
+    return bool(
+        shutil.which("nvidia-smi") or next(Path("/dev").glob("nvidia[0-9]*"), None) or Path("/dev/kfd").exists()
+    )
 
 
 def _disk(store: Path) -> Finding:
@@ -157,9 +162,14 @@ def _faiss() -> Finding:
         return Finding("faiss", "missing", "not installed", meaning)
     builds = sorted({str(item.name) for item in importlib.metadata.distributions() if _BUILDS.match(str(item.name))})
     if len(builds) > 1:
-        meaning = f"they overwrite each other's files: uninstall both, then install one, such as {builds[0]}"
+        wanted = next((name for name in builds if ("gpu" in name) == bool(_graphics_card())), builds[0])
+        told = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
+        meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {told}"
         return Finding("faiss", "note", " and ".join(builds), meaning)
-    meaning = "indexes made here can be opened with faiss and Pyserini; it searches on the CPU here, with either build"
+    where = "trains and searches on GPUs too" if builds and "gpu" in builds[0] else "searches on the CPU"
+    if _graphics_card() and builds == ["faiss-cpu"]:
+        where += '; for the GPU: pip uninstall -y faiss-cpu && pip install "hardneg[gpu]"'
+    meaning = f"indexes made here can be opened with faiss and Pyserini; it {where}"
     return Finding("faiss", "ok", builds[0] if builds else "installed", meaning)
 
 

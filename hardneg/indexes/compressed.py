@@ -1,30 +1,36 @@
 """Compressed vectors, searched by faiss on the codes; those with fewer bits a number: eight, or half precision."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
-from hardneg.indexes.compression import Training, build, innermost, load_faiss, read_index
+from hardneg.indexes.compression import Training, encode_blocks, innermost, load_faiss, read_index, train, write_folder
+from hardneg.indexes.on_gpus import GpuCopy, encoder_of, gpus, searched_on_gpus, trained_on_gpus
 from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 from hardneg.types import Encoded, Hits
 
-_QUERIES = 256  # at a time: faiss keeps a table of M * C products for each
+if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
+
+_QUERIES = 256  # on a CPU, at a time: faiss keeps a table of M * C products for each
+_QUERIES_OF_GPUS = 4096
 
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An opened index folder; `index` is the `faiss.Index`, of inner product."""
+    """An opened index folder; `index` is the `faiss.Index`, of inner product, `copy` what searches in its place."""
 
     path: Path
     index: Any
+    copy: GpuCopy | None = None
 
     @classmethod
     def open(cls, path: Path) -> "CompressedSearcher":
@@ -51,8 +57,9 @@ class CompressedSearcher:
         check_queries(wanted, self.index.d, k)
         wanted = np.ascontiguousarray(wanted, np.float32)
         hits = no_hits(len(wanted), k)
-        for start in range(0, len(wanted), _QUERIES):
-            rows, scores = self._best(wanted[start : start + _QUERIES], k)
+        step = _QUERIES if self.copy is None else _QUERIES_OF_GPUS
+        for start in range(0, len(wanted), step):
+            rows, scores = self._best(wanted[start : start + step], k)
             hits.rows[start : start + len(rows), : rows.shape[1]] = rows
             hits.scores[start : start + len(rows), : rows.shape[1]] = scores
         return hits
@@ -69,6 +76,12 @@ class CompressedSearcher:
             inner.make_direct_map()  # where each row is among the lists, kept from now on
         found: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
         return found
+
+    def using(self, options: "ExactOptions", progress: Progress | None) -> Self:
+        """The same, searched on the GPUs that `options.device` names, where faiss has them and such an index."""
+        devices = gpus(options.device)
+        searched = devices and searched_on_gpus(self.index)
+        return replace(self, copy=GpuCopy(self.index, devices) if searched else None)
 
     def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """int64 and float32 [q, k], narrower where there are fewer vectors.
@@ -87,7 +100,7 @@ class CompressedSearcher:
         return rows, scores
 
     def _sorted(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        scores, rows = self.index.search(queries, depth)
+        scores, rows = (self.copy or self.index).search(queries, depth)
         scores[rows < 0] = -np.inf
         hits = in_order(rows, scores)
         return hits.rows, hits.scores
@@ -98,6 +111,23 @@ def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArr
     if rows.shape[1] <= k:
         return np.empty(0, np.int64)
     return np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (rows[:, -1] >= 0))
+
+
+def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, training: Training | None = None) -> int:
+    """Trains an empty faiss index where `training` asks for it, and writes it with all vectors in folder `path`.
+
+    Returns:
+        The number of vectors.
+
+    Raises:
+        UsageError: there are too few vectors.
+        ArtifactError: a vector is not finite, or the installed faiss does not read what was written.
+    """
+    if training is not None:
+        with trained_on_gpus(index):
+            train(index, vectors, training, progress)
+    codes = encode_blocks(vectors, encoder_of(index), progress)
+    return write_folder(index, codes, len(vectors), vectors.folder, path)
 
 
 class Compressed:

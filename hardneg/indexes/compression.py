@@ -108,21 +108,6 @@ def threads(count: int) -> Iterator[None]:
         faiss.omp_set_num_threads(had)
 
 
-def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, training: Training | None = None) -> int:
-    """Trains an empty faiss index where `training` asks for it, and writes it with all vectors in folder `path`.
-
-    Returns:
-        The number of vectors.
-
-    Raises:
-        UsageError: there are too few vectors.
-        ArtifactError: a vector is not finite, or the installed faiss does not read what was written.
-    """
-    if training is not None:
-        train(index, vectors, training, progress)
-    return write_folder(index, encode_blocks(vectors, index.sa_encode, progress), len(vectors), vectors.folder, path)
-
-
 def encode_blocks(
     vectors: FlatVectors, encode: Callable[[NDArray[np.float32]], Any], progress: Progress
 ) -> Iterator[Any]:

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
-from hardneg.indexes.compressed import Compressed
-from hardneg.indexes.compression import ROUNDS, Codebook, Training, build, load_faiss
+from hardneg.indexes.compressed import Compressed, build
+from hardneg.indexes.compression import ROUNDS, Codebook, Training, load_faiss
 from hardneg.progress import Progress
 from hardneg.types import BuildCost
 

@@ -8,6 +8,7 @@ from hardneg.data.token_store import TokenStore
 from hardneg.errors import UsageError
 from hardneg.indexes.compression import Codebook, encode_blocks, load_faiss, train
 from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, write_lists
+from hardneg.indexes.on_gpus import encoder_of, trained_on_gpus
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
 from hardneg.types import BuildCost
@@ -64,7 +65,7 @@ class MultiVectorPq:
         index = self._trained(store, progress)
         centroids = index.quantizer.reconstruct_n(0, index.nlist)
         books = load_faiss().vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
-        write_codes(path, centroids, books, encode_blocks(store.vectors, index.sa_encode, progress), store)
+        write_codes(path, centroids, books, encode_blocks(store.vectors, encoder_of(index), progress), store)
         write_lists(path, len(centroids), store)
         return len(store)
 
@@ -97,7 +98,8 @@ class MultiVectorPq:
         index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
         codebook.settle(index.cp)
         codebook.settle(index.pq.cp)
-        train(index, store.vectors, training, progress)
+        with trained_on_gpus(index):
+            train(index, store.vectors, training, progress)
         return index
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes.compressed import Compressed, CompressedSearcher
-from hardneg.indexes.compression import Codebook, build, innermost, load_faiss, write_folder
+from hardneg.indexes.compressed import Compressed, CompressedSearcher, build
+from hardneg.indexes.compression import Codebook, innermost, load_faiss, write_folder
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 from hardneg.protocols import RowLookup
@@ -153,6 +153,13 @@ class PqSearcher(CompressedSearcher):
         packed = self._packed()
         blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
         write_folder(index, blocks, self.index.ntotal, self.path, out)
+
+    def install(self, centroids: NDArray[np.float32]) -> None:
+        """Has the opened index search with other centroids, float32 [M, 2^bits, d / M]; its file stays as it is."""
+        flat = np.ascontiguousarray(centroids, np.float32).ravel()
+        load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
+        if self.copy is not None:
+            self.copy.forget()
 
     def _packed(self) -> NDArray[np.uint8]:
         """All codes as they are stored, uint8 [N, bytes a vector]; a view."""

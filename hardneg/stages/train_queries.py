@@ -151,7 +151,7 @@ class TrainQueries(EncoderTrainingSpec):
         """The product-quantised index with the centroids that were trained."""
         from hardneg.indexes.product import PqSearcher
 
-        return PqSearcher.open(source.part("index"))
+        return PqSearcher.open(source.part("index")).using(options, progress)
 
     def make(self, context: "StageContext[TrainQueries]") -> Facts:
         """Trains, saves a twin model with its card, and leaves the learning curve beside it."""

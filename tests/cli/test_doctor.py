@@ -110,14 +110,19 @@ def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch
     assert trials.remembered() == []
 
 
-def test_two_builds_of_faiss_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["faiss-gpu-cu12", "torch", "faiss-cpu"]
+@pytest.mark.parametrize(("card", "kept"), [(True, "faiss-gpu"), (False, "faiss-cpu")])
+def test_two_builds_of_faiss_are_told(card: bool, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["faiss-gpu", "torch", "faiss-cpu"]
+    monkeypatch.setattr(doctor, "_graphics_card", lambda: card)
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name == "faiss")
     monkeypatch.setattr(
         doctor.importlib.metadata, "distributions", lambda: [SimpleNamespace(name=name) for name in names]
     )
     found = doctor._faiss()
-    assert (found.state, found.found) == ("note", "faiss-cpu and faiss-gpu-cu12")
-    assert "uninstall both" in found.meaning
+    assert (found.state, found.found) == ("note", "faiss-cpu and faiss-gpu")
+    assert found.meaning.endswith(f"alone: pip uninstall -y faiss-cpu faiss-gpu && pip install {kept}")
     names.remove("faiss-cpu")
-    assert (doctor._faiss().state, doctor._faiss().found) == ("ok", "faiss-gpu-cu12")
+    assert (doctor._faiss().state, doctor._faiss().found) == ("ok", "faiss-gpu")
+    assert doctor._faiss().meaning.endswith("it trains and searches on GPUs too")
+    names[0] = "faiss-cpu"
+    assert doctor._faiss().meaning.endswith('[gpu]"' if card else "it searches on the CPU")

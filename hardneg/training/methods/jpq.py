@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.indexes.compression import innermost, load_faiss
 from hardneg.indexes.product import PqSearcher
 from hardneg.training.history import Record
 from hardneg.training.methods.adore import AdoreTraining, Listed, QueryBatch, QueryTower
@@ -66,8 +65,7 @@ class JpqTraining(AdoreTraining):
 
     def install(self) -> None:
         """Lets the opened index search with the centroids as they are now."""
-        flat = np.ascontiguousarray(self.centroids.detach().cpu().numpy()).reshape(-1)
-        load_faiss().copy_array_to_vector(flat, innermost(self.product.index).pq.centroids)
+        self.product.install(self.centroids.detach().cpu().numpy())
 
     def prepare(self, step: int) -> None:
         """Searches that the source makes now see the centroids as they are."""

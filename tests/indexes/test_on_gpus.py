@@ -1,0 +1,188 @@
+"""Indexes on GPUs: what is copied there, in which form, and when; here the copies are other indexes of this CPU.
+
+So this says that the forms that GPUs take give the results of the indexes themselves, and that all goes through them;
+not what a GPU's own arithmetic gives.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardneg.data.flat import FlatWriter
+from hardneg.digest import tree_digest
+from hardneg.indexes.compressed import CompressedSearcher, Fp16
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.hnsw import Hnsw
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.on_gpus import gpus
+from hardneg.indexes.product import OpqPq, Pq
+from hardneg.progress import Silent
+from hardneg.testing import IndexTests
+
+faiss = pytest.importorskip("faiss")
+
+_N, _D = 400, 16
+Copies = list[tuple[str, bool, list[int]]]
+"""Of each copy: the class of the index, whether the GPUs divide its vectors, and which GPUs."""
+
+
+@pytest.fixture(autouse=True)
+def copies(monkeypatch: pytest.MonkeyPatch) -> Copies:
+    """A faiss with two GPUs."""
+    made: Copies = []
+
+    class Options:
+        shard = False
+
+    def copy(index: Any, co: Options, gpus: list[int]) -> Any:
+        made.append((type(index).__name__, co.shard, gpus))
+        return faiss.clone_index(index)
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(faiss, "GpuMultipleClonerOptions", Options, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", copy)
+    return made
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with FlatWriter(tmp_path / "flat", _D, _N) as writer:
+        writer.write_block(0, 0, np.random.default_rng(7).standard_normal((_N, _D)).astype(np.float32))
+        writer.write_doc_ids(f"d{i}" for i in range(_N))
+        writer.close()
+    return tmp_path / "flat"
+
+
+def _queries() -> np.ndarray:
+    return np.random.default_rng(8).standard_normal((30, _D)).astype(np.float32)
+
+
+def test_devices_are_those_that_are_named() -> None:
+    asked = [None, "cuda", "cuda:1", "cuda:2", "cpu", "mps"]
+    assert [list(gpus(device)) for device in asked] == [[0, 1], [0, 1], [1], [], [], []]
+
+
+FORMS = [
+    (Pq(4, 4), "IndexIVFPQ"),
+    (OpqPq(4, 4, iterations=2), "IndexPreTransform"),
+    (IvfPq(4, 4, 8, 3), "IndexIVFPQ"),
+    (IvfFlat(8, 3), "IndexIVFFlat"),
+]
+
+
+@pytest.mark.parametrize(("plugin", "form"), FORMS, ids=lambda item: getattr(type(item), "__name__", ""))
+def test_a_copy_gives_the_same(plugin: Any, form: str, source: Path, tmp_path: Path, copies: Copies) -> None:
+    plugin.build(source, tmp_path / "made", Silent())
+    plain = plugin.open(tmp_path / "made")
+    moved = plain.using(ExactOptions(device="cuda"), None)
+    copies.clear()
+    there, here = moved.search(_queries(), 20), plain.search(_queries(), 20)
+    assert copies == [(form, True, [0, 1])]
+    assert np.array_equal(there.rows, here.rows)
+    np.testing.assert_allclose(there.scores, here.scores, atol=1e-5)
+    assert np.array_equal(moved.vectors(np.arange(9)), plain.vectors(np.arange(9)))
+    moved.search(_queries(), 20)
+    assert len(copies) == 1  # it stays
+    assert plain.using(ExactOptions(device="cpu"), None).copy is None
+    assert plain.using(ExactOptions(device="cuda:1"), None).copy.devices == [1]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "made"),
+    [
+        (Pq(4, 4), ["IndexFlatL2"]),
+        (OpqPq(4, 4, iterations=2), ["IndexFlatL2", "IndexFlatL2"]),  # for the rotation, and for the codes
+        (IvfPq(4, 4, 8, 3), ["IndexFlatIP", "IndexFlatL2", "IndexFlatIP"]),  # centres, centroids, and to fill lists
+        (IvfFlat(8, 3), ["IndexFlatIP", "IndexFlatIP"]),
+        (Fp16(), []),
+        (Hnsw(4), []),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_training_there_writes_an_index_of_a_cpu(
+    plugin: Any, made: list[str], source: Path, tmp_path: Path, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin.build(source, tmp_path / "there", Silent())
+    assert copies == [(name, False, [0, 1]) for name in made]  # each GPU has all centres
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    plugin.build(source, tmp_path / "here", Silent())
+    assert tree_digest(tmp_path / "there") == tree_digest(tmp_path / "here")
+
+
+def test_what_gpus_have_no_form_of_stays(source: Path, tmp_path: Path, copies: Copies) -> None:
+    for plugin in (Fp16(), Hnsw(4)):
+        plugin.build(source, tmp_path / type(plugin).__name__, Silent())
+        searcher = plugin.open(tmp_path / type(plugin).__name__).using(ExactOptions(device="cuda"), None)
+        assert searcher.copy is None and searcher.search(_queries(), 3).rows.shape == (30, 3)
+    assert copies == []
+
+
+def test_a_list_that_is_too_long_for_a_gpu(source: Path, tmp_path: Path, copies: Copies) -> None:
+    Pq(4, 4).build(source, tmp_path / "made", Silent())
+    searcher = Pq().open(tmp_path / "made").using(ExactOptions(), None)
+    copies.clear()
+    searcher.copy.search(_queries(), 2049)
+    assert copies == []
+    searcher.copy.search(_queries(), 2048)
+    assert copies == [("IndexIVFPQ", True, [0, 1])]
+
+
+def test_what_faiss_refuses_is_told_once_and_stays(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(index: Any, co: Any, gpus: list[int]) -> Any:
+        raise RuntimeError("no kernel for 5 subvectors")
+
+    Pq(4, 4).build(source, tmp_path / "made", Silent())
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", refuse)
+    searcher = Pq().open(tmp_path / "made").using(ExactOptions(), None)
+    with caplog.at_level(logging.WARNING):
+        found = [searcher.search(_queries(), 5).rows for _ in range(2)]
+        searcher.install(searcher.centroids())
+        searcher.search(_queries(), 5)
+    assert np.array_equal(found[0], found[1])
+    assert [record.getMessage() for record in caplog.records] == [
+        "this index is searched on the CPU: faiss cannot copy it to a GPU: no kernel for 5 subvectors"
+    ]
+
+
+@pytest.mark.parametrize("plugin", [Pq(4, 4), OpqPq(4, 4, iterations=2)], ids=lambda one: type(one).__name__)
+def test_centroids_that_move_are_followed(plugin: Any, source: Path, tmp_path: Path, copies: Copies) -> None:
+    plugin.build(source, tmp_path / "made", Silent())
+    moved, before = plugin.open(tmp_path / "made").using(ExactOptions(), None), plugin.open(tmp_path / "made")
+    moved.search(_queries(), 5)
+    moved.install(2 * moved.centroids())
+    copies.clear()
+    np.testing.assert_allclose(moved.search(_queries(), 5).scores, 2 * before.search(_queries(), 5).scores, rtol=1e-5)
+    assert len(copies) == 1
+
+
+@dataclass(frozen=True)
+class PqThere(Pq):
+    __doc__ = Pq.__doc__
+
+    def open(self, path: Path, rows: Any = None) -> Any:
+        return super().open(path).using(ExactOptions(), None)
+
+
+@dataclass(frozen=True)
+class IvfPqThere(IvfPq):
+    __doc__ = IvfPq.__doc__
+
+    def open(self, path: Path, rows: Any = None) -> CompressedSearcher:
+        return super().open(path).using(ExactOptions(), None)
+
+
+class TestPqThere(IndexTests):
+    plugin = PqThere(subvectors=8)
+    exact = False
+
+
+class TestIvfPqThere(IndexTests):
+    plugin = replace(IvfPqThere(), subvectors=8, bits=7, lists=8, nprobe=6)
+    exact = False
+    recall = 0.7

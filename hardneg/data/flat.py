@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from hardneg.artifacts import MANIFEST
 from hardneg.data.doc_ids import DOC_IDS, DocIds, write_doc_ids
 from hardneg.data.journal import Journal, first_missing
+from hardneg.data.number_file import NumberFile
+from hardneg.data.remote import is_url
+from hardneg.data.shards import SHARD, SHARDS, Pieces, Shard, Shards
 from hardneg.errors import ArtifactError, UsageError
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
@@ -134,15 +137,17 @@ def is_complete(folder: Path, dimension: int, count: int) -> bool:
 
 
 class FlatVectors:
-    """A dense index folder, opened for reading: `read` keeps memory bounded, `vectors` maps the whole."""
+    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards."""
 
-    def __init__(self, folder: Path, dimension: int, count: int) -> None:
-        self.folder, self.dimension, self.count = folder, dimension, count
+    def __init__(self, folder: Path, dimension: int, shards: Shards, pieces: Pieces) -> None:
+        self.folder, self.dimension, self.count = folder, dimension, len(pieces)
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
+        self._shards, self._pieces = shards, pieces
+        self._checked: set[int] = set()
 
     @classmethod
     def open(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder, of this module or of Pyserini.
+        """Opens a complete folder, of this module or of Pyserini, or one of shards.
 
         Raises:
             ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
@@ -159,16 +164,16 @@ class FlatVectors:
         Raises:
             ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index.
         """
-        path = folder / "index"
         if (folder / _JOURNAL).exists():
             raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
-        try:
-            with path.open("rb") as file:
-                header = file.read(_HEADER.size)
-            size = path.stat().st_size
-        except OSError as error:
-            raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
-        opened = cls(folder, *_shape(path, header, size))
+        shards = Shards.of(folder)
+        if shards is None:
+            dimension, count = _shape(folder / "index")
+            opened = cls(folder, dimension, Shards(folder, [Shard("", count, 0, "")]), Pieces(np.array([0, count])))
+        else:
+            first, offsets = shards.first, folder / TOKEN_OFFSETS
+            first = np.asarray(NumberFile(offsets, "<i8").mapped[first]) if offsets.exists() else first
+            opened = cls(folder, shards.dimension, shards, Pieces(first))
         if not (folder / DOC_IDS).exists():
             raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
         return opened
@@ -178,40 +183,85 @@ class FlatVectors:
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see."""
-        if not self.count:
-            return np.empty((0, self.dimension), np.float32)
-        shape = (self.count, self.dimension)
-        return np.memmap(self.folder / "index", dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
+        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see.
+
+        Raises:
+            ArtifactError: the folder is in shards, which cannot be one map: `read` and `gather`.
+        """
+        if len(self._shards.listed) > 1:
+            raise ArtifactError(f"{self.folder}: is in shards: merge them with `hardneg index merge`")
+        return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` if given; leaves no pages mapped."""
         rows = max(0, min(stop, self.count) - start)
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
-        buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
-        with self._opened() as file:
-            offset = _HEADER.size + start * self.dimension * _FLOAT
-            while buffer:
-                got = os.preadv(file, [buffer], offset)
-                if not got:
-                    raise ArtifactError(f"{self.folder / 'index'}: cut short while it was read")
-                buffer, offset = buffer[got:], offset + got
+        done = 0
+        for number, begin, end in self._pieces.spans(start, start + rows):
+            _read(self._file(number), begin, block[done : done + end - begin])
+            done += end - begin
         return block
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """An aligned copy of these rows, int64 [n]: float32 [n, d], through the memory map."""
-        return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        """An aligned copy of these rows, int64 [n]: float32 [n, d], through memory maps."""
+        if len(self._shards.listed) == 1:
+            return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        found = np.empty((len(rows), self.dimension), np.float32)
+        for number, mine, places in self._pieces.owned(rows):
+            found[mine] = self._mapped(number)[places]
+        return found
 
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        file = os.open(self.folder / "index", os.O_RDONLY)
-        try:
-            yield file
-        finally:
-            os.close(file)
+    def link(self, folder: Path, *names: str) -> None:
+        """Makes `folder` an index of the same vectors, with other files too; all are shared where the disk can."""
+        self._shards.link(folder, ("index", *names, DOC_IDS))
+
+    def _mapped(self, number: int) -> NDArray[np.float32]:
+        path, shape = self._file(number), (int(np.diff(self._pieces.first)[number]), self.dimension)
+        if not shape[0]:
+            return np.empty(shape, np.float32)
+        return np.memmap(path, dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
+
+    def _file(self, number: int) -> Path:
+        """The file of a shard's vectors, which are as many as the list says."""
+        path = self._shards.here(number) / "index"
+        if number not in self._checked and len(self._shards.listed) > 1:
+            wanted = self.dimension, int(np.diff(self._pieces.first)[number])
+            if (found := _shape(path)) != wanted:
+                told = f"{found[1]} vectors of dimension {found[0]} instead of {wanted[1]} of {wanted[0]}"
+                raise ArtifactError(f"{path}: {told}: encode the corpus again")
+            self._checked.add(number)
+        return path
 
 
-def _shape(path: Path, header: bytes, size: int) -> tuple[int, int]:
+def _read(path: Path, start: int, block: NDArray[np.float32]) -> None:
+    """Fills float32 [n, d] with the rows of a file from `start` on."""
+    buffer = memoryview(block.data).cast("B") if len(block) else memoryview(b"")
+    with _opened(path) as file:
+        offset = _HEADER.size + start * block.shape[1] * _FLOAT
+        while buffer:
+            got = os.preadv(file, [buffer], offset)
+            if not got:
+                raise ArtifactError(f"{path}: cut short while it was read")
+            buffer, offset = buffer[got:], offset + got
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    """Dimension and number of the vectors in a file."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER.size)
+        size = path.stat().st_size
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
     if len(header) < _HEADER.size or header[:4] != FLAT:
         raise ArtifactError(f"{path}: not a flat inner-product faiss index: build a flat one")
     _, dimension, count, _, _, _, metric, floats = _HEADER.unpack(header)
@@ -225,5 +275,8 @@ def _shape(path: Path, header: bytes, size: int) -> tuple[int, int]:
 
 def index_bytes(folder: Path) -> int:
     """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
-    aside = {DOC_IDS, MANIFEST}
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
+    shards = Shards.of(folder)
+    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.place)) if shards else 0
+    found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    return found + elsewhere

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.atomic_write import replacing
+from hardneg.data.remote import is_url
+from hardneg.data.shards import Pieces, Shards
 from hardneg.errors import ArtifactError
 
 
@@ -65,3 +67,41 @@ class NumberFile:
         if len(numbers) != stop - start:
             raise ArtifactError(f"{self.path}: cut short while it was read")
         return numbers
+
+
+@dataclass(frozen=True, eq=False)
+class NumberLine:
+    """Numbers of one NumPy type in a line over the files of an index's shards; pieces: where those of each begin."""
+
+    shards: Shards
+    name: str
+    kind: str
+    pieces: Pieces
+
+    @property
+    def sound(self) -> bool:
+        """Whether the files that are here have as many numbers as the shards' rows."""
+        here = [number for number, shard in enumerate(self.shards.listed) if not is_url(shard.place)]
+        return all(len(self._file(number)) == np.diff(self.pieces.first)[number] for number in here)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
+
+        Raises:
+            ArtifactError: a file became shorter.
+        """
+        spans = self.pieces.spans(start, stop)
+        return self._joined([self._file(number).read(begin, end) for number, begin, end in spans])
+
+    def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """A copy of the numbers at places, int64 [n], through memory maps."""
+        found = np.empty(len(places), self.kind)
+        for number, mine, there in self.pieces.owned(places):
+            found[mine] = self._file(number).mapped[there]
+        return found
+
+    def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.kind), *parts])
+
+    def _file(self, number: int) -> NumberFile:
+        return NumberFile(self.shards.here(number) / self.name, self.kind)

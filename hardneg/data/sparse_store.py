@@ -14,18 +14,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import link_file, replace_text, replacing
+from hardneg.atomic_write import replace_text, replacing
 from hardneg.data.doc_ids import DOC_IDS, DocIds, write_doc_ids
+from hardneg.data.hash_index import ranges
 from hardneg.data.journal import Journal, first_missing
-from hardneg.data.number_file import NumberFile, writing_numbers
+from hardneg.data.number_file import NumberFile, NumberLine, writing_numbers
+from hardneg.data.shards import Pieces, Shard, Shards
 from hardneg.data.sparse_rows import fault
-from hardneg.errors import ArtifactError, DataError, UsageError
+from hardneg.data.term_list import TERMS, read_terms, write_terms
+from hardneg.errors import ArtifactError, UsageError
 from hardneg.types import SparseRows
 
 SHAPE = "sparse.json"
 """The file that says that a folder holds weights of terms."""
 
-TERMS = "terms.txt"
 _JOURNAL = "sparse.journal"
 _BLOCKS = "sparse.blocks"
 _OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
@@ -152,29 +154,6 @@ def _shape(folder: Path) -> tuple[int, int]:
         raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
 
 
-def write_terms(folder: Path, terms: Sequence[str]) -> None:
-    """Writes what each term is into an index folder, in the order of their numbers.
-
-    Raises:
-        DataError: one is empty or has a line break.
-    """
-    if odd := [term for term in terms if not term or "\n" in term]:
-        raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
-    replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
-
-
-def read_terms(folder: Path) -> Sequence[str]:
-    """What each term of an index folder is, in the order of their numbers.
-
-    Raises:
-        ArtifactError: the file is missing or damaged.
-    """
-    try:
-        return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
-
-
 def is_complete(folder: Path, width: int, count: int) -> bool:
     """Whether a folder holds the weights of all of so many texts, as one that was stopped just after `close` does."""
     try:
@@ -190,9 +169,8 @@ class SparseStore:
     def __init__(self, folder: Path, width: int, count: int) -> None:
         self.folder, self.width, self.count = folder, width, count
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
-        self._offsets, self._terms, self._weights = (
-            NumberFile(folder / name, kind) for name, kind in (_OFFSETS, _TERMS, _WEIGHTS)
-        )
+        self._offsets = NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
+        self._shards = Shards.of(folder) or Shards(folder, [Shard("", count, 0, "")])
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
@@ -205,7 +183,7 @@ class SparseStore:
         if Journal(folder, _JOURNAL).begun:
             raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
         store = cls(folder, width, count)
-        if len(store.offsets) != count + 1 or not len(store._terms) == len(store._weights) == store.size:
+        if len(store.offsets) != count + 1 or not (store._terms.sound and store._weights.sound):
             raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
         if not (folder / DOC_IDS).exists():
             raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
@@ -213,6 +191,18 @@ class SparseStore:
 
     def __len__(self) -> int:
         return self.count
+
+    @cached_property
+    def _terms(self) -> NumberLine:
+        return NumberLine(self._shards, *_TERMS, self._pieces)
+
+    @cached_property
+    def _weights(self) -> NumberLine:
+        return NumberLine(self._shards, *_WEIGHTS, self._pieces)
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return Pieces(np.append(0, self.offsets[self._shards.first[1:]]))
 
     @property
     def size(self) -> int:
@@ -267,9 +257,7 @@ class SparseStore:
 
     def link(self, folder: Path) -> None:
         """Puts the files into another folder too, as hard links or copies."""
-        for name in FILES:
-            if (self.folder / name).exists():
-                link_file(self.folder / name, folder / name)
+        self._shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
         """A copy of these rows, int64 [n], through the memory maps.
@@ -278,9 +266,11 @@ class SparseStore:
             ArtifactError: what is there is damaged.
         """
         where = "among the rows that were asked for"
-        self._check(self.offsets[rows], self.offsets[rows + 1], where)
-        whole = SparseRows(self.offsets, self._terms.mapped, self._weights.mapped, self.width)
-        return self._sound(whole[rows], where)
+        begins, ends = self.offsets[rows], self.offsets[rows + 1]
+        self._check(begins, ends, where)
+        places, offsets = ranges(begins, ends)[0], np.append(0, np.cumsum(ends - begins))
+        terms, weights = self._terms.take(places), self._weights.take(places)
+        return self._sound(SparseRows(offsets, terms, weights, self.width), where)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
         if ((begins < 0) | (begins > ends) | (ends > self.size)).any():

@@ -11,9 +11,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import link_file
 from hardneg.data.doc_ids import DOC_IDS, write_doc_ids
 from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors, FlatWriter
+from hardneg.data.hash_index import ranges
 from hardneg.data.number_file import NumberFile, writing_numbers
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.types import TokenVectors
@@ -141,9 +141,7 @@ class TokenStore:
 
     def link(self, path: Path) -> None:
         """Makes `path` a folder of the same token vectors; files are shared where the disk can."""
-        path.mkdir(parents=True, exist_ok=True)
-        for name in ("index", TOKEN_OFFSETS, DOC_IDS):
-            link_file(self.folder / name, path / name)
+        self.vectors.link(path, TOKEN_OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
         """A copy of documents `start` to `stop`; leaves no pages of vectors mapped."""
@@ -153,8 +151,9 @@ class TokenStore:
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
         """A copy of the documents of these rows, int64 [n], through the memory map."""
-        found = TokenVectors(self.offsets, self.vectors.vectors)[rows]
-        return TokenVectors(found.offsets, np.require(found.vectors, np.float32, ["C", "ALIGNED", "WRITEABLE"]))
+        begins, ends = self.offsets[rows], self.offsets[rows + 1]
+        places, _ = ranges(begins, ends)
+        return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(places))
 
     def spans(self, size: int) -> Iterator[tuple[int, int]]:
         """Documents `start` to `stop` in turn with about `size` vectors together; a longer one is alone."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hardneg.data.doc_ids import DocIds
 from hardneg.data.flat import FLAT, FlatVectors
+from hardneg.data.shards import SHARDS
 from hardneg.errors import ArtifactError
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import innermost, load_faiss
@@ -31,7 +32,7 @@ class DenseIndex:
             MissingDependency: a compressed index, without faiss.
             ArtifactError: a file is missing or damaged, or the index is of another kind.
         """
-        if _begin(folder / "index") == FLAT:
+        if (folder / SHARDS).exists() or _begin(folder / "index") == FLAT:
             vectors = FlatVectors.open(folder)
             return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
         opened = _compressed(folder)

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import link_file
 from hardneg.data.flat import FlatVectors
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.exact_torch import DeviceVectors
@@ -28,11 +27,9 @@ class Flat:
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Makes `path` an index of the vectors in folder `source`; files are shared where the disk can."""
-        count = len(FlatVectors.open(source))
-        path.mkdir(parents=True, exist_ok=True)
-        for name in ("index", "docid"):
-            link_file(source / name, path / name)
-        return count
+        vectors = FlatVectors.open(source)
+        vectors.link(path)
+        return len(vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
         """The vectors in folder `path`; a hit's row is the vector's, so `rows` is not asked."""

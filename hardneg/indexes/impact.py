@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from hardneg.atomic_write import link_file
 from hardneg.data.doc_ids import DOC_IDS, DocIds
-from hardneg.data.sparse_store import SparseStore, read_terms, write_terms
+from hardneg.data.sparse_store import SparseStore
+from hardneg.data.term_list import read_terms, write_terms
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.lucene import HELD, fill, open_lucene, ranked, threads
 from hardneg.indexes.lucene_frequencies import APART, BEHIND_TERM, MOST, FrequencyWriter, frequency_texts

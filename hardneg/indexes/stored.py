@@ -1,8 +1,9 @@
-"""A folder that an encode stage wrote, opened as what its files say it is, for exact search."""
+"""A folder that an encode stage wrote, in shards or not, opened as what its files say it is, for exact search."""
 
 from pathlib import Path
 
 from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors
+from hardneg.data.shards import SHARDS
 from hardneg.data.sparse_store import SHAPE, SparseStore
 from hardneg.data.token_store import TokenStore
 from hardneg.indexes.exact import ExactOptions
@@ -17,7 +18,7 @@ def form_in(folder: Path) -> str | None:
     """What a folder holds, by the word that backends have for it as `input`; None where that is nothing of theirs."""
     if (folder / SHAPE).exists():
         return "weights"
-    if not (folder / "index").exists():
+    if not (folder / "index").exists() and not (folder / SHARDS).exists():
         return None
     return "token-vectors" if (folder / TOKEN_OFFSETS).exists() else "vectors"
 

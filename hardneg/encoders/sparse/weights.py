@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from hardneg.data.corpus import Corpus
-from hardneg.data.sparse_store import FILES, TERMS, SparseWriter, is_complete
+from hardneg.data.sparse_store import FILES, SparseWriter, is_complete
+from hardneg.data.term_list import TERMS
 from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows
 from hardneg.encoders.representation import Batches, at_least_float32

@@ -52,17 +52,25 @@ class ShardCache:
         if not _NAME.fullmatch(name):
             raise ArtifactError(f"{url}: {name!r} is no digest: encode the corpus again")
         with self._one:
-            handle = self._held.pop(name, None)
-            if handle is None:
-                handle = self._lock(name)
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                if not (self.root / name).exists():
-                    self._make_room(size)
-                    self._fetch(url, name)
-                fcntl.flock(handle, fcntl.LOCK_SH)
-            self._held[name] = handle
+            if name not in self._held:
+                self._held[name] = self._taken(url, size, name)
+            self._held[name] = self._held.pop(name)
             os.utime(self.root / name)
             return self.root / name
+
+    def _taken(self, url: str, size: int, name: str) -> int:
+        """The handle of the shared lock on a shard, which is fetched unless it is there."""
+        handle = self._lock(name)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not (self.root / name).exists():
+                self._make_room(size)
+                self._fetch(url, name)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
 
     def _lock(self, name: str) -> int:
         return os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)

@@ -23,6 +23,8 @@ SHARDS = "shards.json"
 SHARD = "shard.json"
 """In a shard, written last: its files with size and digest."""
 
+BEGUN_CUT = "shards.cut"
+"""In a folder whose shards are being written: the first block of each, and how many blocks there are."""
 _VERSION = 1
 
 

@@ -20,14 +20,14 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Blocks of documents; documents and rows: int64 [blocks + 1], the first of each block, and the end."""
 
     documents: NDArray[np.int64]
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: StoredRows, documents: int) -> "_Layout":
+    def of(cls, rows: StoredRows, documents: int) -> "Layout":
         """Blocks of so many documents, or of segments of at most as many rows."""
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
@@ -36,7 +36,13 @@ class _Layout:
         starts = np.append(np.arange(0, count, max(1, documents // rows.cut.count)), count)
         return cls(starts, rows.first[starts])
 
+    @classmethod
+    def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
+        """The blocks that an encoder makes of the rows, wherever they are made."""
+        return cls.of(rows, min(BLOCK, encoder.block))
+
     def sizes(self, numbers: Sequence[int]) -> int:
+        """How many rows these blocks have together."""
         return int(np.diff(self.rows)[list(numbers)].sum())
 
 
@@ -91,7 +97,7 @@ def encode_blocks(
     block; `options.window` plays no part. Of several processes, `here` takes every so-manieth block, whichever are
     finished already.
     """
-    layout, finished = _layout(encoder, rows), writer.finished_blocks()
+    layout, finished = Layout.of_encoder(encoder, rows), writer.finished_blocks()
     mine = range(here.rank, len(layout.rows) - 1, here.size)
     missing = [number for number in mine if number not in finished]
     total, left = layout.sizes(mine), layout.sizes(missing)
@@ -113,7 +119,7 @@ def encoded_blocks(
 
     count: about how many rows this process encodes in all.
     """
-    layout, cut = _layout(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
+    layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     texts = ((int(layout.documents[number]), _texts(rows, layout, number)) for number in numbers)
     found = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
     for number, (_, encoded) in zip(numbers, found, strict=True):
@@ -122,14 +128,10 @@ def encoded_blocks(
 
 def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:
     """How many rows each block has."""
-    sizes: list[int] = np.diff(_layout(encoder, rows).rows).tolist()
+    sizes: list[int] = np.diff(Layout.of_encoder(encoder, rows).rows).tolist()
     return sizes
 
 
-def _layout(encoder: TextEncoder, rows: StoredRows) -> _Layout:
-    return _Layout.of(rows, min(BLOCK, encoder.block))
-
-
-def _texts(rows: StoredRows, layout: _Layout, number: int) -> Sequence[str]:
+def _texts(rows: StoredRows, layout: Layout, number: int) -> Sequence[str]:
     start, stop = (int(document) for document in layout.documents[number : number + 2])
     return next(iter(rows.blocks(start, stop, stop - start)))

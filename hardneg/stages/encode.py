@@ -1,4 +1,4 @@
-"""Stage `encode`: the corpus as vectors in a flat index, block by block."""
+"""Stage `encode`: the corpus as vectors in a flat index, block by block, in one folder or in shards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,12 @@ from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import index_bytes
+from hardneg.data.remote import check_url
+from hardneg.data.shards import BEGUN_CUT, SHARDS
+from hardneg.data.sparse_store import SHAPE
+from hardneg.digest import digest
 from hardneg.distributed import world
+from hardneg.errors import UsageError
 from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
@@ -30,6 +35,9 @@ class Encode(StageSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    shards, shard_rows: into how many shards the index is written, or of how many rows; vectors are the same, and so is
+    the key. place: the URL that the shards are put at; the artifact then holds their list. take: those that are made by
+    this run, such as `0:4`, counted from 0; the others are made by other machines.
     """
 
     version = 2
@@ -43,9 +51,19 @@ class Encode(StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    place: Name | None = Field(default=None, json_schema_extra=FREE)
+    take: str | None = Field(default=None, pattern=r"^\d*:\d*$", json_schema_extra=FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Segments of documents that become a vector a token."""
+        """Segments of documents that become a vector a token; shards of two sizes, or at no place that can be."""
+        if self.shards is not None and self.shard_rows is not None:
+            yield "shards: goes without shard_rows; leave one of them out"
+        if self.take is not None and self.place is None:
+            yield "take: the other machines' shards need a common place; give place, a URL, or leave it out"
+        if self.place is not None:
+            yield from _place_problems(self.place)
         if self.segments is not None and FORMS.get(recipe.encoder.form) == Trait.TOKEN_VECTORS:
             yield f"segments: {recipe.model.name!r} makes a vector of each token, which are not pooled; leave it out"
 
@@ -76,11 +94,16 @@ class Encode(StageSpec):
         from hardneg.encoders.stream import write_index
 
         encoder, rows = self._opened(context)
-        write_index([encoder], rows, context.folder, self._options(), context.progress)
+        if self._in_shards(context):
+            self._write_shards(context, encoder, rows)
+        else:
+            write_index([encoder], rows, context.folder, self._options(), context.progress)
         return _finished(context, encoder, rows)
 
-    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
-        """Blocks of passages, or of segments."""
+    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks | None":
+        """Blocks of passages, or of segments; none where shards are wanted, which are made one after the other."""
+        if self._in_shards(context):
+            return None
         return EncodedBlocks(context, *self._opened(context), self._options(), writer)
 
     def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
@@ -92,6 +115,21 @@ class Encode(StageSpec):
         from hardneg.encoders.inference import EncodeOptions
 
         return EncodeOptions(tokens_per_batch=self.tokens_per_batch, precision=self.precision)
+
+    def _in_shards(self, context: "StageContext[Encode]") -> bool:
+        """Whether shards are wanted, or were begun by a run that was stopped."""
+        begun = (context.folder / BEGUN_CUT).exists()
+        one = (context.folder / "index").exists() or (context.folder / SHAPE).exists()
+        return begun or (not one and (self.shards or self.shard_rows or self.place) is not None)
+
+    def _write_shards(self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows") -> None:
+        from hardneg.encoders.sharded import Sharding, write_shards
+
+        begin, _, end = (self.take or ":").partition(":")
+        taken = slice(int(begin) if begin else None, int(end) if end else None)
+        of = digest([*(context.inputs[name].key for name in ("dataset", "model")), self.identity()])
+        sharding = Sharding(self.shards, self.shard_rows, self.place, taken, of)
+        write_shards(encoder, rows, context.folder, self._options(), context.progress, sharding)
 
 
 @dataclass(frozen=True)
@@ -141,12 +179,20 @@ class EncodedBlocks:
         return _finished(self.context, self.encoder, self.rows)
 
 
+def _place_problems(place: str) -> Iterator[str]:
+    try:
+        check_url(place)
+    except UsageError as error:
+        yield f"place: {error}"
+
+
 def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:
     """Leaves the index alone in its folder, and tells of it."""
     from hardneg.encoders.segmenting import SegmentedCorpus
 
     if world().first:
-        context.keep_only(*encoder.files)
+        shards = [path.name for path in context.folder.glob("shard-*") if path.is_dir()]
+        context.keep_only(*encoder.files, *shards, SHARDS)
     size = index_bytes(context.folder) if world().first else 0
     passages = len(rows.corpus) if isinstance(rows, SegmentedCorpus) else len(rows)
     facts = {"passages": passages, "dimension": encoder.dimension, "bytes": size}

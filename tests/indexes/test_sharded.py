@@ -1,0 +1,127 @@
+"""An index in shards is the same index: ids and scores to the bit, for each form, however it is cut."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shard_folders import in_shards
+
+from hardneg.data.flat import FlatVectors
+from hardneg.data.shard_cache import ShardCache
+from hardneg.data.shards import SHARDS, Shards
+from hardneg.errors import ArtifactError
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.flat import Flat
+from hardneg.indexes.stored import form_in, open_store
+from hardneg.progress import Silent
+from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("whole")
+    return {form: write_encoded(folder / form, documents(form)) for form in FORMS}
+
+
+def documents(form: str):
+    return drawn_documents(form, COUNT, 8, exact=False)
+
+
+def found(folder: Path, form: str, k: int = 20):
+    queries = drawn_queries(form, documents(form), exact=False)
+    searcher = open_store(folder, ExactOptions(device="cpu", corpus_block=64))
+    candidates = np.random.default_rng(5).integers(0, COUNT, (len(queries), 30))
+    return searcher.search(queries, k), rank_candidates(searcher, queries, candidates, 10)
+
+
+def check_same(one: Path, other: Path, form: str) -> None:
+    for mine, theirs in zip(found(one, form), found(other, form), strict=True):
+        assert mine.rows.tobytes() == theirs.rows.tobytes() and mine.scores.tobytes() == theirs.scores.tobytes()
+    same = (one / "docid").read_bytes() == (other / "docid").read_bytes()
+    assert same and form_in(one) == form_in(other) == form
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cuts", [[], [150], [43, 86, 86, 170, 171, 299]])
+def test_one_two_and_seven_shards_are_one(whole, tmp_path, form, cuts):
+    check_same(whole[form], in_shards(whole[form], tmp_path, cuts), form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(cuts=st.lists(st.integers(0, COUNT), max_size=9).map(sorted))
+@settings(max_examples=4, deadline=None)
+def test_any_partition_is_one(whole, tmp_path_factory, form, cuts):
+    check_same(whole[form], in_shards(whole[form], tmp_path_factory.mktemp("cut"), cuts), form)
+
+
+def test_shards_are_indexes_by_themselves_and_rows_go_on_from_one_to_the_next(whole, tmp_path):
+    shards = in_shards(whole["vectors"], tmp_path, [100, 250])
+    all_, third = FlatVectors.open(whole["vectors"]).vectors, FlatVectors.open(shards / "shard-00002")
+    assert third.doc_ids[0] == "d250" and third.vectors.tobytes() == all_[250:].tobytes()
+    opened = FlatVectors.open(shards)
+    assert opened.read(90, 260).tobytes() == all_[90:260].tobytes()
+    assert opened.gather(np.array([299, 0, 100, 99, 0])).tobytes() == all_[[299, 0, 100, 99, 0]].tobytes()
+    assert DenseIndex.open(shards).doc_ids[299] == "d299"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_linked_copy_has_the_shards(whole, tmp_path, form):
+    shards = in_shards(whole[form], tmp_path / "a", [7, 200])
+    store = open_store(shards)
+    if form == "vectors":
+        assert Flat().build(shards, tmp_path / "b", Silent()) == COUNT
+    else:
+        store.store.link(tmp_path / "b")
+    check_same(shards, tmp_path / "b", form)
+
+
+@pytest.fixture
+def small_cache(tmp_path, monkeypatch):
+    """Room for one shard, but for the two that are always kept."""
+    cache = ShardCache(tmp_path / "cache", 1)
+    cache.root.mkdir()
+    monkeypatch.setattr(ShardCache, "own", lambda: cache)
+    return cache
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_shards_at_urls_are_one_on_a_disk_with_room_for_two(whole, tmp_path, small_cache, form, kind):
+    url = f"file://{tmp_path}/far" if kind == "file" else f"memory://{tmp_path.name}-{form}"
+    check_same(whole[form], in_shards(whole[form], tmp_path / "list", [43, 86, 170, 171], url), form)
+    assert len([path for path in small_cache.root.iterdir() if path.is_dir()]) <= 2
+
+
+def test_a_shard_with_other_bytes_is_told(whole, tmp_path, small_cache):
+    shards = in_shards(whole["vectors"], tmp_path / "list", [150], f"file://{tmp_path}/far")
+    data = bytearray((tmp_path / "far/shard-00001/index").read_bytes())
+    data[100] ^= 1
+    (tmp_path / "far/shard-00001/index").write_bytes(data)
+    with pytest.raises(ArtifactError, match="shard-00001/index: the bytes have changed"):
+        FlatVectors.open(shards).read(0, COUNT)
+    (tmp_path / "far/shard-00001/shard.json").write_text('{"rows": 150, "fi')
+    with pytest.raises(ArtifactError, match="shard-00001: the shard is not there, or not complete"):
+        FlatVectors.open(shards).read(0, COUNT)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text[:-9], "damaged"),
+        (lambda text: text.replace('"version": 1', '"version": 2'), "upgrade hardneg"),
+        (lambda text: text.replace("shard-00001", "../elsewhere"), "is no folder's name"),
+        (lambda text: text.replace('"rows": 150', '"rows": 151'), "150 vectors of dimension 8 instead of 151 of 8"),
+    ],
+)
+def test_a_damaged_list_is_told(whole, tmp_path, change, told):
+    shards = in_shards(whole["vectors"], tmp_path, [150])
+    (shards / SHARDS).write_text(change((shards / SHARDS).read_text()))
+    with pytest.raises(ArtifactError, match=told):
+        FlatVectors.open(shards).read(0, COUNT)
+    assert Shards.of(whole["vectors"]) is None

@@ -1,0 +1,46 @@
+"""Index folders in shards, cut from one of any form."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors, FlatWriter
+from hardneg.data.remote import is_url, joined
+from hardneg.data.shard_folder import Closed, close_folder, close_shard, put_shard
+from hardneg.data.shards import shard_name
+from hardneg.data.sparse_store import SHAPE, SparseStore, SparseWriter
+from hardneg.data.token_store import TokenStore, TokenWriter
+
+
+def in_shards(source: Path, out: Path, cuts: Sequence[int], url: str | None = None) -> Path:
+    """The index in folder `source`, cut at these rows; shards are put at the URL where there is one."""
+    opened = SparseStore if (source / SHAPE).exists() else TokenStore if _tokens(source) else FlatVectors
+    store = opened.open(source)
+    edges, shards = [0, *cuts, len(store)], []
+    for number, (start, stop) in enumerate(pairwise(edges)):
+        folder = out / shard_name(number)
+        with _writer(store, folder, start, stop) as writer:
+            writer.write_block(0, 0, store.read(start, stop))
+            writer.write_doc_ids(store.doc_ids[start:stop])
+            writer.close()
+        close_shard(
+            folder, stop - start, {"terms": store.width} if opened is SparseStore else {"dimension": store.dimension}
+        )
+        if url is not None:
+            put_shard(folder, joined(url, folder.name))
+        shards.append(Closed.find(str(folder) if url is None else joined(url, folder.name)))
+        assert shards[-1] is not None and is_url(shards[-1].place) == (url is not None)
+    close_folder(out, shards)
+    return out
+
+
+def _tokens(source: Path) -> bool:
+    return (source / TOKEN_OFFSETS).exists()
+
+
+def _writer(store, folder, start, stop):
+    if isinstance(store, SparseStore):
+        return SparseWriter(folder, store.width, stop - start)
+    if isinstance(store, TokenStore):
+        return TokenWriter(folder, store.dimension, store.offsets[start : stop + 1] - store.offsets[start])
+    return FlatWriter(folder, store.dimension, stop - start)

@@ -7,7 +7,7 @@ HardnegError
 ├── DataError           a file of the user's has a mistake; names file and line
 ├── ArtifactError       the store holds something that cannot be read or written
 │   ├── NewerArtifact   a newer hardneg wrote it: it is not damaged, and not ours to make again
-│   └── Unfinished      this machine's part is done, and others are still to be made elsewhere
+│   └── PartDone        this machine's part is done, and others are still to be made elsewhere
 ├── ModelError          a model cannot be found, loaded or saved
 ├── MissingDependency   an optional package or a Java runtime is not there; says what to install
 └── TrainingError       training cannot go on (a loss that is not finite, say)
@@ -67,7 +67,7 @@ class NewerArtifact(ArtifactError):
     """A newer hardneg wrote the artifact."""
 
 
-class Unfinished(ArtifactError):
+class PartDone(ArtifactError):
     """This machine's part of an artifact is done; the others are still to be made."""
 
 

@@ -22,7 +22,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.protocol import StoredRows, TextEncoder
 from hardneg.encoders.segmenting import SegmentedCorpus
 from hardneg.encoders.stream import Layout, encoded_blocks
-from hardneg.errors import ArtifactError, Unfinished, UsageError
+from hardneg.errors import ArtifactError, PartDone, UsageError
 from hardneg.progress import Progress
 from hardneg.wording import counted
 
@@ -133,7 +133,7 @@ def write_shards(
     Raises:
         ModelError: a number is not finite.
         ArtifactError: a shard that is there is one of something else, or cannot be written.
-        Unfinished: others are still to be made, elsewhere.
+        PartDone: others are still to be made, elsewhere.
     """
     layout = Layout.of_encoder(encoder, rows)
     cut = sharding.cut(layout) if sharding.url else _begun(folder, sharding.cut(layout))
@@ -148,7 +148,7 @@ def write_shards(
         if missing:
             told = f"{len(found) - len(missing)} of {counted(len(found), 'shard')} are at {sharding.url}"
             first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-            raise Unfinished(f"{told}; {first} are still to be made: take them, here or on another machine")
+            raise PartDone(f"{told}; {first} are still to be made: take them, here or on another machine")
         close_folder(folder, [shard for shard in found if shard is not None])
     barrier()
 

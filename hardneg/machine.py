@@ -1,91 +1,140 @@
-"""What a machine does in a second, for the estimates of a plan: CPUs as measured, GPUs by their data sheets."""
+"""Where a plan would run, and how long that takes there: by rates of a CPU or of a GPU, never of one for the other."""
 
 import math
-import os
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
+from hardneg.errors import UsageError
+from hardneg.rates.files import Device, measured, read_rates, this_cpu
+from hardneg.rates.foretold import Foretold
+from hardneg.rates.rates import Rates
+from hardneg.rates.sheets import SHEETS, by_sheet, guessed
 from hardneg.trials import remembered
 
-_CPU_OPERATIONS = {True: 0.15e12, False: 0.05e12}
-"""Useful ones of a network by core, where bfloat16 was found faster and where not."""
-_CPU_SCORES = 120e6
-"""Scores of exact search, all cores."""
-_READ = 2e9
-"""Bytes of an index that are read from disk; a fast one's."""
+RESIDENT_PART = 0.75
+"""Of a GPU's memory, what an index may take that stays there while a network is trained."""
 _AT_ONCE = 65_536
 """Queries for which an index is read once."""
-NETWORK_PART, PRODUCT_PART = 0.4, 0.5
-"""Of what a data sheet promises, the parts that are counted on: of 16-bit operations, and of 32-bit ones."""
-
-
-class Sheet(NamedTuple):
-    """From a GPU's data sheet: dense 16-bit and 32-bit operations a second, and bytes a second of its memory."""
-
-    half: float
-    single: float
-    memory: float
-
-
-SHEETS = {
-    "H200": Sheet(989e12, 67e12, 4.8e12),
-    "H100": Sheet(989e12, 67e12, 3.35e12),
-    "A100": Sheet(312e12, 19.5e12, 1.55e12),
-    "L40S": Sheet(362e12, 91.6e12, 0.86e12),
-    "A10": Sheet(125e12, 31.2e12, 0.6e12),
-    "L4": Sheet(121e12, 30.3e12, 0.3e12),
-    "V100": Sheet(125e12, 15.7e12, 0.9e12),
-    "T4": Sheet(65e12, 8.1e12, 0.32e12),
-    "RTX 4090": Sheet(165e12, 82.6e12, 1.0e12),
-}
-"""NVIDIA's data sheets, without sparsity. Nothing here was measured."""
 
 
 @dataclass(frozen=True)
 class Machine:
     """Where a plan would run.
 
-    gpu: the name of its GPUs, one for each of `processes`; None where networks run on the CPU. sheet: what is known of
-    them; None of a CPU, and of a GPU that no data sheet is kept of: then times of networks and searches are NaN.
+    rates: of each GPU, or of a machine's CPU. processes: in all; each has a GPU, or a share of its machine's cores.
+    machines: over which they are spread.
     """
 
-    gpu: str | None = None
-    sheet: Sheet | None = None
+    rates: Rates = field(default_factory=guessed)
     processes: int = 1
+    machines: int = 1
 
     @property
-    def operations(self) -> float:
-        """Useful operations of a network a second, all processes together."""
-        if self.gpu is None:
-            return _CPU_OPERATIONS[_in_bf16()] * (os.cpu_count() or 1)
-        return math.nan if self.sheet is None else NETWORK_PART * self.sheet.half * self.processes
+    def gpu(self) -> str | None:
+        """The name of its GPUs, one for each process; None where networks run on the CPU."""
+        return self.rates.device if self.rates.gpu else None
 
-    def searching(self, queries: float, documents: float, dimension: int, batch: int | None = None) -> float:
-        """Seconds of exact search; with `batch`, of so many queries at a time, in an index that stays in memory."""
-        if self.gpu is None:
-            return queries * documents / _CPU_SCORES
-        if self.sheet is None:
-            return math.nan
-        share, index = queries / self.processes, documents * dimension * 4
-        passes = math.ceil(queries / batch) if batch else math.ceil(share / _AT_ONCE)
-        product = share * documents * dimension * 2 / (PRODUCT_PART * self.sheet.single)
-        return max(passes * index / (self.sheet.memory if batch else _READ), product)
+    @property
+    def here(self) -> bool:
+        """Whether it is this machine, as far as its device and their number tell."""
+        return self.machines == 1 and self.rates.device.startswith(this_device().name.partition(",")[0])
+
+    @property
+    def devices(self) -> int:
+        """How many compute beside each other: GPUs, or machines."""
+        return self.processes if self.rates.gpu else self.machines
+
+    def network(self, operations: float, a_token: float, learning: bool = False) -> Foretold:
+        """What so many operations of a network take that has `a_token` of them for a token."""
+        return self.rates.of_network(a_token, learning).seconds(operations, self.devices)
+
+    def tokenising(self, tokens: float) -> Foretold:
+        """What it takes to make so many tokens of texts."""
+        return self.rates.tokenise.seconds(tokens, self.machines)
+
+    def looking_up(self, tokens: float) -> Foretold:
+        """What so many tokens take in a model that is a table, made of texts."""
+        return self.rates.table.seconds(tokens, self.machines)
+
+    def products(self, operations: float) -> Foretold:
+        """What so many multiplications and additions of large matrices of 32-bit numbers take."""
+        return self.rates.search.seconds(operations, self.devices)
+
+    def codes(self, count: float) -> Foretold:
+        """What it takes to look up so many codes of compressed vectors."""
+        return self.rates.codes.seconds(count, self.devices)
+
+    def writing(self, count: float) -> Foretold:
+        """What so many bytes take to be written by one machine."""
+        return self.rates.write.seconds(count)
+
+    def sending(self, count: float) -> Foretold:
+        """What so many bytes take that machines send each other, all at once."""
+        return self.rates.between.seconds(count, self.machines)
+
+    def searching(self, queries: float, documents: float, dimension: int, batch: int | None = None) -> Foretold:
+        """Exact search; with `batch`, of so many queries at a time, in an index that stays in memory where it can."""
+        product, index = self.products(2.0 * queries * documents * dimension), 4.0 * documents * dimension
+        if not batch:
+            return max(product, self.rates.read.seconds(index * math.ceil(queries / self.processes / _AT_ONCE)))
+        passes = math.ceil(queries / batch)
+        if not self.rates.gpu:
+            return product
+        return max(product, (self.rates.resident if self.keeps(index) else self.rates.read).seconds(index * passes))
+
+    def keeps(self, index: float) -> bool:
+        """Whether an index of so many bytes stays on a GPU between the steps of a training."""
+        return not self.rates.capacity or index <= RESIDENT_PART * self.rates.capacity
 
 
 def this_machine(processes: int = 1) -> Machine:
-    """The machine that this process is on; its graphics cards are asked for without loading torch."""
+    """The machine that this process is on, as measured where it was; its graphics cards are asked for without torch."""
+    return Machine(_own(), processes)
+
+
+def named(rates: str | None, machines: int = 1, gpus: int | None = None) -> Machine:
+    """So many machines of so many GPUs each, with rates by name, from a file, or those of this machine.
+
+    Raises:
+        UsageError: there are no rates of that name, or they are not of a GPU where GPUs are asked for.
+        DataError: the file cannot be read, or holds something else.
+    """
+    found = _own() if rates is None else _of_name(rates)
+    if gpus and not found.gpu:
+        source = "this machine has no GPU" if rates is None else f"{rates} holds rates of a CPU"
+        raise UsageError(
+            f"--gpus {gpus}: {source}, and a CPU's rates tell nothing of GPUs: say --rates NAME, {_told()}"
+        )
+    return Machine(found, machines * (gpus or 1), machines)
+
+
+def _of_name(name: str) -> Rates:
+    """By a data sheet's name, or from a file."""
+    known = {sheet.lower(): sheet for sheet in SHEETS}
+    if (sheet := known.get(name.lower().replace("-", " "))) is not None:
+        return by_sheet(sheet)
+    if not Path(name).exists():
+        raise UsageError(f"--rates {name}: no file of that name; say {_told()}")
+    return read_rates(Path(name)).rates("stated")
+
+
+def _told() -> str:
+    return f"one of {', '.join(sorted(name.lower() for name in SHEETS))}, or a file of rates"
+
+
+def this_device() -> Device:
+    """What rates are kept for here: the first GPU, or the CPU."""
     name = next(_gpus(), None)
-    if name is None:
-        return Machine(processes=processes)
-    return Machine(name, sheet_of(name), processes)
+    return this_cpu() if name is None else Device(name, True)
 
 
-def sheet_of(name: str) -> Sheet | None:
-    """What is known of a GPU by the name that its driver gives."""
-    return next((sheet for known, sheet in SHEETS.items() if re.search(rf"\b{known}\b", name)), None)
+def _own() -> Rates:
+    """Rates of this machine: those that were measured on the same kind of device, a data sheet's, or guesses."""
+    device = this_device()
+    if (found := measured(device)) is not None:
+        return found.rates("measured")
+    return by_sheet(device.name) if device.gpu else guessed(_in_bf16())
 
 
 def _gpus(driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")) -> Iterator[str]:

@@ -6,7 +6,7 @@ No plugin needs to import or inherit from these protocols: they are for type che
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +191,31 @@ class IndexBackend(Protocol):
 
         rows: for an index that knows documents by id only.
         """
+
+
+class IndexSize(NamedTuple):
+    """What is in an index: documents with so many vectors in all, and with how many vectors a query is searched for."""
+
+    documents: float
+    vectors: float
+    dimension: int
+    asked: float = 1
+
+
+class SearchCost(NamedTuple):
+    """What a query takes: multiplications and additions, codes that are looked up; bytes that are held in memory."""
+
+    operations: float = 0
+    codes: float = 0
+    held: int = 0
+
+
+@runtime_checkable
+class EstimatedSearch(Protocol):
+    """A kind of index that tells what a search in it takes, for a plan; what does not is taken to search exactly."""
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """For one query."""
 
 
 @runtime_checkable

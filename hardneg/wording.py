@@ -84,3 +84,12 @@ def counted(count: int, one: str, more: str = "") -> str:
 
 def _several(one: str) -> str:
     return f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"
+
+
+def size(count: float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -8,14 +8,15 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
-from hardneg.cli.tables import plan_table
+from hardneg.cli.plan_tables import plan_table
 from hardneg.encoders.configuration import Shape
-from hardneg.machine import NETWORK_PART, PRODUCT_PART, SHEETS, Machine, Sheet, sheet_of
+from hardneg.machine import Machine
+from hardneg.rates.sheets import NETWORK_PART, PRODUCT_PART, SHEETS, Sheet, by_sheet, of_sheet, sheet_of
 from hardneg.recipe.estimate import Estimate, estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 
-SHEET = Sheet(100e12, 10e12, 1e12)
+SHEET = of_sheet("some", Sheet(100e12, 10e12, 1e12))
 SIZES = {"sizes.documents": 1_000_000, "sizes.queries.train": 400_000, "sizes.queries.test": 1000}
 
 
@@ -35,17 +36,17 @@ def rows(tmp_path: Path, tiny_model: Path) -> Any:
 
 
 def test_search_on_a_gpu_takes_what_reading_or_the_product_takes() -> None:
-    gpu = Machine("some", SHEET)
+    gpu = Machine(SHEET)
     product = 400_000 * 1_000_000 * 768 * 2 / (PRODUCT_PART * 10e12)
     assert gpu.searching(400_000, 1_000_000, 768) == pytest.approx(product)
     reading = 1_000_000 * 768 * 4 / 2e9
     assert gpu.searching(10, 1_000_000, 768) == pytest.approx(reading)
     assert gpu.searching(64_000, 1_000_000, 768, 4) == pytest.approx(16_000 * 1_000_000 * 768 * 4 / 1e12)
-    assert Machine("some", SHEET, 4).searching(400_000, 1_000_000, 768) == pytest.approx(product / 4)
+    assert Machine(SHEET, 4).searching(400_000, 1_000_000, 768) == pytest.approx(product / 4)
 
 
 def test_a_gpu_without_a_data_sheet_has_no_times_of_networks_and_search(rows: Any, capsys: Any) -> None:
-    unknown = Machine("NVIDIA A10G")
+    unknown = Machine(by_sheet("NVIDIA A10G"))
     found = rows(unknown)
     assert {name for name, row in found.items() if not math.isnan(row.seconds)} == {
         "dataset",
@@ -61,20 +62,20 @@ def test_a_gpu_without_a_data_sheet_has_no_times_of_networks_and_search(rows: An
 
 
 def test_memory_of_a_gpu_is_told_beside_the_machines(rows: Any, capsys: Any) -> None:
-    cpu, gpu = Machine(), Machine("some", SHEET)
+    cpu, gpu = Machine(), Machine(SHEET)
     one, other = rows(cpu)["star"], rows(gpu)["star"]
     assert (one.gpu_memory, other.memory) == (0, 700_000_000)
     assert one.memory == other.memory + other.gpu_memory
     plan_table(list(rows(gpu).values()), gpu)
     printed = capsys.readouterr().out
-    assert "GPU memory" in printed and "from the data sheet: nothing was measured" in printed
+    assert "GPU memory" in printed and "from the data sheet, nothing was measured" in printed
     plan_table(list(rows(cpu).values()), cpu)
     assert "GPU" not in capsys.readouterr().out
 
 
 def test_processes_share_batches_and_work(rows: Any) -> None:
     more = {"stages.star.options.batch_size": 512, "stages.star.options.max_steps": 10_000}
-    one, four = (rows(Machine("some", SHEET, count), **more)["star"] for count in (1, 4))
+    one, four = (rows(Machine(SHEET, count), **more)["star"] for count in (1, 4))
     assert four.seconds - 5 == pytest.approx((one.seconds - 5) / 4)
     assert four.memory == 4 * one.memory and one.gpu_memory / 4 < four.gpu_memory < one.gpu_memory
     own, shared = (rows(Machine(processes=count), **more)["star"] for count in (1, 4))
@@ -82,7 +83,7 @@ def test_processes_share_batches_and_work(rows: Any) -> None:
 
 
 def test_checkpointing_saves_memory_and_costs_a_pass(rows: Any) -> None:
-    gpu, name = Machine("some", SHEET), "stages.star.options."
+    gpu, name = Machine(SHEET), "stages.star.options."
     more = {f"{name}batch_size": 256, f"{name}max_steps": 10_000}
     plain, saving = rows(gpu, **more)["star"], rows(gpu, **more, **{f"{name}gradient_checkpointing": "true"})["star"]
     assert saving.gpu_memory < plain.gpu_memory
@@ -91,7 +92,7 @@ def test_checkpointing_saves_memory_and_costs_a_pass(rows: Any) -> None:
 
 
 def test_adversarial_training_holds_the_embeddings_gradient_and_step(rows: Any) -> None:
-    gpu = Machine("some", SHEET)
+    gpu = Machine(SHEET)
     plain, moved = rows(gpu)["judge"], rows(gpu, **{"stages.judge.options.adversarial": 0.01})["judge"]
     assert moved.gpu_memory - plain.gpu_memory == 2 * 30_522 * 1024 * 4
 
@@ -114,5 +115,5 @@ def test_kept_models_count_on_disk(rows: Any) -> None:
 )
 def test_gpus_are_known_by_their_names(name: str, known: str | None) -> None:
     assert sheet_of(name) == (None if known is None else SHEETS[known])
-    operations = Machine(name, sheet_of(name)).operations
+    operations = by_sheet(name).of_network(1e6).a_second
     assert math.isnan(operations) if known is None else operations == NETWORK_PART * SHEETS[known].half

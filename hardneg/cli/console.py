@@ -231,7 +231,7 @@ def _make_bars(console: "Console", unit: str) -> "RichProgress":
     from rich.progress import Task as RichTask
     from rich.text import Text
 
-    class Rate(ProgressColumn):
+    class Throughput(ProgressColumn):
         """Units a second since the bar began, what was done before it not counted."""
 
         def render(self, task: RichTask) -> Text:
@@ -242,22 +242,13 @@ def _make_bars(console: "Console", unit: str) -> "RichProgress":
         TextColumn("    {task.description}", markup=False),
         BarColumn(28),
         MofNCompleteColumn(),
-        Rate(),
+        Throughput(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
-
-
-def size(count: float) -> str:
-    """Bytes as a person reads them."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def duration(seconds: float) -> str:

@@ -10,11 +10,11 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import AdhocRecipe
-from hardneg.cli.console import Bars, aligned, bars, say, say_answer, size
+from hardneg.cli.console import Bars, aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store, output, renaming
 from hardneg.cli.outputs import free_bytes
 from hardneg.errors import DataError
-from hardneg.wording import counted
+from hardneg.wording import counted, size
 
 if TYPE_CHECKING:
     from hardneg.data.problems import Contents, Problem, SplitContents

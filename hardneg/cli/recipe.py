@@ -12,13 +12,14 @@ from hardneg.cli.adhoc_recipe import plan_outputs
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
-from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming, tell_once
+from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming
 from hardneg.cli.outputs import Outputs, Target
+from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
+from hardneg.cli.recipe_plan import plan
 from hardneg.distributed import world
 from hardneg.errors import RecipeError, UsageError
 from hardneg.layout import LOCK
-from hardneg.machine import this_machine
-from hardneg.wording import counted
+from hardneg.wording import counted, size
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hardneg.cli.console import size
 from hardneg.cli.outputs import free_bytes
 
 if TYPE_CHECKING:
@@ -34,22 +34,6 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
 app = typer.Typer(help="Recipes: named lines of stages from a dataset to a tested result.", no_args_is_help=True)
-
-NAME = typer.Argument(help="A shipped recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
-PRESET = typer.Option(
-    None,
-    "--preset",
-    "-p",
-    help="`demo` (the default: minutes, no network), `paper`, or another that the recipe has.",
-    autocompletion=completion.presets,
-)
-SET = typer.Option(
-    [],
-    "--set",
-    metavar="PATH=VALUE",
-    help="Change one value, such as stages.star.options.epochs=2.",
-    autocompletion=completion.settings,
-)
 
 
 @app.command("list")
@@ -95,37 +79,7 @@ def show(
     say(text, nl=False)
 
 
-@app.command()
-def plan(
-    name: str = NAME,
-    preset: str | None = PRESET,
-    settings: list[str] = SET,
-    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
-    store: Path | None = STORE,
-    processes: int | None = PROCESSES,
-) -> None:
-    """Show each step, in the store or to run, with an estimate of what it takes.
-
-    Example: hardneg recipe plan star-passage --preset paper
-    """
-    from hardneg.cli.contracts import override_lines
-    from hardneg.cli.tables import plan_table
-    from hardneg.fields import START
-    from hardneg.recipe.estimate import estimate
-    from hardneg.recipe.needs import packages
-
-    problems: list[str] = []
-    made, opened = _plan(name, preset, settings, problems), open_store(store)
-    _check_stages(made, until)
-    say(_headline(made))
-    machine = this_machine(processes or 1)
-    plan_table(estimate(made, opened, until, machine), machine)
-    problems += [need.missing for need in packages(made) if need.missing]
-    if any(START in step.inputs.values() for step in made.until(until)):
-        for line in override_lines(made.recipe.model):
-            say(line)
-    for problem in problems:
-        say(f"before it can run: {problem}")
+app.command()(plan)
 
 
 @app.command()
@@ -140,7 +94,7 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    _check_needs(_plan(name, preset, settings, []), open_store(store), as_json)
+    _check_needs(planned(name, preset, settings, []), open_store(store), as_json)
 
 
 @app.command(cls=renaming({"--out": "--output"}))
@@ -172,8 +126,8 @@ def run(
         return
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device, chosen)
-        made, opened = _plan(name, preset, settings), open_store(store)
-        _check_stages(made, until, force)
+        made, opened = planned(name, preset, settings), open_store(store)
+        check_stages(made, until, force)
         folder = output or default_folder(made.recipe.name, made.recipe.preset)
         with _outputs(made, opened, folder, overwrite).begun():
             _run(made, opened, options, folder)
@@ -197,7 +151,7 @@ def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
         execute(made, opened, options, Watcher())
         return
     console = stderr_console()
-    console.print(_headline(made))
+    console.print(headline(made))
     several = f", {world().size} processes" if world().size > 1 else ""
     console.print(f"run folder {folder}, store {opened.root}{several}")
     watcher = step_watcher(console, Bars(console), len(made.until(options.until)))
@@ -207,40 +161,6 @@ def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     result_table(folder, outcome.artifacts)
     for what, command in next_commands(made.recipe, folder):
         console.print(f"next, {what}: {command}")
-
-
-def _plan(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":
-    from hardneg.recipe.load import load_recipe
-    from hardneg.recipe.plan import make_plan
-    from hardneg.recipe.yaml_load import find_recipe
-
-    recipe = load_recipe(find_recipe(name), preset, settings)
-    for note in recipe.notes:
-        tell_once(note)
-    return make_plan(recipe, problems)
-
-
-def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
-    """All mistakes in the names of stages, before anything is printed or made."""
-    named = [("--until", until), *(("--force", name) for name in force)]
-    problems = []
-    for option, name in named:
-        try:
-            plan.until(name)
-        except UsageError as error:
-            problems.append(f"{option} {name}: {error}")
-    if problems:
-        raise UsageError("\n".join(problems))
-
-
-def _headline(plan: "Plan") -> str:
-    from hardneg.recipe.inheritance import read_whole_tree
-
-    others = [
-        preset for preset in read_whole_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset
-    ]
-    other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
-    return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
 def _check_needs(made: "Plan", store: Store, as_json: bool) -> None:

@@ -1,71 +1,23 @@
-"""What `recipe plan` and `recipe run` print of the steps of a recipe, and what to do after a demo."""
+"""What `recipe run` prints of the steps of a recipe, and what to do after a demo."""
 
 import json
-import math
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
-from hardneg.cli.console import Bars, duration, measured_tables, print_table, size, stdout_console
+from hardneg.cli.console import Bars, duration, measured_tables, stdout_console
 from hardneg.layout import METRICS
-from hardneg.machine import Machine
-from hardneg.recipe.estimate import Estimate
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
-from hardneg.reporting.table import Table
-from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hardneg.recipe.load import Recipe
-
-
-def plan_table(rows: Sequence[Estimate], machine: Machine) -> None:
-    """One row a step, the sum of what is to run, and what the estimates of a GPU are made from."""
-    names = ["step", "stage", "state", "items", "disk", "memory", *(["GPU memory"] if machine.gpu else []), "time"]
-    lines = [
-        [
-            row.step.name,
-            row.step.verb,
-            "stored" if row.cached else "to run",
-            f"{row.items:,} {row.unit}",
-            size(row.disk),
-            size(row.memory),
-            *([size(row.gpu_memory) if row.gpu_memory else ""] if machine.gpu else []),
-            _time(row.seconds),
-        ]
-        for row in rows
-    ]
-    console = stdout_console()
-    print_table(console, Table(names, lines, words=3), narrow="stage")
-    console.print(_ahead(rows, machine), soft_wrap=True)
-    if machine.gpu:
-        console.print(_told(machine), soft_wrap=True)
-
-
-def _ahead(rows: Sequence[Estimate], machine: Machine) -> str:
-    ahead = [row for row in rows if not row.cached]
-    disk, memory = sum(row.disk for row in ahead), max((row.memory for row in ahead), default=0)
-    gpu = f", {size(max((row.gpu_memory for row in ahead), default=0))} on each GPU" if machine.gpu else ""
-    time = _time(sum(row.seconds for row in ahead)) if ahead else "0 s"
-    told = f"to run: {len(ahead)} of {len(rows)} steps, about {size(disk)} of disk"
-    return f"{told}, {size(memory)} of memory{gpu}, {time}"
-
-
-def _time(seconds: float) -> str:
-    return "unknown" if math.isnan(seconds) else duration(seconds)
-
-
-def _told(machine: Machine) -> str:
-    if machine.sheet is None:
-        return f"GPU {machine.gpu}: its speed is unknown here, so times of networks and of vector search are too"
-    many = counted(machine.processes, "GPU")
-    return f"times are for {many}, {machine.gpu}, from the data sheet: nothing was measured"
 
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:

@@ -10,6 +10,7 @@ from hardneg.encoders.files import read_json, weight_files
 from hardneg.encoders.source import locate
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import HardnegError, ModelError
+from hardneg.rates.rates import network_operations
 
 USUAL = 512
 """What is read by a model that names no bound, and by one that is not made for retrieval yet and could read more."""
@@ -119,10 +120,9 @@ class Shape:
     terms: int = 0
     vector: int | None = None
 
-    @property
-    def operations_a_token(self) -> float:
-        """Multiplications and additions of one forward pass, by token."""
-        return 2.0 * self.hidden * (12 * self.layers * self.hidden + self.terms)
+    def operations_a_token(self, length: float = 0) -> float:
+        """Multiplications and additions of one forward pass, by token of texts of so many tokens."""
+        return network_operations(self.hidden, self.layers, length) + 2.0 * self.hidden * self.terms
 
     def kept_a_token(self, length: int, checkpointing: bool = False) -> int:
         """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.

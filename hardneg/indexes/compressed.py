@@ -14,8 +14,8 @@ from hardneg.indexes.compression import Training, encode_blocks, innermost, load
 from hardneg.indexes.on_gpus import GpuCopy, encoder_of, gpus, searched_on_gpus, trained_on_gpus
 from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
-from hardneg.protocols import RowLookup
-from hardneg.types import Encoded, Hits
+from hardneg.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.types import BuildCost, Encoded, Hits
 
 if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions
@@ -141,8 +141,23 @@ class Compressed:
         return CompressedSearcher.open(path)
 
 
+class Narrow(Compressed):
+    """What those have in common that keep every number, in fewer bytes."""
+
+    number: ClassVar[int]
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """Each number is read once; the codes are in memory."""
+        return BuildCost(vectors * dimension * self.number, vectors * dimension, vectors * dimension * self.number)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """A product with every vector, which is decoded first: a code for each number."""
+        numbers = size.vectors * size.dimension
+        return SearchCost(2.0 * numbers, held=round(numbers * self.number))
+
+
 @dataclass(frozen=True)
-class Sq8(Compressed):
+class Sq8(Narrow):
     """Eight bits a number: d bytes a vector, a quarter of the flat index.
 
     Args:
@@ -154,6 +169,7 @@ class Sq8(Compressed):
     seed: int = 42
 
     version: ClassVar[int] = 1
+    number: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         self._training().check()
@@ -172,10 +188,11 @@ class Sq8(Compressed):
 
 
 @dataclass(frozen=True)
-class Fp16(Compressed):
+class Fp16(Narrow):
     """Half precision: 2d bytes a vector, half of the flat index, with the same results but for near ties."""
 
     version: ClassVar[int] = 1
+    number: ClassVar[int] = 2
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the vectors of the dense index folder `source`, block by block; returns their number.

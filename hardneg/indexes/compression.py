@@ -17,11 +17,16 @@ from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.indexes.validation import check_finite, vector_blocks
 from hardneg.progress import Progress
+from hardneg.protocols import IndexSize, SearchCost
 from hardneg.seeding import generator
+from hardneg.types import BuildCost
 
 _BLOCK_BYTES = 32 << 20
 ROUNDS = 10
 """How often faiss goes over the sample to place the centres of lists."""
+TRAINING = 50e9
+"""Multiplications and additions a second, on the one thread that trains; as measured."""
+_ROUNDS_OF_PARTS, _ROUNDS_TURNED = 25, 4  # the same to place centroids of parts; and for each rotation
 
 
 def load_faiss() -> Any:
@@ -194,6 +199,27 @@ class Codebook:
     def centroids(self) -> int:
         """How many there are for each part."""
         return int(2**self.bits)
+
+    def cost(self, vectors: int, dimension: int, lists: int = 0, turned: int = 0) -> BuildCost:
+        """Every vector is compared with all centroids, and the centres of lists; those of the sample in each round.
+
+        turned: how often a rotation is fitted.
+        """
+        sample, codes = min(vectors, self.sample), round(self._bytes(lists) * vectors)
+        each = 2.0 * dimension * (self.centroids + lists) + 2.0 * dimension**2 * bool(turned)
+        rounds = self.centroids * (_ROUNDS_OF_PARTS + turned * _ROUNDS_TURNED) + lists * ROUNDS
+        trained = 2.0 * dimension * sample * (rounds + dimension * turned)
+        tables = 4 * dimension * (self.centroids + lists + dimension * bool(turned))
+        return BuildCost(codes + tables, vectors * each, codes, trained / TRAINING)
+
+    def _bytes(self, lists: int) -> float:
+        """Of a vector: its codes, and in lists its number."""
+        return self.subvectors * self.bits / 8 + 8 * bool(lists)
+
+    def search_cost(self, size: IndexSize, part: float = 1, lists: int = 0) -> SearchCost:
+        """Tables of products with all centroids, and a look-up for each part of the vectors that are visited."""
+        operations = 2.0 * size.dimension * (self.centroids + lists)
+        return SearchCost(operations, part * size.vectors * self.subvectors, round(self._bytes(lists) * size.vectors))
 
     def check(self) -> None:
         """Refuses options that fit no vectors.

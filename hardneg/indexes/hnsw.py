@@ -13,9 +13,11 @@ from hardneg.errors import UsageError
 from hardneg.indexes.compressed import Compressed
 from hardneg.indexes.compression import encode_blocks, load_faiss, save, threads
 from hardneg.progress import Progress
+from hardneg.protocols import IndexSize, SearchCost
 from hardneg.types import BuildCost
 
 _PLACES = 12  # bytes a vector: its level, and where its links begin
+_SCATTERED = 6.0  # times as long as in a product of matrices, by the core
 _WALK = 8e9  # multiplications and additions a second, on one thread and all over the memory; as measured
 
 
@@ -51,6 +53,12 @@ class Hnsw(Compressed):
         disk = vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _PLACES)
         walked = 2.0 * dimension * vectors * self.ef_construction * self.m
         return BuildCost(disk, memory=disk, seconds=walked / _WALK / self.threads)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """About `ef_search` times m vectors, each of which counts for several: they lie all over the memory."""
+        compared = min(size.vectors, self.ef_search * self.m)
+        held = self.cost(int(size.documents), int(size.vectors), size.dimension).memory
+        return SearchCost(_SCATTERED * 2.0 * size.dimension * compared, held=held)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Links the vectors of the dense index folder `source`, block by block; returns their number.

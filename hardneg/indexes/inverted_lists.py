@@ -10,12 +10,12 @@ from typing import ClassVar
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
 from hardneg.indexes.compressed import Compressed, build
-from hardneg.indexes.compression import ROUNDS, Codebook, Training, load_faiss
+from hardneg.indexes.compression import ROUNDS, TRAINING, Codebook, Training, load_faiss
 from hardneg.progress import Progress
+from hardneg.protocols import IndexSize, SearchCost
 from hardneg.types import BuildCost
 
 _NUMBER = 8  # bytes of a row's number in its list
-_TRAINING = 50e9  # multiplications and additions a second, on the one thread that trains; as measured
 
 
 def _check(name: str, lists: int, nprobe: int) -> None:
@@ -53,7 +53,12 @@ class IvfFlat(Compressed):
         disk = vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
         round_of_all = 2.0 * dimension * vectors * self.lists
         trained = ROUNDS * min(1.0, self.sample / max(vectors, 1)) * round_of_all
-        return BuildCost(disk, round_of_all, disk, trained / _TRAINING)
+        return BuildCost(disk, round_of_all, disk, trained / TRAINING)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """All centres, and the vectors in some of the lists, which are taken to be equally long."""
+        compared = self.lists + size.vectors * self.nprobe / self.lists
+        return SearchCost(2.0 * size.dimension * compared, held=round(size.vectors * (4 * size.dimension + _NUMBER)))
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Puts the vectors of the dense index folder `source` into lists, block by block; returns their number.
@@ -99,6 +104,14 @@ class IvfPq(Compressed):
 
     def _codebook(self) -> Codebook:
         return Codebook("ivfpq", self.subvectors, self.bits, self.sample, self.seed)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """That of its codes and lists."""
+        return self._codebook().cost(vectors, dimension, self.lists)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """The codes in some of the lists, which are taken to be equally long."""
+        return self._codebook().search_cost(size, self.nprobe / self.lists, self.lists)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the vectors of the dense index folder `source`, block by block; returns their number.

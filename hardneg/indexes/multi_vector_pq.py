@@ -10,7 +10,7 @@ from hardneg.indexes.compression import Codebook, encode_blocks, load_faiss, tra
 from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, write_lists
 from hardneg.indexes.on_gpus import encoder_of, trained_on_gpus
 from hardneg.progress import Progress
-from hardneg.protocols import RowLookup
+from hardneg.protocols import IndexSize, RowLookup, SearchCost
 from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
@@ -76,6 +76,14 @@ class MultiVectorPq:
         compared = vectors + _ROUNDS * min(vectors, self.sample or _EACH * lists)
         disk = vectors * (self.subvectors + number + 4) + 4 * dimension * lists
         return BuildCost(disk, 2.0 * dimension * (compared * lists + vectors * CODES))
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """All centroids with each of the query's vectors, the lists of some, then MaxSim with decoded candidates."""
+        lists = self.centroids or _usual(int(size.vectors))
+        decoded = min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
+        visited = size.asked * size.vectors * min(1, self.probes / lists)
+        compared = size.asked * (lists + decoded)
+        return SearchCost(2.0 * size.dimension * compared, visited + decoded * self.subvectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""

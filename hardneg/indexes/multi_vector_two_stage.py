@@ -8,7 +8,7 @@ from hardneg.data.flat import FlatVectors
 from hardneg.data.token_store import TokenStore
 from hardneg.errors import UsageError
 from hardneg.progress import Progress
-from hardneg.protocols import RowLookup
+from hardneg.protocols import IndexSize, RowLookup, SearchCost
 from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ class MultiVectorTwoStage:
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """The vectors, as `multi-vector` has them, and one a document more where they are pooled."""
         return BuildCost(4 * dimension * (vectors + documents * (self.by == "pooled")))
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """Single vectors, or all of them with each of the query's, then MaxSim with the candidates' own."""
+        first = size.documents if self.by == "pooled" else size.asked * size.vectors
+        second = size.asked * min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
+        return SearchCost(2.0 * size.dimension * (first + second))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
         """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""

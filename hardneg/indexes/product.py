@@ -17,7 +17,8 @@ from hardneg.indexes.compressed import Compressed, CompressedSearcher, build
 from hardneg.indexes.compression import Codebook, innermost, load_faiss, write_folder
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
-from hardneg.protocols import RowLookup
+from hardneg.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.types import BuildCost
 
 _ROWS = 65_536
 
@@ -60,6 +61,14 @@ class Pq(Compressed):
             UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
         """
         return _build(self._codebook(), source, path, progress, self._rotations)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """That of its codes."""
+        return self._codebook().cost(vectors, dimension, turned=self._rotations)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """All codes of all vectors."""
+        return self._codebook().search_cost(size)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""

@@ -11,6 +11,7 @@ from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.machine import Machine, this_machine
 from hardneg.protocols import HintsQueries
+from hardneg.rates.foretold import Foretold
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry import plugin_errors
 from hardneg.stages.dataset import ReadDataset
@@ -23,7 +24,7 @@ class Estimate:
 
     items: how many of `unit` there are to go through. disk, memory: bytes, memory of all processes together.
     gpu_memory: bytes on each GPU; 0 where there is none. seconds: 0 for what is in the store; NaN where the GPU is not
-    known.
+    known. sent: bytes that machines send each other. gpus: how many work on it.
     """
 
     step: Step
@@ -33,36 +34,54 @@ class Estimate:
     disk: int
     memory: int
     gpu_memory: int
-    seconds: float
+    seconds: Foretold
+    sent: int = 0
+    gpus: int = 0
+
+    @property
+    def gpu_hours(self) -> float:
+        """Of all GPUs that work on it, together."""
+        return self.gpus * self.seconds / 3600
+
+    def cost(self, price: float) -> float:
+        """Of its GPU hours, at so much each."""
+        return self.gpu_hours * price
 
 
-def estimate(plan: Plan, store: Store, until: str | None = None, machine: Machine | None = None) -> list[Estimate]:
-    """One estimate a step, in the order in which they run; `machine` is by default this one, with one process."""
-    where = machine or this_machine()
-    sizes, shapes = plan_sizes(plan, store, where), {name: model_shape(spec) for name, spec in networks(plan)}
+def estimate(
+    plan: Plan, store: Store, until: str | None = None, machine: Machine | None = None, documents: int | None = None
+) -> list[Estimate]:
+    """One estimate a step, in the order in which they run; `machine` is by default this one, with one process.
+
+    documents: as if the dataset had so many; then nothing that the store holds is of it.
+    """
+    where, found = machine or this_machine(), store if documents is None else None
+    sizes, shapes = plan_sizes(plan, found, where), {name: model_shape(spec) for name, spec in networks(plan)}
+    sizes = replace(sizes, documents=documents or sizes.documents)
     steps = list(plan.until(until))
     with plugin_errors(step.spec for step in steps):
         rows = [step.spec.estimate(step_sizes(sizes, plan, step, shapes)) for step in steps]
-    return [_estimate(step, row, where, store) for step, row in zip(steps, rows, strict=True)]
+    return [_estimate(step, row, where, found) for step, row in zip(steps, rows, strict=True)]
 
 
-def _estimate(step: Step, row: Row, machine: Machine, store: Store) -> Estimate:
-    done = cached(step, store) is not None
+def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Estimate:
+    done = store is not None and cached(step, store) is not None
     processes = machine.processes if row.held else 1
     own, networks = processes * row.memory, processes * row.held + row.shared
     memory, gpu = (own, -(-networks // processes)) if machine.gpu else (own + networks, 0)
-    seconds = 0.0 if done else row.seconds
-    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds)
+    seconds, sent = (Foretold.of(0), 0) if done else (Foretold.of(row.seconds), row.sent)
+    gpus = processes if machine.gpu and networks else 0
+    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus)
 
 
 _TRAIN = "train"
 
 
-def plan_sizes(plan: Plan, store: Store, machine: Machine) -> Sizes:
+def plan_sizes(plan: Plan, store: Store | None, machine: Machine) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
     step, model, shape = plan.steps[DATASET], _usual(plan.recipe.model), model_shape(plan.recipe.model)
     form = kind_of(plan.recipe.model).form
-    if artifact := cached(step, store):
+    if store is not None and (artifact := cached(step, store)):
         facts = artifact.facts
         splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
         return Sizes(int(facts["documents"]), splits, model, shape, machine, form=form)
@@ -76,7 +95,9 @@ def plan_sizes(plan: Plan, store: Store, machine: Machine) -> Sizes:
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
     """The same for one step: with its inputs, and the network that it has or else the first of its inputs has."""
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
-    return replace(sizes, inputs=step.inputs, network=shapes[brings] if brings else BASE)
+    index = plan.steps.get(step.inputs.get("index", ""))
+    backend = index.plugins.get("backend") if index is not None else None
+    return replace(sizes, inputs=step.inputs, network=shapes[brings] if brings else BASE, index=backend)
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:

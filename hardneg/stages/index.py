@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
 
-_DISK = 200 << 20  # bytes a second that are written
 _COMPRESSED = {Trait.COMPRESSED: "name an encode stage or a flat index"}
 
 
@@ -65,13 +64,13 @@ class BuildIndex(StageSpec):
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             cost = backend.cost(count, count * sizes.stored // (4 * sizes.dimension), sizes.dimension)
-            seconds = cost.operations / sizes.machine.operations + cost.disk / _DISK + cost.seconds + 3
+            seconds = sizes.machine.products(cost.operations) + sizes.machine.writing(cost.disk) + cost.seconds + 3
             return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES + cost.memory, seconds)
         if sizes.form == "weights" and self.vectors is not None:
             return Row(count, "passages", count * sizes.stored, JVM_BYTES, count / 4_000 + 8)
         if self.vectors is not None:
-            disk, seconds = count * (sizes.stored // 4 + 20), count / 10_000 + 30
-            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk, seconds)
+            disk = count * (sizes.stored // 4 + 20)
+            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk, count / 10_000 + 30)
         return Row(count, "passages", count * 600, JVM_BYTES, count / 4_000 + 8)
 
     def open_index(

@@ -79,7 +79,7 @@ class Rerank(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all pairs."""
         count, shape = sizes.queries(self.split), sizes.network
-        seconds = sizes.network_seconds(count * self.depth * PAIR_TOKENS, shape)
+        seconds = sizes.network_seconds(count * self.depth * PAIR_TOKENS, shape, length=PAIR_TOKENS)
         return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, seconds + 5, 2 * shape.weights)
 
     def make(self, context: "StageContext[Rerank]") -> Facts:

@@ -12,12 +12,13 @@ from hardneg.distributed import barrier, world
 from hardneg.fields import FREE, LATER, InputFile, Name, Reference, Trait
 from hardneg.layout import QUERIES, RUN
 from hardneg.progress import Seconds
+from hardneg.rates.foretold import Foretold
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection
 from hardneg.stages.run_blocks import RunBlocks, query_blocks
 from hardneg.stages.searched_queries import searched_queries
 from hardneg.stages.searching import Searching, share_of_queries, without_candidates
-from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, RecipeView, Row, RunSpec, Sizes
+from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
@@ -108,14 +109,15 @@ class Search(RunSpec):
         """By the query: encoded and compared with every vector, or looked up by Lucene."""
         count = sizes.queries(self.split)
         disk = count * self.depth * 20
-        scores = 0.0 if self.candidates else sizes.searching(count)
+        scores = Foretold.of(0) if self.candidates else sizes.searching(count)
         if self.query_vectors is not None:
             return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
         if "model" not in sizes.inputs:
             return Row(count, "queries", disk, JVM_BYTES, count / 150 + 8)
-        encoding = sizes.network_seconds(count * sizes.model.query_length * 0.4)
-        held = sizes.shape.weights + BLOCK_BYTES
-        return Row(count, "queries", disk, seconds=scores + encoding + 3, held=held)
+        length = sizes.model.query_length * 0.4
+        held, sent = sizes.shape.weights + BLOCK_BYTES, sizes.fetched
+        seconds = scores + sizes.encoding_seconds(count * length, length) + sizes.machine.sending(sent) + 3
+        return Row(count, "queries", disk, PROCESS_BYTES + sizes.search_memory, seconds, held, sent=sent)
 
     def make(self, context: "StageContext[Search]") -> Facts:
         """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.

@@ -1,20 +1,24 @@
 """The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from hardneg.data.segments import Segments
-from hardneg.encoders.configuration import BASE, Shape
 from hardneg.encoders.kinds import kind_of
 from hardneg.encoders.protocol import EncoderKind
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.fields import SECTION, PluginKind, Reference, Trait, counted_fields, marked_fields, marked_references
 from hardneg.layout import RUN
-from hardneg.machine import Machine
+from hardneg.stages.sizes import BLOCK_BYTES as BLOCK_BYTES
+from hardneg.stages.sizes import JVM_BYTES as JVM_BYTES
+from hardneg.stages.sizes import PAIR_TOKENS as PAIR_TOKENS
+from hardneg.stages.sizes import PROCESS_BYTES as PROCESS_BYTES
+from hardneg.stages.sizes import Row as Row
+from hardneg.stages.sizes import Sizes as Sizes
+from hardneg.stages.sizes import encoding as encoding
 from hardneg.types import PluginSetting
 
 if TYPE_CHECKING:
@@ -25,94 +29,8 @@ if TYPE_CHECKING:
     from hardneg.reporting.table import Section
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
 
-_TERMS = 120  # what a learned sparse encoder keeps of a passage
-_SPARSE_SCORES = 50e6  # of a query and a document in a second, on one core
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
-PROCESS_BYTES = 700_000_000
-BLOCK_BYTES = 200_000_000
-JVM_BYTES = 1_000_000_000
-PAIR_TOKENS = 120
-"""Tokens of a query and a document that are read together."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A stage's estimate.
-
-    items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
-    held: a process's network and what it needs of its own. shared: what the processes share.
-    """
-
-    items: int
-    unit: str
-    disk: int = 0
-    memory: int = PROCESS_BYTES
-    seconds: float = 0.0
-    held: int = 0
-    shared: int = 0
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a stage's estimate is made from.
-
-    splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
-    stage has or uses. inputs: the stage's, by path, those that are implied too. form: what the model makes of a text.
-    """
-
-    documents: int
-    splits: Mapping[str, int]
-    model: FullSpec
-    shape: Shape
-    machine: Machine
-    network: Shape = BASE
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    form: str = "vectors"
-
-    def queries(self, split: str) -> int:
-        """How many queries a split has; a tenth of the documents where nothing says it."""
-        return self.splits.get(split, max(1, self.documents // 10))
-
-    @property
-    def dimension(self) -> int:
-        """That of the vectors."""
-        made = self.model.projection or self.shape.vector or self.shape.hidden
-        return min(made, self.model.truncate_dim or made)
-
-    @property
-    def stored(self) -> int:
-        """Bytes that a text of a document takes in an index, its id left out."""
-        by_form = {
-            "weights": _TERMS * 8 + 8,
-            "token-vectors": round(0.6 * self.model.document_length) * self.dimension * 4,
-        }
-        return by_form.get(self.form, self.dimension * 4)
-
-    def searching(self, queries: float) -> float:
-        """Seconds of exact search among what the recipe's model makes of all documents."""
-        if self.form == "weights":
-            return queries * self.documents / _SPARSE_SCORES
-        if self.form == "token-vectors":
-            queries *= 0.4 * self.model.query_length * 0.6 * self.model.document_length
-        return self.machine.searching(queries, self.documents, self.dimension)
-
-    def network_seconds(self, tokens: float, shape: Shape | None = None) -> float:
-        """What so many tokens take to go through a network, by default the recipe's model, once and forward."""
-        return tokens * (shape or self.shape).operations_a_token / self.machine.operations
-
-    def segments(self, cut: Segments | None) -> tuple[int, int]:
-        """How many vectors a document has, at most, and the tokens of each."""
-        return (1, self.model.document_length) if cut is None else (cut.count, cut.length)
-
-
-def encoding(cut: Segments | None, sizes: Sizes) -> Row:
-    """What it takes to encode the corpus."""
-    rows, length = sizes.segments(cut)
-    seconds = sizes.network_seconds(sizes.documents * rows * length * 0.6) + 3
-    copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
-    disk = sizes.documents * rows * (copies * sizes.stored + 20)
-    return Row(sizes.documents, "passages", disk, seconds=seconds, held=2 * sizes.shape.weights)
 
 
 @dataclass(frozen=True)

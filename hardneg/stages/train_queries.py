@@ -17,6 +17,7 @@ from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
 from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
+from hardneg.rates.foretold import Foretold
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_learner, open_searcher
@@ -56,6 +57,11 @@ class WatchOptions(BaseModel):
     negatives: Name | None = None
     depth: int = Field(default=200, gt=0)
     queries: int = Field(default=200, gt=0)
+
+
+def _asked(sizes: Sizes) -> float:
+    """Tokens of a query."""
+    return 0.4 * sizes.model.query_length
 
 
 class TrainQueries(EncoderTrainingSpec):
@@ -132,18 +138,28 @@ class TrainQueries(EncoderTrainingSpec):
         options, queries = self.options, sizes.queries(self.split)
         steps = options.last_step(queries)
         asked = steps * options.batch_size * options.accumulate
-        tokens = options.batch_size * sizes.model.query_length * 0.4
-        learning = sizes.network_seconds(3 * asked / options.batch_size * tokens)
-        searching = 0.0
-        if self.schedule == "dynamic":
-            searching = sizes.machine.searching(asked, sizes.documents, sizes.dimension, options.batch_size)
-        elif self.schedule == "refreshed":
-            times = steps // (self.refresh_every or steps)
-            searching = times * sizes.machine.searching(queries, sizes.documents, sizes.dimension)
+        tokens = options.batch_size * _asked(sizes)
+        learning = sizes.network_seconds(3 * asked / options.batch_size * tokens, None, True, _asked(sizes))
+        searching = self._searching(sizes, asked, steps)
+        exchanged = sizes.exchanged(steps, learning_bytes(sizes))
+        learning = max(learning, sizes.machine.sending(exchanged))
         lists = options.batch_size * self.depth * sizes.dimension * 4
-        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES
+        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES + self._resident(sizes)
         disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-        return Row(steps, "steps", disk, PROCESS_BYTES, learning + searching + 5, held, lists)
+        seconds = learning + searching + sizes.machine.sending(sizes.fetched) + 5
+        return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, lists, exchanged + sizes.fetched)
+
+    def _searching(self, sizes: Sizes, asked: int, steps: int) -> Foretold:
+        """At each step, every so many steps for all queries, or never."""
+        if self.schedule == "dynamic":
+            return sizes.searching(asked, self.options.batch_size)
+        times = steps // (self.refresh_every or steps) if self.schedule == "refreshed" else 0
+        return times * sizes.searching(sizes.queries(self.split))
+
+    def _resident(self, sizes: Sizes) -> int:
+        """Bytes of the index that stay on each GPU from step to step."""
+        stays = sizes.machine.gpu and self.schedule == "dynamic" and sizes.machine.keeps(sizes.index_bytes)
+        return sizes.index_bytes if stays else 0
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

@@ -106,17 +106,21 @@ class TrainRefreshed(DualTrainingSpec):
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         queries = sizes.queries(self.split) / refresh.query_chunks
         built = self._index(sizes)
-        once = encoding.seconds + sizes.searching(queries) + built.operations / sizes.machine.operations + built.seconds
+        building = sizes.machine.products(built.operations) + built.seconds
+        once = encoding.seconds + building + replace(sizes, index=self._backend()).searching(queries)
         slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
-        seconds = training.seconds * slower + once
-        if refresh.waits:
-            seconds = training.seconds + once * (-(-training.items // refresh.every) if refresh.every else 1)
+        times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
+        seconds = training.seconds * (1.0 if refresh.waits else slower) + once * times
         held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk + built.disk
-        return replace(training, disk=disk, memory=2 * PROCESS_BYTES + built.memory, held=held, seconds=seconds)
+        sent, memory = training.sent + times * (encoding.sent + sizes.fetched), 2 * PROCESS_BYTES + built.memory
+        return replace(training, disk=disk, memory=memory, held=held, seconds=seconds, sent=sent)
+
+    def _backend(self) -> object:
+        return None if self.backend is None else configure("indexes", self.backend)
 
     def _index(self, sizes: Sizes) -> BuildCost:
         """What the index of a refresh takes, where one is built and tells it."""
-        backend = None if self.backend is None else configure("indexes", self.backend)
+        backend = self._backend()
         if not isinstance(backend, EstimatedBackend):
             return BuildCost(0)
         vectors = sizes.documents * sizes.segments(self.segments)[0]

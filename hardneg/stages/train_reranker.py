@@ -81,10 +81,12 @@ class TrainReranker(TrainingSpec):
         steps = options.last_step(sizes.queries("train"))
         tokens = options.batch_size * (1 + options.negatives_per_query) * PAIR_TOKENS
         passes = (5 if options.adversarial else 3) + options.gradient_checkpointing
-        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape)
+        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape, True, PAIR_TOKENS)
         held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
         kept = int(tokens * shape.kept_a_token(PAIR_TOKENS, options.gradient_checkpointing))
-        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds + 5, held, kept)
+        sent = sizes.exchanged(steps, shape.weights)
+        seconds = max(seconds, sizes.machine.sending(sent)) + 5
+        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds, held, kept, sent)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The network, and those that were kept on the way."""

@@ -14,7 +14,8 @@ from hardneg.digest import canonical
 from hardneg.encoders.configuration import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import HardnegError
-from hardneg.machine import SHEETS, Machine
+from hardneg.machine import Machine
+from hardneg.rates.sheets import SHEETS, by_sheet
 from hardneg.registry import configure
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.testing.contract import rule
@@ -84,7 +85,7 @@ class StageTests:
 
     def test_its_estimate_is_finite(self) -> None:
         """On a CPU and on GPUs, for a small collection and an empty one."""
-        for machine in (Machine(), *(Machine(name, sheet, 2) for name, sheet in SHEETS.items())):
+        for machine in (Machine(), *(Machine(by_sheet(name), 2) for name in SHEETS)):
             for documents in (0, 1000):
                 sizes = Sizes(documents, {}, _MODEL, BASE, machine, inputs=self._inputs())
                 _check(self.spec().estimate(sizes))

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from typer.testing import CliRunner
 
@@ -9,7 +11,9 @@ RECIPE = "rocketqa-passage"
 
 
 def plan(**env):
-    result = CliRunner().invoke(app, ["recipe", "plan", RECIPE], env={"COLUMNS": None, **env})
+    result = CliRunner().invoke(
+        app, ["recipe", "plan", RECIPE], env={"COLUMNS": None, "XDG_CACHE_HOME": os.devnull, **env}
+    )
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
 

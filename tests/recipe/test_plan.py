@@ -164,7 +164,7 @@ def test_a_plan_knows_the_networks_of_rerankers(tmp_path, tree):
     rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
     assert rows["judge"].disk == 4 * large.weights
     ratio = (rows["judged"].seconds - 5) / (rows["plain"].seconds - 5)
-    assert ratio == pytest.approx(large.operations_a_token / found.shape.operations_a_token)
+    assert ratio == pytest.approx(large.operations_a_token(120) / found.shape.operations_a_token(120))
 
 
 def test_a_plan_knows_what_is_withheld(tmp_path, tree):

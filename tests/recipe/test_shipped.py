@@ -13,7 +13,8 @@ import yaml
 
 from hardneg.artifacts import Store
 from hardneg.digest import digest
-from hardneg.machine import SHEETS, Machine
+from hardneg.machine import Machine
+from hardneg.rates.sheets import by_sheet
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.inheritance import read_whole_tree
@@ -194,7 +195,7 @@ def test_trainings_of_the_paper_preset_fit_a_gpu_of_40_gigabytes(name: str, tmp_
     if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
         pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install it from plugins/")
     plan = make_plan(load_recipe(find_recipe(name), "paper"), [])
-    for row in estimate(plan, Store(tmp_path), None, Machine("NVIDIA A100", SHEETS["A100"])):
+    for row in estimate(plan, Store(tmp_path), None, Machine(by_sheet("NVIDIA A100"))):
         assert row.gpu_memory < 40e9, row.step.name
 
 

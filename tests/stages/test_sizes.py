@@ -1,17 +1,22 @@
 from dataclasses import replace
 
+import pytest
+
 from hardneg.encoders.configuration import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.machine import Machine
+from hardneg.rates.foretold import Rate
+from hardneg.rates.rates import Rates
 from hardneg.stages.spec import Sizes, encoding
 
+MACHINE = Machine(Rates("a CPU", search=Rate(92e9, "guess"), write=Rate(1e9, "guess"), read=Rate(1e10, "guess")))
 _MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)
-_VECTORS = Sizes(1_000_000, {}, _MODEL, BASE, Machine())
+_VECTORS = Sizes(1_000_000, {}, _MODEL, BASE, MACHINE)
 
 
 def test_an_index_of_a_million_documents_takes_its_vectors() -> None:
     assert encoding(None, _VECTORS).disk == 1_000_000 * (768 * 4 + 20)
-    assert _VECTORS.searching(1200) == 1200 * 1e6 / 120e6
+    assert _VECTORS.searching(1200) == 1200 * 1e6 * 768 * 2 / 92e9
 
 
 def test_weights_take_a_number_a_term_twice_and_are_there_twice_for_a_moment() -> None:
@@ -23,4 +28,4 @@ def test_weights_take_a_number_a_term_twice_and_are_there_twice_for_a_moment() -
 def test_token_vectors_take_one_a_token_and_are_compared_each_with_each() -> None:
     sizes = replace(_VECTORS, form="token-vectors")
     assert encoding(None, sizes).disk == 1_000_000 * (60 * 768 * 4 + 20)
-    assert round(sizes.searching(1200)) == 4 * 60 * 1200 * 1e6 / 120e6
+    assert sizes.searching(1200) == pytest.approx(4 * 60 * 1200 * 1e6 * 768 * 2 / 92e9)

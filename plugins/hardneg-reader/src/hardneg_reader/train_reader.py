@@ -80,7 +80,7 @@ class TrainReader(StageSpec):
         steps = options.last_step(sizes.queries(self.split))
         tokens = options.batch_size * (1 + options.negatives_per_query) * self.reader.length * 0.5
         passes = 3 + options.gradient_checkpointing
-        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape)
+        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape, learning=True)
         kept = int(tokens * shape.kept_a_token(self.reader.length, options.gradient_checkpointing))
         return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds + 5, 4 * shape.weights, kept)
 

@@ -1,0 +1,95 @@
+"""What `recipe plan` prints: a row a step, their sum, and what the times come from."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from hardneg.cli.console import duration, print_table, stdout_console
+from hardneg.machine import Machine
+from hardneg.recipe.estimate import Estimate
+from hardneg.reporting.table import Table
+from hardneg.wording import counted, size
+
+_MEANING = {
+    "measured": "measured on this machine",
+    "stated": "as the file of rates says",
+    "data sheet": "from the data sheet, nothing was measured",
+    "guess": "assumed, not measured anywhere",
+    "unknown": "not known",
+}
+
+
+def plan_table(rows: Sequence[Estimate], machine: Machine, price: float | None = None) -> None:
+    """One row a step, the sum of what is to run, and what the times are made from."""
+    columns = dict(_columns(rows, machine, price))
+    console = stdout_console()
+    lines = [list(line) for line in zip(*columns.values(), strict=True)]
+    print_table(console, Table(list(columns), lines, words=3), narrow="stage")
+    for line in (*_sources(rows, machine), _ahead(rows, machine, price)):
+        console.print(line, soft_wrap=True)
+
+
+def _columns(rows: Sequence[Estimate], machine: Machine, price: float | None) -> Iterator[tuple[str, list[str]]]:
+    yield "step", [row.step.name for row in rows]
+    yield "stage", [row.step.verb for row in rows]
+    yield "state", ["stored" if row.cached else "to run" for row in rows]
+    yield "items", [f"{row.items:,} {row.unit}" for row in rows]
+    yield "disk", [size(row.disk) for row in rows]
+    yield "memory", [size(row.memory) for row in rows]
+    if machine.gpu:
+        yield "GPU memory", [size(row.gpu_memory) if row.gpu_memory else "" for row in rows]
+    if machine.machines > 1:
+        yield "between machines", [size(row.sent) if row.sent else "" for row in rows]
+    yield "time", [_time(row.seconds) for row in rows]
+    if machine.gpu:
+        yield "GPU hours", [_hours(row.gpu_hours) if row.gpus else "" for row in rows]
+    if price is not None:
+        yield "cost", [_amount(row.cost(price)) if row.gpus else "" for row in rows]
+    if len(_bases(rows)) > 1:
+        yield "from", [", ".join(row.seconds.bases) for row in rows]
+
+
+def _bases(rows: Sequence[Estimate]) -> list[str]:
+    """All that times are foretold from."""
+    return list(dict.fromkeys(base for row in rows for base in row.seconds.bases))
+
+
+def _ahead(rows: Sequence[Estimate], machine: Machine, price: float | None) -> str:
+    ahead = [row for row in rows if not row.cached]
+    told = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
+    told.append(f"{size(max((row.memory for row in ahead), default=0))} of memory")
+    if machine.gpu:
+        told.append(f"{size(max((row.gpu_memory for row in ahead), default=0))} on each GPU")
+    if machine.machines > 1:
+        told.append(f"{size(sum(row.sent for row in ahead))} between machines")
+    if machine.gpu:
+        told.append(f"{_hours(sum(row.gpu_hours for row in ahead))} GPU hours")
+    if price is not None:
+        told.append(f"cost {_amount(sum(row.cost(price) for row in ahead))}")
+    told.append(_time(sum(row.seconds for row in ahead)) if ahead else "0 s")
+    return ", ".join(told)
+
+
+def _sources(rows: Sequence[Estimate], machine: Machine) -> Iterator[str]:
+    """Which machines are planned for, and what the words of the last column mean."""
+    bases = _bases(rows)
+    if machine.gpu or machine.machines > 1 or machine.rates.date:
+        spread = f" in {counted(machine.machines, 'machine')}" if machine.machines > 1 and machine.gpu else ""
+        many = counted(machine.devices, "GPU" if machine.gpu else "machine")
+        date = f", rates of {machine.rates.date}" if machine.rates.date else ""
+        yield f"times are for {many}{spread}, {machine.rates.device}{date}"
+    if "unknown" in bases:
+        yield f"GPU {machine.gpu}: its speed is unknown here, so times of networks and of vector search are too"
+    if told := [f"{base}: {_MEANING[base]}" for base in bases if base != "unknown"]:
+        yield "; ".join(told)
+
+
+def _time(seconds: float) -> str:
+    return "unknown" if math.isnan(seconds) else duration(seconds)
+
+
+def _hours(hours: float) -> str:
+    return "unknown" if math.isnan(hours) else f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"
+
+
+def _amount(cost: float) -> str:
+    return "unknown" if math.isnan(cost) else f"{cost:,.2f}"

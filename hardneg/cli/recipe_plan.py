@@ -1,0 +1,167 @@
+"""`hardneg recipe plan`: what a recipe takes, here or on machines that are named."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hardneg.artifacts import Store
+from hardneg.cli import completion
+from hardneg.cli.console import say, say_json
+from hardneg.cli.doctor import memory
+from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store
+from hardneg.cli.outputs import free_bytes
+from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
+from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.machine import Machine
+    from hardneg.recipe.estimate import Estimate
+    from hardneg.recipe.plan import Plan
+
+_MACHINES = typer.Option(1, min=1, help="Plan for so many machines.", rich_help_panel=MACHINE)
+_GPUS = typer.Option(None, min=1, help="Plan for so many GPUs in each machine.", rich_help_panel=MACHINE)
+_RATES = typer.Option(
+    None,
+    help="A GPU by its data sheet, such as h100, or a file of rates; default: this machine's.",
+    rich_help_panel=MACHINE,
+    show_default=False,
+)
+_PRICE = typer.Option(None, min=0, help="What a GPU costs in an hour, in your currency.", rich_help_panel=MACHINE)
+
+
+def _count(text: str) -> int:
+    """`1e9` and `1_000_000` too."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 1 <= number < 1e15 or number != int(number):
+        raise typer.BadParameter(f"{text!r}: must be a whole number above 0, such as 1e9")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """All that is told of a plan."""
+
+    plan: "Plan"
+    rows: "Sequence[Estimate]"
+    machine: "Machine"
+    price: float | None
+    too_large: Sequence[str]
+    problems: Sequence[str]
+
+
+def plan(
+    name: str = NAME,
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
+    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
+    documents: int | None = typer.Option(
+        None, parser=_count, metavar="N", help="As if the dataset had N documents, such as 1e9, and none were done."
+    ),
+    machines: int = _MACHINES,
+    gpus: int | None = _GPUS,
+    rates: str | None = _RATES,
+    price: float | None = _PRICE,
+    store: Path | None = STORE,
+    processes: int | None = PROCESSES,
+    as_json: bool = JSON,
+) -> None:
+    """Show each step, in the store or to run, with an estimate of what it takes, here or on other machines.
+
+    Example: hardneg recipe plan star-passage --preset paper --rates h100 --machines 2 --gpus 8
+    """
+    from hardneg.machine import named
+
+    where = _where(named(rates, machines, gpus), processes if gpus is None else None, price)
+    if gpus is not None and processes is not None:
+        raise UsageError("--gpus and --num-processes: each GPU has a process: leave out --num-processes")
+    problems: list[str] = []
+    made, opened = planned(name, preset, settings, problems), open_store(store)
+    check_stages(made, until)
+    if not as_json:
+        say(headline(made))
+    told = _told(made, opened, until, documents, where)
+    told = replace(told, price=price, problems=[*problems, *_packages(made)])
+    if as_json:
+        return say_json(_content(told), indent=1)
+    _tell(told, until)
+
+
+def _where(machine: "Machine", processes: int | None, price: float | None) -> "Machine":
+    """With so many processes in all, if that is said.
+
+    Raises:
+        UsageError: there is nothing that the price is of, or fewer processes than machines.
+    """
+    if price is not None and not machine.gpu:
+        raise UsageError("--price is a GPU's, and this plan has none: say --rates, such as h100, or leave it out")
+    if processes is not None and processes < machine.machines:
+        raise UsageError(f"--num-processes {processes}: fewer than --machines {machine.machines}")
+    return machine if processes is None else replace(machine, processes=processes)
+
+
+def _told(made: "Plan", store: Store, until: str | None, documents: int | None, machine: "Machine") -> Planned:
+    from hardneg.recipe.estimate import estimate
+    from hardneg.recipe.limits import Room, too_large
+
+    rows = estimate(made, store, until, machine, documents)
+    here = machine.here
+    room = Room(free_bytes(store.root) if here else None, memory()[0] if here else None)
+    return Planned(made, rows, machine, None, list(too_large(rows, machine, room)), ())
+
+
+def _packages(made: "Plan") -> list[str]:
+    from hardneg.recipe.needs import packages
+
+    return [need.missing for need in packages(made) if need.missing]
+
+
+def _tell(told: Planned, until: str | None) -> None:
+    from hardneg.cli.contracts import override_lines
+    from hardneg.cli.plan_tables import plan_table
+    from hardneg.fields import START
+
+    plan_table(told.rows, told.machine, told.price)
+    for line in told.too_large:
+        say(f"too large: {line}")
+    if any(START in step.inputs.values() for step in told.plan.until(until)):
+        for line in override_lines(told.plan.recipe.model):
+            say(line)
+    for problem in told.problems:
+        say(f"before it can run: {problem}")
+
+
+def _content(told: Planned) -> dict[str, Any]:
+    """All of it, for `--json`; null for times that are unknown."""
+    ahead = [row for row in told.rows if not row.cached]
+    machine = told.machine
+    where = {"device": machine.rates.device, "gpu": machine.rates.gpu, "measured": machine.rates.date or None}
+    summed = ("disk", "sent", "seconds", "gpu_hours")
+    total = {name: _number(sum(getattr(row, name) for row in ahead)) for name in summed}
+    cost = {} if told.price is None else {"cost": _number(told.price * sum(row.gpu_hours for row in ahead))}
+    return {
+        "recipe": told.plan.recipe.name,
+        "preset": told.plan.recipe.preset,
+        "machine": {**where, "machines": machine.machines, "processes": machine.processes},
+        "steps": [_line(row, told.price) for row in told.rows],
+        "to run": {**total, **cost},
+        "too large": list(told.too_large),
+        "before it can run": list(told.problems),
+    }
+
+
+def _line(row: "Estimate", price: float | None) -> dict[str, Any]:
+    counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "memory", "gpu_memory", "sent", "gpus")}
+    times = {"seconds": _number(row.seconds), "from": list(row.seconds.bases), "gpu_hours": _number(row.gpu_hours)}
+    cost = {} if price is None else {"cost": _number(row.cost(price))}
+    return {"step": row.step.name, "stage": row.step.verb, "stored": row.cached, **counts, **times, **cost}
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(float(value), 4)

@@ -1,0 +1,69 @@
+"""Seconds that remember what they were foretold from, and rates that give such seconds."""
+
+import math
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Self
+
+Basis = Literal["measured", "stated", "data sheet", "guess", "unknown"]
+"""Measured on the machine; stated by a file that is not from here; promised by the maker; assumed; not known at all."""
+
+_WORTH_TELLING = 0.1  # of the time, for a basis to be named
+
+
+class Foretold(float):
+    """Seconds that something will take. Sums and multiples keep the seconds of each basis; a plain number is a guess.
+
+    parts: seconds by basis; they add up to the number itself.
+    """
+
+    parts: Mapping[str, float]
+
+    def __new__(cls, parts: Mapping[str, float]) -> Self:
+        """So many seconds from each basis."""
+        made = super().__new__(cls, sum(parts.values()))
+        made.parts = parts
+        return made
+
+    @classmethod
+    def of(cls, seconds: float) -> "Foretold":
+        """The same; a guess where it is a plain number."""
+        return seconds if isinstance(seconds, Foretold) else Foretold({"guess": float(seconds)} if seconds else {})
+
+    def __add__(self, other: float) -> "Foretold":
+        """One after the other."""
+        parts = Foretold.of(other).parts
+        return Foretold({name: self.parts.get(name, 0.0) + parts.get(name, 0.0) for name in {**self.parts, **parts}})
+
+    __radd__ = __add__
+
+    def __mul__(self, times: float) -> "Foretold":
+        """So many times as long."""
+        return Foretold({name: seconds * times for name, seconds in self.parts.items()})
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, parts: float) -> "Foretold":
+        """One of so many equal parts."""
+        return self * (1 / parts)
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """What a tenth of the time or more is foretold from, the most of it first; `unknown` alone where it is NaN."""
+        if math.isnan(self):
+            return ("unknown",)
+        told = [name for name, seconds in self.parts.items() if seconds and seconds >= _WORTH_TELLING * self]
+        return tuple(sorted(told, key=lambda name: -self.parts[name]))
+
+
+class Rate(NamedTuple):
+    """How much is done in a second, and on what that is based."""
+
+    a_second: float
+    basis: Basis
+
+    def seconds(self, amount: float, devices: int = 1) -> Foretold:
+        """How long so much takes on so many devices."""
+        return Foretold({self.basis: amount / (self.a_second * devices)})
+
+
+UNKNOWN = Rate(math.nan, "unknown")

@@ -16,6 +16,7 @@ from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
 from hardneg.cli.fuse import fuse
+from hardneg.cli.merge import merge
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
 from hardneg.cli.rerank import rerank
@@ -48,6 +49,7 @@ app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
 app.add_typer(index_app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
+index_app.command("merge")(merge)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("encode", rich_help_panel=options.STAGES)(encode)
 app.command("search", rich_help_panel=options.STAGES)(search)

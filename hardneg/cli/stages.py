@@ -23,7 +23,7 @@ from hardneg.cli.console import bars, say
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
 from hardneg.cli.given_vectors import GivenVectors, given_vectors
 from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
-from hardneg.errors import UsageError
+from hardneg.errors import PartDone, UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.wording import counted
 
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
 _INDEXES = completion.plugins("indexes")
 _BUILD = "index build"
+
+_IN_SHARDS = "In shards"
+SHARDS = typer.Option(None, min=1, help="Write the index in so many shards.", rich_help_panel=_IN_SHARDS)
+SHARD_ROWS = typer.Option(None, min=1, help="Or in shards of so many rows each.", rich_help_panel=_IN_SHARDS)
+PLACE = typer.Option(None, "--place", help="A URL to put the shards at: s3, gs, hf, file.", rich_help_panel=_IN_SHARDS)
+TAKE = typer.Option(
+    None, help="Make these alone, such as 0:4; other machines make the others.", rich_help_panel=_IN_SHARDS
+)
 
 index_app = typer.Typer(
     help="Indexes over texts and over vectors, and dense ones from vectors that other programs made.",
@@ -51,14 +59,25 @@ def encode(
     processes: int | None = options.PROCESSES,
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
+    shards: int | None = SHARDS,
+    shard_rows: int | None = SHARD_ROWS,
+    place_url: str | None = PLACE,
+    take: str | None = TAKE,
 ) -> None:
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
+
+    Example: hardneg encode --dataset D --model M --shards 8 --place s3://bucket/index --take 0:4 --output index
     """
-    recipe = AdhocRecipe("encode", dataset, {ENCODED: {"stage": "encode"}}, model, settings)
+    given = {"shards": shards, "shard_rows": shard_rows, "place": place_url, "take": take}
+    stage = {"stage": "encode", **{name: value for name, value in given.items() if value is not None}}
+    recipe = AdhocRecipe("encode", dataset, {ENCODED: stage}, model, settings)
     place = place_of(store, device, processes, engine, engine_option)
-    recipe.publish(ENCODED, output, place, overwrite=overwrite)
+    try:
+        recipe.publish(ENCODED, output, place, overwrite=overwrite)
+    except PartDone as done:
+        say(str(done))
 
 
 def search(

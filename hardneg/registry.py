@@ -23,6 +23,7 @@ _MODELS = ("stages", "analyses")
 _OUTSIDE = {
     ("encoders", "http"): "hardneg-http",
     ("engines", "ray"): "hardneg-ray",
+    ("indexes", "cagra"): "hardneg-cagra",
     ("rerankers", "electra"): "hardneg-electra",
     ("stages", "read"): "hardneg-reader",
     ("stages", "train-reader"): "hardneg-reader",

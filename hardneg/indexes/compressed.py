@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
 from hardneg.indexes.compression import Training, encode_blocks, innermost, load_faiss, read_index, train, write_folder
-from hardneg.indexes.on_gpus import GpuCopy, encoder_of, gpus, searched_on_gpus, trained_on_gpus
+from hardneg.indexes.on_gpus import GpuCopy, InPlace, encoder_of, gpus, searched_on_gpus, trained_on_gpus
 from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, RowLookup, SearchCost
@@ -30,7 +30,7 @@ class CompressedSearcher:
 
     path: Path
     index: Any
-    copy: GpuCopy | None = None
+    copy: InPlace | None = None
 
     @classmethod
     def open(cls, path: Path) -> "CompressedSearcher":

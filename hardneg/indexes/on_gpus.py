@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,13 @@ def searched_on_gpus(index: Any) -> bool:
     if isinstance(inner, faiss.IndexIVFPQ | faiss.IndexIVFFlat):
         return bool(inner.nprobe <= _MOST)
     return isinstance(inner, faiss.IndexPQ)
+
+
+class InPlace(Protocol):
+    """What searches in place of a faiss index."""
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores float32 and rows int64 [Q, depth], -1 where there is none."""
 
 
 @dataclass

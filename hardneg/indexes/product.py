@@ -15,6 +15,7 @@ from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.compressed import Compressed, CompressedSearcher, build
 from hardneg.indexes.compression import Codebook, innermost, load_faiss, write_folder
+from hardneg.indexes.on_gpus import GpuCopy
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, RowLookup, SearchCost
@@ -167,7 +168,7 @@ class PqSearcher(CompressedSearcher):
         """Has the opened index search with other centroids, float32 [M, 2^bits, d / M]; its file stays as it is."""
         flat = np.ascontiguousarray(centroids, np.float32).ravel()
         load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
-        if self.copy is not None:
+        if isinstance(self.copy, GpuCopy):
             self.copy.forget()
 
     def _packed(self) -> NDArray[np.uint8]:

@@ -1,0 +1,102 @@
+"""The backend `cagra`: built on a GPU by cuVS, kept as a file of faiss."""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from hardneg.data.flat import FlatVectors
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes.compressed import CompressedSearcher
+from hardneg.indexes.compression import load_faiss, save
+from hardneg.progress import Progress
+from hardneg.protocols import RowLookup
+from hardneg.types import BuildCost
+from hardneg_cagra.device import GpuGraph, Links
+from hardneg_cagra.graph import as_faiss
+
+if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
+
+_PLACES = 12  # bytes a vector: its level, and where its links begin
+
+
+@dataclass(frozen=True)
+class Cagra:
+    """A graph over the vectors as they are, built on a GPU and searched there, or on a CPU as an HNSW graph.
+
+    Source: H. Ootomo et al., CAGRA: Highly Parallel Graph Construction and Approximate Nearest Neighbor Search for
+    GPUs, ICDE 2024.
+
+    Args:
+        degree: links of a vector; even, and at least 8.
+        intermediate: links of a vector in the graph that they are chosen from.
+        algorithm: how that graph is made: by lists and codes, or by going from neighbours to their neighbours.
+        width: how many near vectors a search holds, or as many as it is asked for; stored in the index for CPUs.
+        seed: of the vectors that are on upper levels, where a CPU begins.
+    """
+
+    degree: int = 64
+    intermediate: int = 128
+    algorithm: Literal["ivf_pq", "nn_descent"] = "ivf_pq"
+    width: int = 128
+    seed: int = 42
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "vectors"
+
+    def __post_init__(self) -> None:
+        if self.degree < 8 or self.degree % 2 or self.intermediate < self.degree:
+            told = f"degree is {self.degree} and intermediate is {self.intermediate}"
+            raise UsageError(f"cagra: {told}: degree must be even, at least 8, and no more than intermediate")
+        if not 1 <= self.width <= 512:
+            raise UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """Vectors and links, all in memory, as on the GPU."""
+        disk = vectors * (4 * dimension + 4 * self.degree + 4 + _PLACES)
+        return BuildCost(disk, 2.0 * dimension * vectors * self.intermediate * 100, disk)
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Links the vectors of the dense index folder `source` and writes them; returns their number.
+
+        Raises:
+            UsageError: there is no GPU, or there are not more vectors than links.
+            MissingDependency: without cuVS or faiss.
+        """
+        vectors = FlatVectors.open(source)
+        load_faiss()
+        if len(vectors) <= self.intermediate:
+            told = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
+            raise UsageError(f"cagra: {told}")
+        graph = Links(self.degree, self.intermediate, self.algorithm).of(vectors)
+        return save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":
+        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return CagraSearcher.open_folder(path, self.width)
+
+
+@dataclass(frozen=True)
+class CagraSearcher(CompressedSearcher):
+    """An opened index; on a CPU until `using` names a GPU. width: how many near vectors a search there holds."""
+
+    width: int = 128
+
+    @classmethod
+    def open_folder(cls, path: Path, width: int) -> "CagraSearcher":
+        """The index in folder `path`.
+
+        Raises:
+            ArtifactError: a file is missing, damaged, or of another kind.
+        """
+        opened = CompressedSearcher.open(path)
+        if not isinstance(opened.index, load_faiss().IndexHNSWFlat):
+            raise ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
+        return cls(path, opened.index, width=width)
+
+    def using(self, options: "ExactOptions", progress: Progress | None) -> "CagraSearcher":
+        """The same, searched on the GPU that `options` names, where there is one and cuVS is installed."""
+        device = options.where
+        there = device.type == "cuda" and find_spec("cuvs") is not None
+        return replace(self, copy=GpuGraph(self.index, str(device), self.width) if there else None)

@@ -26,9 +26,9 @@ from hardneg.encoders.save import read_spec, save_module
 from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
-from hardneg.encoders.token_types import typed
 from hardneg.encoders.tokens import Tokens, tokenise
 from hardneg.encoders.towers import Cut, cut, has_twins, side, twins, with_own_queries
+from hardneg.encoders.typed_tokens import typed
 from hardneg.errors import ModelError
 from hardneg.progress import Progress, Silent
 from hardneg.types import Encoded
@@ -204,16 +204,14 @@ class Encoder:
         """
         cut = windows.cut
 
-        def segments(part: Sequence[str]) -> Tokens:
-            made = self.segment(part, cut) if cut else None
-            if made is None:
-                return self.tokenise(part, kind)
-            if counted is not None:
-                counted(made.counts)
-            return made.tokens
+        def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
+            return self.tokenise(texts, kind) if cut is None else self.segment(texts, cut)
 
-        inference = prepare(self, kind, options, windows.count, segments if cut else None)
-        yield from encode_windows(inference, windows.texts, advance)
+        inference = prepare(self, kind, options, windows.count, tokens)
+        for start, encoded, counts in encode_windows(inference, windows.texts, advance):
+            if counts is not None and counted is not None:
+                counted(counts)
+            yield start, encoded
 
     def _joined(self, parts: Sequence[Any]) -> Any:
         """The parts in a row; nothing, in the right form, where there is no part."""

@@ -1,9 +1,10 @@
 """Encoding without gradients: windows of texts sorted by length, in batches of about equal work."""
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hardneg.encoders.backend import cores
 from hardneg.encoders.fastest import most_tokens, takes_bf16, token_budget
 from hardneg.encoders.representation import first_broken
+from hardneg.encoders.segmenting import SegmentTokens
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, in_bfloat16
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
 
-Tokenise = Callable[[Sequence[str]], Tokens]
+Tokenise = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
+"""Makes the rows to encode of some texts, of which the first has this number."""
 _Item = TypeVar("_Item")
+_PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
 
 
 @dataclass(frozen=True)
@@ -46,25 +51,19 @@ class EncodeOptions:
 class Inference:
     """A model made ready to encode.
 
-    parts: its modules, the first with bfloat16 weights where asked. budget: tokens a pass.
-    segments: makes the tokens of texts that are cut into several rows each; none makes one row a text.
+    parts: its modules, the first with bfloat16 weights where asked. budget: tokens a pass. tokens: makes the rows of
+    texts. joins: whether windows are joined until they are worth a few passes.
     """
 
     encoder: "Encoder"
     kind: Kind
     parts: Sequence[nn.Module]
     budget: int
-    segments: Tokenise | None = None
-
-    @property
-    def tokens(self) -> Tokenise:
-        """Makes the rows to encode of some texts."""
-        return self.segments or partial(self.encoder.tokenise, kind=self.kind)
+    tokens: Tokenise
+    joins: bool
 
 
-def prepare(
-    encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, segments: Tokenise | None = None
-) -> Inference:
+def prepare(encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, tokens: Tokenise) -> Inference:
     """The model made ready for about `count` rows of a kind."""
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
@@ -73,52 +72,94 @@ def prepare(
     parts = [in_bfloat16(transformer) if half else transformer, *rest]
     with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
         budget = min(options.tokens_per_batch or token_budget(parts, device, count), most_tokens(parts[0], device))
-    return Inference(encoder, kind, parts, budget, segments)
+    return Inference(encoder, kind, parts, budget, tokens, device.type != "cpu")
 
 
 def encode_windows(
     inference: Inference, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]
-) -> Iterator[tuple[int, Encoded]]:
-    """For each (number of its first text, texts): that number and what they are encoded into, in order.
+) -> Iterator[tuple[int, Encoded, NDArray[np.int64] | None]]:
+    """For each (number of its first text, texts): that number, what they are encoded into, their rows; in order.
 
-    One window is tokenised while another is computed; two are held. `advance` is told of each batch.
+    Their rows are how many each text has, int64 [n], where texts are cut into segments. A few windows are held, which
+    are tokenised while one is computed. `advance` is told of each batch.
 
     Raises:
         ModelError: a number is not finite; names the first such text's number, of segments their window's.
     """
-    with ThreadPoolExecutor(max_workers=1) as tokeniser:
-        pending = ((start, tokeniser.submit(inference.tokens, texts)) for start, texts in windows)
-        for start, waiting in one_ahead(pending):
-            encoded = _encoded(inference, waiting.result(), advance)
-            _check(inference, start, encoded)
-            yield start, encoded
+    threads = tokenising_threads()
+    with ThreadPoolExecutor(threads) as tokenisers:
+        pending = ((start, tokenisers.submit(inference.tokens, start, texts)) for start, texts in windows)
+        for window in _joined(inference, ahead(pending, threads)):
+            tokens = [made.tokens if isinstance(made, SegmentTokens) else made for _, made in window]
+            encoded, stop = _encoded(inference, Tokens.join(tokens), advance), 0
+            for (start, made), own in zip(window, tokens, strict=True):
+                first, stop = stop, stop + len(own.lengths)
+                part = encoded if len(window) == 1 else encoded[first:stop]
+                _check(inference, start, part, isinstance(made, SegmentTokens))
+                yield start, part, made.counts if isinstance(made, SegmentTokens) else None
+
+
+def tokenising_threads() -> int:
+    """Threads that tokenise beside a network: a few, where a tokenizer has one core; else one reads, one makes arrays.
+
+    A fast tokenizer reads on all cores by itself, unless TOKENIZERS_PARALLELISM forbids it.
+    """
+    return min(4, os.cpu_count() or 1) if cores() == 1 else 2
+
+
+_Made = tuple[int, Tokens | SegmentTokens]
+
+
+def _joined(
+    inference: Inference, pending: Iterator[tuple[int, "Future[Tokens | SegmentTokens]"]]
+) -> Iterator[list[_Made]]:
+    """Windows with their tokens, one by one or, where they are joined, as many as a few passes take."""
+    held: list[_Made] = []
+    tokens = 0
+    for start, waiting in pending:
+        made = waiting.result()
+        held.append((start, made))
+        tokens += int((made.tokens if isinstance(made, SegmentTokens) else made).offsets[-1])
+        if not inference.joins or tokens >= _PASSES * inference.budget:
+            yield held
+            held, tokens = [], 0
+    if held:
+        yield held
+
+
+def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
+    """The same items, each given when `count` behind it are there too: begun, where they are begun as they are made."""
+    held: deque[_Item] = deque()
+    for item in pending:
+        held.append(item)
+        if len(held) > count:
+            yield held.popleft()
+    yield from held
 
 
 def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
-    """The same items, each given when the one behind it is there too: begun, where they are begun as they are made."""
-    held = next(pending, None)
-    while held is not None:
-        following = next(pending, None)
-        yield held
-        held = following
+    """The same items, each given when the one behind it is there too."""
+    return ahead(pending, 1)
 
 
 def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
     encoder, made = inference.encoder, inference.encoder.representation
 
     def batches() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        for rows in token_batches(tokens.lengths, inference.budget):
-            yield rows, made.run(inference.parts, tokens.batch(rows), encoder.device, inference.kind)
-            advance(len(rows))
+        rows = token_batches(tokens.lengths, inference.budget)
+        ready = ((some, tokens.batch(some, encoder.device)) for some in rows)
+        for some, features in ahead(ready, 1):
+            yield some, made.run(inference.parts, features, encoder.device, inference.kind)
+            advance(len(some))
 
     with evaluating(encoder.module), evaluating(inference.parts[0]), torch.inference_mode():
         return made.gathered(batches(), len(tokens.lengths), encoder.dimension)
 
 
-def _check(inference: Inference, start: int, encoded: Encoded) -> None:
+def _check(inference: Inference, start: int, encoded: Encoded, cut: bool) -> None:
     broken = first_broken(encoded)
     if broken is not None:
-        position = f"{start} or one behind it" if inference.segments else str(start + broken)
+        position = f"{start} or one behind it" if cut else str(start + broken)
         raise ModelError(
             f"model {inference.encoder.spec.name!r}: the vector of {inference.kind} text {position} (counted from 0) "
             "is not finite: check the model's weights, or encode with precision fp32"

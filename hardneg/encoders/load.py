@@ -14,8 +14,8 @@ from hardneg.encoders.contract import read_contract
 from hardneg.encoders.files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_weights
 from hardneg.encoders.spec import KINDS, Activation, FullSpec
-from hardneg.encoders.token_types import check_token_types, joined
 from hardneg.encoders.towers import check_sides, has_twins, side, transformers, twins, with_own_queries
+from hardneg.encoders.typed_tokens import check_token_types, joined
 from hardneg.errors import HardnegError, ModelError
 from hardneg.seeding import derive_seed
 

@@ -15,8 +15,8 @@ from hardneg.encoders.contract import OWN, SPEC_FILE, saved_values
 from hardneg.encoders.files import read_json
 from hardneg.encoders.load import assembled, quiet, with_prompts
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
-from hardneg.encoders.token_types import with_token_type
 from hardneg.encoders.towers import evaluating, side, transformers, twins
+from hardneg.encoders.typed_tokens import with_token_type
 from hardneg.errors import ModelError
 
 if TYPE_CHECKING:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +122,8 @@ def encoded_blocks(
     count: about how many rows this process encodes in all.
     """
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
-    texts = ((int(layout.documents[number]), _texts(rows, layout, number)) for number in numbers)
+    spans = (layout.documents[number : number + 2].tolist() for number in numbers)
+    texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
     found = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
     for number, (_, encoded) in zip(numbers, found, strict=True):
         yield number, int(layout.rows[number]), encoded
@@ -132,6 +135,23 @@ def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:
     return sizes
 
 
-def _texts(rows: StoredRows, layout: Layout, number: int) -> Sequence[str]:
-    start, stop = (int(document) for document in layout.documents[number : number + 2])
-    return next(iter(rows.blocks(start, stop, stop - start)))
+@dataclass(frozen=True)
+class _BlockTexts(Sequence[str]):
+    """The texts of documents `start` to `stop`, read when one is asked for: in the thread that tokenises them."""
+
+    rows: StoredRows
+    start: int
+    stop: int
+
+    @cached_property
+    def _read(self) -> Sequence[str]:
+        return next(iter(self.rows.blocks(self.start, self.stop, len(self))))
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._read[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)

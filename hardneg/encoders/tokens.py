@@ -1,7 +1,7 @@
 """Texts as token ids, cut into batches of about equal work."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -55,6 +55,15 @@ class Tokens:
         if self.prompt_length:
             features["prompt_length"] = torch.full((len(rows),), self.prompt_length, device=device)
         return features
+
+    @classmethod
+    def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
+        """All texts of the parts, of which there is one at least, in a row; all of one tokenizer."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+        lengths = np.concatenate([part.lengths for part in parts])
+        return replace(parts[0], columns=columns, offsets=np.concatenate([[0], np.cumsum(lengths)]))
 
     def _there(self, lengths: Tensor, longest: int) -> Tensor:
         """bool [b, longest], where a text has tokens."""

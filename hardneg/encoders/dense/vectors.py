@@ -15,7 +15,7 @@ from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows
 from hardneg.encoders.representation import Batches, at_least_float32
 from hardneg.encoders.spec import Kind
-from hardneg.encoders.towers import forward
+from hardneg.encoders.towers import forward, placed
 from hardneg.progress import Progress
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OneVector:
         vectors = torch.empty((count, dimension))
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
-            vectors[torch.from_numpy(rows).to(part.device)] = part
+            vectors[placed(rows, part.device)] = part
         found: NDArray[np.float32] = vectors.cpu().numpy()
         return found
 

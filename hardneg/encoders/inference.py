@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -63,8 +64,10 @@ class Inference:
     joins: bool
 
 
-def prepare(encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, tokens: Tokenise) -> Inference:
-    """The model made ready for about `count` rows of a kind."""
+def prepare(
+    encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, tokens: Tokenise | None = None
+) -> Inference:
+    """The model made ready for about `count` rows of a kind; tokens: None makes a row of each text."""
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
     whole = next(transformer.parameters()).dtype == torch.float32
@@ -72,7 +75,8 @@ def prepare(encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, 
     parts = [in_bfloat16(transformer) if half else transformer, *rest]
     with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
         budget = min(options.tokens_per_batch or token_budget(parts, device, count), most_tokens(parts[0], device))
-    return Inference(encoder, kind, parts, budget, tokens, device.type != "cpu")
+    plain = partial(encoder.tokenise, kind=kind)
+    return Inference(encoder, kind, parts, budget, tokens or (lambda _, texts: plain(texts)), device.type != "cpu")
 
 
 def encode_windows(

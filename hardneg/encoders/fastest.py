@@ -1,4 +1,4 @@
-"""What is fastest here, as timed trials tell and not the names of units: a network's precision, and tokens a pass."""
+"""What is fastest here, as timed trials tell and not the names of units: how a network computes, and tokens a pass."""
 
 import json
 import time
@@ -11,9 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.atomic_write import replace_text
+from hardneg.encoders.attention import Attention, set_attention
+from hardneg.encoders.compiling import set_compiled
+from hardneg.encoders.onednn import multiply_fastest
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode
+from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.trials import Way, cache_folder, choose, machine_of
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -32,13 +35,40 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     if precision != "auto":
         return precision == "bf16"
     transformer = _transformer(network)
-    if transformer is None:
+    if transformer is None or not _worth_a_trial(transformer):
         return False
-    weights, device = sum(weight.numel() for weight in transformer.parameters()), transformer.device
-    if weights < WORTH_A_TRIAL or device.type not in {"cpu", "cuda"}:
-        return False
+    weights, device = _count(transformer), transformer.device
     ways = _training_ways(transformer) if use == "training" else _inference_ways(transformer)
     return choose(f"{use} on {device.type}, {weights:,} weights", machine_of(device), ways) == "bf16"
+
+
+def arranged(network: nn.Module, attention: Attention = "auto", compiled: bool = False, half: bool = False) -> Any:
+    """A copy of a network with a transformer inside, to compute without gradients, and fast: see `arrange`.
+
+    half: whether the copy has bfloat16 weights; else it shares those of the network.
+    """
+    copied = in_bfloat16(network) if half else sharing(network)
+    arrange(copied, attention, compiled)
+    return copied
+
+
+def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = False) -> None:
+    """Has a copy of a network, in the precision that it has, compute in the ways that trials find the fastest.
+
+    A network without a transformer, or with one of fewer than a million weights, stays as it is unless asked for.
+
+    Raises:
+        ModelError: the attention is not to be had, or nothing can be compiled here.
+    """
+    transformer = _transformer(network)
+    if transformer is None:
+        return
+    if attention != "auto" or _worth_a_trial(transformer):
+        set_attention(transformer, attention)
+    if compiled:
+        set_compiled(transformer)
+    elif _worth_a_trial(transformer):
+        multiply_fastest(transformer)
 
 
 def weights_dtype(spec: ModelSpec, precision: Precision | None) -> torch.dtype:
@@ -50,6 +80,14 @@ def weights_dtype(spec: ModelSpec, precision: Precision | None) -> torch.dtype:
     return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
 
 
+def _worth_a_trial(transformer: Any) -> bool:
+    return _count(transformer) >= WORTH_A_TRIAL and transformer.device.type in {"cpu", "cuda"}
+
+
+def _count(transformer: Any) -> int:
+    return sum(weight.numel() for weight in transformer.parameters())
+
+
 def _transformer(network: nn.Module) -> Any:
     from transformers import PreTrainedModel
 
@@ -58,7 +96,7 @@ def _transformer(network: nn.Module) -> Any:
 
 def _inference_ways(transformer: Any) -> dict[str, Way]:
     def ready(half: bool) -> Callable[[], object]:
-        module: Any = in_bfloat16(transformer) if half else transformer
+        module: Any = arranged(transformer, half=half)
         features = _features(transformer)
 
         def run() -> None:

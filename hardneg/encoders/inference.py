@@ -13,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hardneg.encoders.attention import Attention
 from hardneg.encoders.backend import cores
-from hardneg.encoders.fastest import most_tokens, takes_bf16, token_budget
+from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.segmenting import SegmentTokens
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.tokens import Tokens, token_batches
-from hardneg.encoders.towers import evaluating, in_bfloat16
+from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError
 from hardneg.types import Encoded
 
@@ -41,11 +42,15 @@ class EncodeOptions:
         what this machine is fastest with (`hardneg.encoders.fastest`), and the usual one of a device for pairs.
     precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.encoders.fastest`).
     window: texts or pairs that are sorted by length together.
+    attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
+    compile: whether it is compiled by `torch.compile`, which takes a minute first.
     """
 
     tokens_per_batch: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     window: int = 4096
+    attention: Attention = "auto"
+    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def prepare(
     transformer, *rest = encoder.parts(kind)
     whole = next(transformer.parameters()).dtype == torch.float32
     half = whole and takes_bf16(options.precision, transformer, "inference")
-    parts = [in_bfloat16(transformer) if half else transformer, *rest]
+    parts = [arranged(transformer, options.attention, options.compile, half), *rest]
     with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
         budget = min(options.tokens_per_batch or token_budget(parts, device, count), most_tokens(parts[0], device))
     plain = partial(encoder.tokenise, kind=kind)

@@ -110,6 +110,12 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
     return copied
 
 
+def sharing(transformer: nn.Module) -> nn.Module:
+    """A copy with the same weights and buffers in other modules, which may compute in another way."""
+    held = [*transformer.parameters(), *transformer.buffers()]
+    return deepcopy(transformer, {id(tensor): tensor for tensor in held})
+
+
 @contextmanager
 def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
     """In training or evaluation mode inside; every part's own mode is put back."""

@@ -1,0 +1,89 @@
+"""Linear layers by oneDNN give what torch's give; a trial decides where they stand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hardneg.encoders import compiling, onednn
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.fastest import arranged
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.onednn import OneDnnLinear, multiply_fastest
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+
+
+def with_choice(layer: nn.Linear, way: str, monkeypatch: pytest.MonkeyPatch) -> nn.Sequential:
+    monkeypatch.setattr(onednn, "choose", lambda *_: way)
+    network = nn.Sequential(layer)
+    multiply_fastest(network)
+    return network
+
+
+def test_a_product_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = nn.Linear(2, 3)
+    with torch.inference_mode():
+        layer.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 1.0], [3.0, -1.0]]))
+        layer.bias.copy_(torch.tensor([0.5, 0.0, 1.0]))
+        network = with_choice(layer, "onednn", monkeypatch)
+        assert type(network[0]) is OneDnnLinear
+        assert network(torch.tensor([[[2.0, 1.0]]])).tolist() == [[[4.5, 1.0, 6.0]]]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
+def test_it_is_what_torch_makes(bias: bool, dtype: torch.dtype, near: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, rows = nn.Linear(48, 24, bias=bias, dtype=dtype), torch.randn(5, 7, 48, dtype=dtype)
+    with torch.inference_mode():
+        usual = layer(rows)
+        torch.testing.assert_close(with_choice(layer, "onednn", monkeypatch)(rows), usual, rtol=near, atol=near)
+
+
+def test_torch_s_stay_where_they_are_not_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(with_choice(nn.Linear(4, 4), "torch", monkeypatch)[0]) is nn.Linear
+
+
+def test_the_usual_shape_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    subjects: list[str] = []
+    monkeypatch.setattr(onednn, "choose", lambda subject, *_: subjects.append(subject) or "torch")
+    multiply_fastest(nn.Sequential(nn.Linear(4, 900), nn.Linear(8, 6), nn.Linear(8, 6)))
+    multiply_fastest(nn.Sequential(nn.Linear(8, 6).bfloat16()))
+    multiply_fastest(nn.Sequential(nn.Linear(8, 6).double(), nn.LayerNorm(6)))
+    multiply_fastest(nn.LayerNorm(6))
+    assert subjects == ["products in fp32 on cpu, 8 by 6", "products in bf16 on cpu, 8 by 6"]
+    for way in onednn._ways(nn.Linear(8, 6).weight).values():
+        way()()
+
+
+def test_a_model_that_computes_so_learns_as_before(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    usual = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
+    monkeypatch.setattr("hardneg.encoders.fastest.WORTH_A_TRIAL", 1)
+    monkeypatch.setattr(onednn, "choose", lambda *_: "onednn")
+    own = encoder.parts("query")[0]
+    copied = arranged(own)
+    assert any(isinstance(part, OneDnnLinear) for part in copied.modules())
+    assert not any(isinstance(part, OneDnnLinear) for part in own.modules())
+    assert all(one is other for one, other in zip(own.parameters(), copied.parameters(), strict=True))
+    found = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
+    assert abs(found - usual).max() < 1e-6
+    encoder.embed(encoder.features(["some words"], "query"), "query").sum().backward()
+
+
+def test_without_a_compiler_compiling_is_refused(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    with pytest.raises(ModelError, match="compile needs a compiler of C"):
+        encoder.encode(["some words"], "query", EncodeOptions(compile=True))
+
+
+def test_what_is_to_be_compiled_is_the_copy(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(nn.Module, "compile", lambda module, **options: told.append((module, options)))
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    own = encoder.parts("query")[0]
+    copied = arranged(own, compiled=True)
+    assert told == [(copied.model, {"dynamic": True})] and copied.model is not own.model

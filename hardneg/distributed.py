@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch._C._distributed_c10d import Store
 
+Settle = Callable[[str, Callable[[], str]], str]
+
 PATIENCE = timedelta(days=30)
 """How long processes wait for each other; one that dies ends the waiting at once, whoever started them."""
 
@@ -29,6 +31,7 @@ MEETING = timedelta(minutes=10)
 """How long they wait for each other when they start."""
 
 _calls = 0
+_settling: "list[Settle]" = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,8 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 
     Those that do not ask are not waited for. Alone, or where the processes have not met, it is one's own.
     """
+    if _settling:
+        return _settling[-1](name, make)
     if world().size == 1 or not _met():
         return make()
     store = _store()
@@ -178,6 +183,11 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
         store.set(f"said/{name}", json.dumps(make()))
     _wait(lambda: store.check([f"said/{name}"]))
     return str(json.loads(store.get(f"said/{name}")))
+
+
+def settle_by(settle: Settle) -> None:
+    """Has `from_whoever_asks_first` ask `settle`, in a process that an engine has started beside others."""
+    _settling[:] = [settle]
 
 
 def _met() -> bool:

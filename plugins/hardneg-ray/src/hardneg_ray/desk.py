@@ -1,0 +1,57 @@
+"""What actors ask the driver's machine for: choices that all must share, and files that their machine lacks."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hardneg.atomic_write import replace_text
+
+
+class Desk:
+    """An actor on the driver's machine.
+
+    Choices are kept in a file, for a run that goes on.
+    """
+
+    def __init__(self, choices: Path, folders: Sequence[Path]) -> None:
+        """With the choices in a file, if it is there; only files below `folders` are given."""
+        self._place, self._folders = choices, [folder.resolve() for folder in folders]
+        self._choices: dict[str, str] = json.loads(choices.read_text(encoding="utf-8")) if choices.exists() else {}
+
+    def chosen(self, subject: str) -> str | None:
+        """What was chosen, if anything was."""
+        return self._choices.get(subject)
+
+    def settle(self, subject: str, proposal: str) -> str:
+        """What holds for all: the first proposal."""
+        if subject not in self._choices:
+            self._choices[subject] = proposal
+            replace_text(self._place, json.dumps(self._choices, indent=1, sort_keys=True))
+        return self._choices[subject]
+
+    def choices(self) -> Mapping[str, str]:
+        """All of them, by subject."""
+        return self._choices
+
+    def files(self, folder: Path) -> list[tuple[str, int]]:
+        """The place in a folder, and the bytes, of each of its files."""
+        inside = self._checked(folder)
+        found = [path for path in sorted(inside.rglob("*")) if path.is_file()]
+        return [(path.relative_to(inside).as_posix(), path.stat().st_size) for path in found]
+
+    def size(self, path: Path) -> int | None:
+        """The bytes of a file; None where there is none."""
+        checked = self._checked(path)
+        return checked.stat().st_size if checked.is_file() else None
+
+    def read(self, path: Path, start: int, size: int) -> bytes:
+        """So many bytes of a file."""
+        with self._checked(path).open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+
+    def _checked(self, path: Path) -> Path:
+        resolved = path.resolve()
+        if not any(resolved.is_relative_to(folder) for folder in self._folders):
+            raise PermissionError(f"{path} is none of the stage's inputs")
+        return resolved

@@ -1,0 +1,52 @@
+"""What an actor sends to the driver: blocks that are made, and errors as data."""
+
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import hardneg.errors
+from hardneg.errors import HardnegError
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An actor is ready; node: the name of its machine. shared: whether it writes its blocks itself."""
+
+    node: str
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Made:
+    """A block is made; content: of one that the driver is to write."""
+
+    number: int
+    content: Any = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error; kind: the name of its class in `hardneg.errors`, empty for others."""
+
+    kind: str
+    text: str
+    trace: str
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failed":
+        """An error as it was caught."""
+        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == hardneg.errors.__name__]
+        trace = "".join(traceback.format_exception(error))
+        return cls(kinds[0] if isinstance(error, HardnegError) else "", str(error), trace)
+
+    def error(self) -> Exception:
+        """The same, to raise here; one that hardneg does not know comes with its trace."""
+        if not self.kind:
+            return RuntimeError(f"an actor failed:\n{self.trace}")
+        kind = getattr(hardneg.errors, self.kind)
+        made: Exception = kind.__new__(kind)
+        made.args = (self.text,)
+        return made
+
+
+Report = Opened | Made | Failed

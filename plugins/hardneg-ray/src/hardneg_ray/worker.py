@@ -1,0 +1,128 @@
+"""The actor: opens a stage once, then makes the blocks that it is given."""
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from hardneg.artifacts import SCRATCH
+from hardneg.distributed import settle_by
+from hardneg.layout import QUERIES
+from hardneg.protocols import StageBlocks
+from hardneg.registry import plugin_errors
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import StageSpec
+from hardneg_ray.reports import Failed, Made, Opened, Report
+from hardneg_ray.roster import Roster
+from hardneg_ray.travel import Traveller
+
+_PATIENCE = 10.0  # seconds, for a network file system to show what was written
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What an actor is to work on.
+
+    name, writer: its own, on the roster and for journals. shared: whether the folder is seen from its machine; None is
+    to look. store: where inputs are kept that its machine lacks. manifests: as `Traveller` has them.
+    """
+
+    context: StageContext[StageSpec]
+    name: str
+    writer: int
+    shared: bool | None
+    store: str | None
+    manifests: Mapping[str, str | None]
+    desk: Any
+
+
+class BlockActor:
+    """Makes blocks of one stage."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        """Quick: the stage is opened when it is asked to."""
+        self._assignment = assignment
+        self._roster = Roster(assignment.context.folder)
+        self._shared = False
+        self._blocks: StageBlocks | None = None
+        self._context = assignment.context
+
+    def open(self) -> Report:
+        """Opens the stage, whose inputs are fetched where this machine lacks them."""
+        report: Report = self._reported(self._open)
+        return report
+
+    def _open(self) -> Report:
+        given = self._assignment
+        settle_by(partial(_settled, given.desk))
+        self._shared = self._sees() if given.shared is None else given.shared
+        traveller = Traveller.of(given.desk, given.store, given.manifests)
+        folder = given.context.folder if self._shared else self._own_folder(traveller)
+        self._context = replace(given.context, folder=folder, inputs=traveller.inputs(given.context.inputs))
+        self._blocks = self._context.spec.blocks(self._context, given.writer)
+        return Opened(socket.gethostname(), self._shared)
+
+    def _sees(self) -> bool:
+        """Whether this machine sees the roster that the driver has written."""
+        end = time.monotonic() + _PATIENCE
+        while not (seen := self._roster.lists(self._assignment.name)) and time.monotonic() < end:
+            if not self._assignment.context.folder.parent.exists():
+                return False
+            time.sleep(0.2)
+        return seen
+
+    def _own_folder(self, traveller: Traveller) -> Path:
+        """A folder of this machine, with the queries of a file that stand in the driver's."""
+        folder, source = Path(tempfile.mkdtemp(prefix="hardneg-")), self._assignment.context.folder
+        if (size := ray.get(self._assignment.desk.size.remote(source / QUERIES))) is not None:
+            traveller.copy_file(source / QUERIES, size, folder / QUERIES)
+        return folder
+
+    def make(self, numbers: Sequence[int]) -> Iterator[Report]:
+        """Each of these blocks when it is written, or to be written by the driver; an error ends them."""
+        blocks = self._blocks
+        assert blocks is not None
+        made = blocks.make(numbers)
+        while True:
+            report = self._reported(partial(self._next, blocks, made))
+            if report is None:
+                return
+            yield report
+            if isinstance(report, Failed):
+                return
+
+    def _next(self, blocks: StageBlocks, made: Iterator[tuple[int, Any]]) -> Report | None:
+        number, content = next(made, (-1, None))
+        if number < 0:
+            return None
+        if not self._shared:
+            return Made(number, content)
+        with self._roster.writing(self._assignment.name):
+            blocks.write(number, content)
+        return Made(number)
+
+    def _reported(self, work: Callable[[], Any]) -> Any:
+        """What some work gives, or its error as data."""
+        context = self._context
+        try:
+            with plugin_errors([*context.plugins.values(), context.spec]):
+                return work()
+        except Exception as error:
+            return Failed.of(error)
+
+
+def _settled(desk: Any, subject: str, make: Callable[[], str]) -> str:
+    """What was chosen for a subject by the first actor that asked, or is made here if this is it."""
+    known = ray.get(desk.chosen.remote(subject))
+    return str(known if known is not None else ray.get(desk.settle.remote(subject, make())))
+
+
+def choices_file(context: StageContext[StageSpec]) -> Path:
+    """Where the choices of a stage are kept until it is finished."""
+    return context.folder / SCRATCH / "choices.json"

@@ -1,0 +1,16 @@
+"""The contract of engines, by actors of a small cluster."""
+
+import pytest
+from hardneg_ray.engine import Ray
+
+from hardneg.testing import EngineTests
+
+
+@pytest.mark.usefixtures("cluster")
+class TestRay(EngineTests):
+    plugin = Ray(actors=2, num_cpus=1, losses=2)
+
+
+@pytest.mark.usefixtures("cluster")
+class TestBlocksThatTravel(EngineTests):
+    plugin = Ray(actors=1, num_cpus=1, shared=False)

@@ -1,6 +1,12 @@
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # as many as an actor of one core has, so that sums have the same order
+sys.path.insert(0, str(Path(__file__).parent))  # where the small work is
 
 
 @pytest.fixture(scope="session")
@@ -8,11 +14,12 @@ def cluster() -> Iterator[None]:
     """A small cluster of this machine, for all tests."""
     import ray
 
-    ray.init(address="local", num_cpus=4, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+    ray.init(address="local", num_cpus=4, object_store_memory=80_000_000, **quiet)
     yield
     ray.shutdown()
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch) -> None:
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

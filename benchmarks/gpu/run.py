@@ -30,6 +30,8 @@ PLACES = {
     "rerank": "reranking:scores",
     "train-speed": "training:speed",
     "faiss": "libraries:faiss",
+    "compressed": "approximate:compressed",
+    "cagra": "approximate:graph",
     "halves": "libraries:halves",
 }
 DEMOS = "recipe-"

@@ -1,0 +1,118 @@
+"""faiss's compressed indexes and lists on GPUs, and cuVS's graph: the CPU's hits, and what each takes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpu.material import seconds
+from gpu.setting import Figures, Setting, Skipped, expect
+from numpy.typing import NDArray
+
+from hardneg.data.flat import FlatWriter
+from hardneg.indexes.compression import load_faiss
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.flat import Flat
+from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.product import OpqPq, Pq
+from hardneg.progress import Silent
+from hardneg.types import Hits
+
+_DEPTH, _TOPICS = 100, 300
+
+
+def compressed(setting: Setting) -> Figures:
+    """Each kind is built and searched where the device is; the same file on the CPU gives the same hits."""
+    if setting.gpu and not load_faiss().get_num_gpus():
+        raise Skipped('faiss knows no GPU here: pip install "hardneg[gpu]", without faiss-cpu')
+    source, queries = _written(setting)
+    lists = setting.size(1024, 16)
+    kinds = {
+        "pq": Pq(48, setting.size(8, 4)),
+        "opq-pq": OpqPq(48, setting.size(8, 4), iterations=setting.size(20, 2)),
+        "ivfpq": IvfPq(48, setting.size(8, 4), lists, lists // 16),
+        "ivf-flat": IvfFlat(lists, lists // 16),
+    }
+    found: Figures = {"GPUs that faiss sees": load_faiss().get_num_gpus()}
+    for name, plugin in kinds.items():
+        path = setting.folder / name
+        found[f"{name}, s to build"] = round(
+            seconds(lambda p=plugin, to=path: p.build(source, to, Silent()), setting), 2
+        )
+        here, there = (plugin.open(path).using(_on(device), None) for device in ("cpu", setting.device))
+        found |= _compared(name, here, there, queries, setting)
+        expect(not setting.gpu or there.copy.devices, f"{name}: faiss refused to copy it to a GPU")
+        if name in ("pq", "opq-pq"):
+            _follows(name, here, there, queries)
+    return found
+
+
+def graph(setting: Setting) -> Figures:
+    """cuVS builds a graph; on the GPU and on the CPU it finds nearly all that there is."""
+    from hardneg_cagra.backend import Cagra
+
+    if not setting.gpu:
+        raise Skipped("cagra is built on a GPU")
+    source, queries = _written(setting)
+    plugin, path = Cagra(), setting.folder / "cagra"
+    found: Figures = {"s to build": round(seconds(lambda: plugin.build(source, path, Silent()), setting), 2)}
+    exact = Flat().open(source).using(_on(setting.device), None).search(queries, _DEPTH)
+    for place in ("cpu", setting.device):
+        searcher = plugin.open(path).using(_on(place), None)
+        recall = _shared(searcher.search(queries, _DEPTH), exact)
+        expect(recall > 0.95, f"recall at {_DEPTH} on {place} is {recall:.3f}")
+        found |= {f"{place}, recall": round(recall, 4), f"{place}, queries/s": _rate(searcher, queries, setting)}
+    return found
+
+
+def _written(setting: Setting) -> tuple[Path, NDArray[np.float32]]:
+    """A folder of normalised vectors around some topics, as texts have them, and queries of the same."""
+    count, dimension = setting.size(500_000, 2000), setting.size(768, 48)
+    draws = np.random.default_rng(0)
+    topics = draws.standard_normal((_TOPICS, dimension), np.float32)
+
+    def some(rows: int) -> NDArray[np.float32]:
+        made = topics[draws.integers(0, _TOPICS, rows)] + draws.standard_normal((rows, dimension), np.float32)
+        scaled: NDArray[np.float32] = made / np.linalg.norm(made, axis=1, keepdims=True)
+        return scaled
+
+    with FlatWriter(setting.folder / "flat", dimension, count) as writer:
+        for number, start in enumerate(range(0, count, 4096)):
+            writer.write_block(number, start, some(min(4096, count - start)))
+        writer.write_doc_ids(f"d{row}" for row in range(count))
+        writer.close()
+    return setting.folder / "flat", some(setting.size(4096, 50))
+
+
+def _on(device: str) -> ExactOptions:
+    return ExactOptions(device=device)
+
+
+def _compared(name: str, here: Any, there: Any, queries: NDArray[np.float32], setting: Setting) -> Figures:
+    same = _shared(there.search(queries, _DEPTH), here.search(queries, _DEPTH))
+    expect(same > 0.99, f"{name}: {1 - same:.2%} of the hits are others than on the CPU")
+    rates = {place: _rate(searcher, queries, setting) for place, searcher in (("cpu", here), (setting.device, there))}
+    return {
+        f"{name}, same hits": round(same, 5),
+        **{f"{name}, queries/s, {place}": rate for place, rate in rates.items()},
+    }
+
+
+def _follows(name: str, here: Any, there: Any, queries: NDArray[np.float32]) -> None:
+    """Centroids that move are followed at the next search."""
+    for searcher in (here, there):
+        searcher.install(searcher.centroids()[:, ::-1].copy())
+    same = _shared(there.search(queries, _DEPTH), here.search(queries, _DEPTH))
+    expect(same > 0.99, f"{name}: after its centroids moved {1 - same:.2%} of the hits are others than on the CPU")
+
+
+def _rate(searcher: Any, queries: NDArray[np.float32], setting: Setting) -> float:
+    search: Callable[[], Any] = lambda: searcher.search(queries, _DEPTH)  # noqa: E731
+    search()
+    return round(len(queries) / seconds(search, setting), 1)
+
+
+def _shared(found: Hits, best: Hits) -> float:
+    """The mean share of the best that was found."""
+    parts = [len(np.intersect1d(one, other)) / len(other) for one, other in zip(found.rows, best.rows, strict=True)]
+    return float(np.mean(parts))

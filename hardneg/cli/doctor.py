@@ -17,6 +17,7 @@ from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.contracts import contract_lines, read
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
+from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
 from hardneg.indexes.java import find_java
 from hardneg.trials import forget, remembered
 
@@ -40,7 +41,12 @@ def doctor(
     store: Path = STORE,
     as_json: bool = JSON,
     hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
-    forget_trials: bool = typer.Option(False, "--forget-trials", help="Forget which ways were timed as the fastest."),
+    measure: bool = typer.Option(
+        False, "--measure", help="Measure what this machine does in a second, for `recipe plan`: two or three minutes."
+    ),
+    forget_trials: bool = typer.Option(
+        False, "--forget-trials", help="Forget which ways were timed as the fastest, and what was measured."
+    ),
     model: str | None = typer.Option(None, "--model", help="Tell how this model wants to be used, and nothing else."),
 ) -> None:
     """Tell what this machine has and what that means for a recipe; fails only where the core cannot work.
@@ -49,9 +55,13 @@ def doctor(
     """
     if model is not None:
         return _tell_model(model, as_json)
+    root = open_store(store).root
     if forget_trials:
         forget()
-    findings = list(examine(open_store(store).root, hub))
+        forget_rates()
+    if measure:
+        measure_rates(root)
+    findings = list(examine(root, hub))
     width = max(len(finding.subject) for finding in findings)
     lines = (
         f"{item.state:<7}  {item.subject:<{width}}  {item.found}\n{'':<{9 + width}}  {item.meaning}"
@@ -71,7 +81,17 @@ def _tell_model(name: str, as_json: bool) -> None:
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
     """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
-    checks: list[Callable[[], Finding]] = [_python, _cores, _memory, _trials, _gpu, lambda: _disk(store), _faiss, _java]
+    checks: list[Callable[[], Finding]] = [
+        _python,
+        _cores,
+        _memory,
+        _trials,
+        _rates,
+        _gpu,
+        lambda: _disk(store),
+        _faiss,
+        _java,
+    ]
     checks += [lambda: _hub(hub)]
     yield from (_guarded(check) for check in checks)
     try:
@@ -126,6 +146,13 @@ def _trials() -> Finding:
         return Finding("trials", "note", "none yet", meaning)
     meaning = "remembered for this user and machine; `hardneg doctor --forget-trials` has them timed again"
     return Finding("trials", "ok", "; ".join(f"{trial.told} on {trial.machine}" for trial in known), meaning)
+
+
+def _rates() -> Finding:
+    if (told := measured_rates()) is None:
+        meaning = "plans are made from guesses and data sheets; `hardneg doctor --measure` takes two or three minutes"
+        return Finding("rates", "note", "not measured", meaning)
+    return Finding("rates", "ok", *told)
 
 
 def _gpu() -> Finding:

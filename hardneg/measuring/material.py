@@ -51,7 +51,7 @@ class Materials:
     def transformer(self, hidden: int, layers: int) -> Path:
         """A BERT of that size, with heads of 64 numbers, mean pooling and normalised vectors."""
         from sentence_transformers import SentenceTransformer
-        from sentence_transformers.models import Normalize, Pooling, Transformer
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
         from transformers import BertConfig, BertModel
 
         folder, bare = self.folder / f"{hidden}-{layers}", self.folder / f"{hidden}-{layers}-bare"
@@ -72,7 +72,7 @@ class Materials:
     def table(self, dimension: int) -> Path:
         """A vector of so many numbers for each piece of a word."""
         from sentence_transformers import SentenceTransformer
-        from sentence_transformers.models import StaticEmbedding
+        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
         folder = self.folder / f"table-{dimension}"
         modules: Sequence[Any] = [StaticEmbedding(self.tokenizer, embedding_dim=dimension)]

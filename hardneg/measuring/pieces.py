@@ -39,8 +39,10 @@ def measure(device: Device, torch_device: str | None, place: Path, progress: Pro
 
     place: a folder on the disk that the store is on.
     """
+    from hardneg.encoders.load import quiet
+
     missing = {name: work for name, work in PIECES.items() if not has(measured(device), name)}
-    with tempfile.TemporaryDirectory(dir=place, prefix="hardneg-measuring-") as folder:
+    with quiet(), tempfile.TemporaryDirectory(dir=place, prefix="hardneg-measuring-") as folder:
         setting = Measuring(device, torch_device, Path(folder))
         with progress.task("measuring", len(missing), "rates") as task:
             for name, work in missing.items():

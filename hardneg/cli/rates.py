@@ -1,0 +1,56 @@
+"""What `hardneg doctor` measures of this machine, and what it tells of it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardneg.cli.console import bars, say
+from hardneg.wording import size
+
+if TYPE_CHECKING:
+    from hardneg.rates.rates import Pace
+
+
+def measure_rates(store: Path) -> None:
+    """Measures what plans are made from, as far as it is not kept yet; on stderr what could not be measured."""
+    from hardneg.machine import this_device
+    from hardneg.measuring.pieces import measure
+
+    device = this_device()
+    place = next(place for place in (store, *store.parents) if place.is_dir())
+    for problem in measure(device, None if device.gpu else "cpu", place, bars()):
+        say(problem, err=True)
+
+
+def forget_rates() -> None:
+    """Forgets all of it."""
+    from hardneg.rates import files
+
+    files.forget_rates()
+
+
+def measured_rates() -> tuple[str, str] | None:
+    """What was measured, and on what and when; None where nothing was."""
+    from hardneg.machine import this_device
+    from hardneg.rates.files import measured
+
+    device = this_device()
+    found = measured(device)
+    if found is None:
+        return None
+    from hardneg.measuring.pieces import PIECES, has
+
+    missing = [name for name in PIECES if not has(found, name)]
+    left = f"; not yet {', '.join(missing)}: `hardneg doctor --measure` goes on" if missing else ""
+    rates = found.rates("measured")
+    told = [f"{kind} {pace}" for kind in ("encode", "train") for pace in _paces(getattr(found, kind))]
+    told += [f"search {found.search.scores:,.0f} scores/s"] if found.search else []
+    told += [f"tokenise {found.tokenise:,.0f} tokens/s"] if found.tokenise else []
+    told += [f"{name} {size(value)}/s" for name in ("read", "write") if (value := getattr(found, name))]
+    return ", ".join(told), f"of {rates.device} on {rates.date}; `hardneg recipe plan` is made from them{left}"
+
+
+def _paces(paces: "Sequence[Pace]") -> Iterator[str]:
+    for pace in paces:
+        network = f"{pace.layers} layers of {pace.hidden}" if pace.layers else f"a table of {pace.hidden}"
+        yield f"{pace.tokens:,.0f} tokens/s ({network})"

@@ -7,8 +7,7 @@ journal names the finished blocks until all are there.
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -142,7 +141,7 @@ class FlatVectors:
     def __init__(self, folder: Path, dimension: int, shards: Shards, pieces: Pieces) -> None:
         self.folder, self.dimension, self.count = folder, dimension, len(pieces)
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
-        self._shards, self._pieces = shards, pieces
+        self.shards, self._pieces = shards, pieces
         self._checked: set[int] = set()
 
     @classmethod
@@ -188,7 +187,7 @@ class FlatVectors:
         Raises:
             ArtifactError: the folder is in shards, which cannot be one map: `read` and `gather`.
         """
-        if len(self._shards.listed) > 1:
+        if len(self.shards.listed) > 1:
             raise ArtifactError(f"{self.folder}: is in shards: merge them with `hardneg index merge`")
         return self._mapped(0)
 
@@ -204,16 +203,20 @@ class FlatVectors:
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """An aligned copy of these rows, int64 [n]: float32 [n, d], through memory maps."""
-        if len(self._shards.listed) == 1:
+        if len(self.shards.listed) == 1:
             return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
         found = np.empty((len(rows), self.dimension), np.float32)
         for number, mine, places in self._pieces.owned(rows):
             found[mine] = self._mapped(number)[places]
         return found
 
+    def part(self, rows: range) -> "FlatVectors":
+        """Some of the rows as if they were all; `doc_ids` and `folder` stay those of the whole."""
+        return _Part(self, rows)
+
     def link(self, folder: Path, *names: str) -> None:
         """Makes `folder` an index of the same vectors, with other files too; all are shared where the disk can."""
-        self._shards.link(folder, ("index", *names, DOC_IDS))
+        self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:
         path, shape = self._file(number), (int(np.diff(self._pieces.first)[number]), self.dimension)
@@ -223,8 +226,8 @@ class FlatVectors:
 
     def _file(self, number: int) -> Path:
         """The file of a shard's vectors, which are as many as the list says."""
-        path = self._shards.here(number) / "index"
-        if number not in self._checked and len(self._shards.listed) > 1:
+        path = self.shards.here(number) / "index"
+        if number not in self._checked and len(self.shards.listed) > 1:
             wanted = self.dimension, int(np.diff(self._pieces.first)[number])
             if (found := _shape(path)) != wanted:
                 told = f"{found[1]} vectors of dimension {found[0]} instead of {wanted[1]} of {wanted[0]}"
@@ -233,25 +236,32 @@ class FlatVectors:
         return path
 
 
+class _Part(FlatVectors):
+    """Rows of a folder, numbered from 0."""
+
+    def __init__(self, whole: FlatVectors, rows: range) -> None:
+        super().__init__(whole.folder, whole.dimension, whole.shards, Pieces(np.array([0, len(rows)])))
+        self._whole, self._rows = whole, rows
+
+    def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """As the whole does."""
+        first = self._rows.start
+        return self._whole.read(first + start, first + min(stop, len(self._rows)), space)
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """As the whole does."""
+        return self._whole.gather(rows + self._rows.start)
+
+
 def _read(path: Path, start: int, block: NDArray[np.float32]) -> None:
     """Fills float32 [n, d] with the rows of a file from `start` on."""
     buffer = memoryview(block.data).cast("B") if len(block) else memoryview(b"")
-    with _opened(path) as file:
-        offset = _HEADER.size + start * block.shape[1] * _FLOAT
+    with path.open("rb", buffering=0) as file:
+        file.seek(_HEADER.size + start * block.shape[1] * _FLOAT)
         while buffer:
-            got = os.preadv(file, [buffer], offset)
-            if not got:
+            if not (got := file.readinto(buffer)):
                 raise ArtifactError(f"{path}: cut short while it was read")
-            buffer, offset = buffer[got:], offset + got
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        yield file
-    finally:
-        os.close(file)
+            buffer = buffer[got:]
 
 
 def _shape(path: Path) -> tuple[int, int]:

@@ -170,7 +170,7 @@ class SparseStore:
         self.folder, self.width, self.count = folder, width, count
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
         self._offsets = NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
-        self._shards = Shards.of(folder) or Shards(folder, [Shard("", count, 0, "")])
+        self.shards = Shards.of(folder) or Shards(folder, [Shard("", count, 0, "")])
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
@@ -194,15 +194,15 @@ class SparseStore:
 
     @cached_property
     def _terms(self) -> NumberLine:
-        return NumberLine(self._shards, *_TERMS, self._pieces)
+        return NumberLine(self.shards, *_TERMS, self._pieces)
 
     @cached_property
     def _weights(self) -> NumberLine:
-        return NumberLine(self._shards, *_WEIGHTS, self._pieces)
+        return NumberLine(self.shards, *_WEIGHTS, self._pieces)
 
     @cached_property
     def _pieces(self) -> Pieces:
-        return Pieces(np.append(0, self.offsets[self._shards.first[1:]]))
+        return Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
 
     @property
     def size(self) -> int:
@@ -241,15 +241,17 @@ class SparseStore:
         terms, weights = self._terms.read(first, last), self._weights.read(first, last)
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
-    def blocks(self, rows: int, weights: int) -> Iterator[tuple[int, SparseRows]]:
+    def blocks(self, rows: int, weights: int, within: range | None = None) -> Iterator[tuple[int, SparseRows]]:
         """All rows as blocks with the number of their first one: no more than `rows` each, and `weights` unless one.
+
+        within: the rows that are wanted; None is all.
 
         Raises:
             ArtifactError: what is there is damaged.
         """
-        start = 0
-        while start < self.count:
-            offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
+        start, end = (0, self.count) if within is None else (within.start, within.stop)
+        while start < end:
+            offsets = self._offsets.read(start, min(start + rows, end) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
             stop = start + max(1, held)
             yield start, self.read(start, stop)
@@ -257,7 +259,7 @@ class SparseStore:
 
     def link(self, folder: Path) -> None:
         """Puts the files into another folder too, as hard links or copies."""
-        self._shards.link(folder, FILES)
+        self.shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
         """A copy of these rows, int64 [n], through the memory maps.

@@ -1,7 +1,7 @@
 """Exact search: the k vectors of the largest inner product, whatever the size of the corpus."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Literal
@@ -81,6 +81,13 @@ def search_exact(
     blocks = _blocks(options, engine, queries.shape[1])
     with (progress or Silent()).task("search", len(vectors), "passages") as task:
         return _SEARCHES[engine](vectors, queries, k, blocks, task)
+
+
+def settled(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> ExactOptions:
+    """The same with the engine and the blocks that a search of `count` vectors for queries float32 [Q, d] takes."""
+    engine = _engine(options, count * queries.size, queries.shape[1])
+    blocks = _blocks(options, engine, queries.shape[1])
+    return replace(options, engine=engine, corpus_block=blocks.corpus, query_block=blocks.queries)
 
 
 def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:

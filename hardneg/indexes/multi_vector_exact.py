@@ -23,12 +23,14 @@ from hardneg.types import Encoded, Hits, TokenVectors
 class MultiVectorSearcher:
     """Searches the token vectors of a folder; `options` change the speed only, `progress` is told of each block.
 
-    Vectors of no more than `options.resident` bytes stay on the device from the first search on.
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: of these alone,
+    the blocks of the whole that begin in them are searched.
     """
 
     store: TokenStore
     options: ExactOptions | None = None
     progress: Progress | None = None
+    rows: range | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
@@ -36,8 +38,17 @@ class MultiVectorSearcher:
         Raises:
             UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
         """
-        wanted = check_tokens(queries, self.store.dimension, k)
-        return search_tokens(self.store, wanted, k, self.options or ExactOptions(), self.progress, self._held)
+        return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
+
+    @property
+    def settings(self) -> ExactOptions:
+        """The device, and how many tokens of documents and of queries are multiplied at a time."""
+        return self.options or ExactOptions()
+
+    @property
+    def searched(self) -> range:
+        """The rows at which the blocks begin that are searched."""
+        return range(len(self.store)) if self.rows is None else self.rows
 
     @cached_property
     def at_once(self) -> int:
@@ -58,8 +69,9 @@ class MultiVectorSearcher:
         return replace(self, options=options, progress=progress)
 
     @cached_property
-    def _held(self) -> DeviceVectors | None:
-        options, vectors = self.options or ExactOptions(), self.store.vectors
+    def held(self) -> DeviceVectors | None:
+        """All vectors of the store, where they fit the device."""
+        options, vectors = self.settings, self.store.vectors
         small = 4 * len(vectors) * vectors.dimension <= options.resident
         return DeviceVectors.load(vectors, options.where) if small else None
 
@@ -89,36 +101,30 @@ class _QueryTokens:
     counts: Tensor
 
 
-def search_tokens(
-    store: TokenStore,
-    queries: TokenVectors,
-    k: int,
-    options: ExactOptions,
-    progress: Progress | None = None,
-    held: DeviceVectors | None = None,
-) -> Hits:
+def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> Hits:
     """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
 
-    A document without tokens is no hit, and a query without tokens has none.
+    A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a
+    time, and all of them where they are on the device already.
 
     Args:
-        store: the documents; a block of them is in memory at a time.
+        searcher: its documents.
         queries: Q of them, checked.
         k: how many; above the number of documents the lists are padded with row -1 and score -inf.
-        options: the device, and how many tokens of documents and of queries are multiplied at a time.
-        progress: told of the documents that are done.
-        held: all vectors of the store, where they are on the device already.
 
     Raises:
         ArtifactError: for vectors, or scores, that are not finite.
     """
+    store, options, held = searcher.store, searcher.settings, searcher.held
     asked = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[asked], sizes.queries, options.where))
     best: list[Best | None] = [None] * len(parts)
-    done = 0
-    with torch.inference_mode(), (progress or Silent()).task("search", len(store), "passages") as task:
-        for start, stop in store.spans(sizes.documents):
+    spans = [(start, stop) for start, stop in store.spans(sizes.documents) if start in searcher.searched]
+    done = int(np.count_nonzero(np.diff(store.offsets[: spans[0][0] + 1]))) if spans else 0
+    total = sum(stop - start for start, stop in spans)
+    with torch.inference_mode(), (searcher.progress or Silent()).task("search", total, "passages") as task:
+        for start, stop in spans:
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):

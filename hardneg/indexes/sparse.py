@@ -42,10 +42,11 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher:
-    """Searches the weights of a folder, on the CPU; `progress` is told of each block."""
+    """Searches the weights of a folder, on the CPU; `progress` is told of each block; `rows`: these alone."""
 
     store: SparseStore
     progress: Progress | None = None
+    rows: range | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest inner product with each query, exactly; ties by ascending row.
@@ -62,8 +63,11 @@ class SparseSearcher:
         starts = range(0, len(queries), _QUERIES)
         parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
         best = [_none_yet(part.shape[0], k) for part in parts]
-        with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
-            for start, block in self.store.blocks(_ROWS, _WEIGHTS):
+        with (
+            (self.progress or Silent()).task("search", len(self._searched), "passages") as task,
+            torch.inference_mode(),
+        ):
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS, self.rows):
                 columns = as_matrix(block).T.tocsr()
                 for i, part in enumerate(parts):
                     best[i] = merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
@@ -71,6 +75,10 @@ class SparseSearcher:
             hits = best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf
         return hits
+
+    @property
+    def _searched(self) -> range:
+        return range(len(self.store)) if self.rows is None else self.rows
 
     def encoded(self, rows: NDArray[np.int64]) -> SparseRows:
         """The weights of these rows, int64 [n].

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hardneg.artifacts import SCRATCH
 from hardneg.data.queries import Queries
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import barrier, world
@@ -41,6 +42,7 @@ class Search(RunSpec):
     version = 1
     purpose = "rank the passages for the queries"
     every_process = True
+    resumes = True
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
     model: Annotated[Name | None, Reference(("model",))] = None
@@ -123,7 +125,11 @@ class Search(RunSpec):
         """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.
 
         Several processes share the queries of a dense index, by whole windows of the encoder: the run is the same.
+        Of an index in shards, what a stopped run has found in some of them is kept.
         """
+        if world().first:
+            context.keep_only(SCRATCH)
+        barrier()
         collection, here = open_collection(context.inputs["dataset"]), world()
         facts = Counter[str]()
         queries = searched_queries(context, collection, facts)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.artifacts import SCRATCH
 from hardneg.data.block_files import contiguous
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
@@ -19,6 +20,7 @@ from hardneg.data.runs import lists_in_order
 from hardneg.distributed import World
 from hardneg.errors import UsageError
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
+from hardneg.indexes.sharded import shard_by_shard
 from hardneg.layout import RUN
 from hardneg.progress import Seconds
 from hardneg.stages.context import StageContext
@@ -80,7 +82,8 @@ class Searching:
     @cached_property
     def _searcher(self) -> "Searcher":
         inputs = self.context.inputs
-        return open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
+        searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
+        return shard_by_shard(searcher, self.context.folder / SCRATCH / "shards")
 
     @cached_property
     def _encoder(self) -> "TextEncoder | None":

@@ -12,13 +12,16 @@ from hardneg.data.flat import FlatVectors
 from hardneg.data.shard_cache import ShardCache
 from hardneg.data.shards import SHARDS, Shards
 from hardneg.errors import ArtifactError
+from hardneg.indexes import sharded
 from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import Flat
+from hardneg.indexes.sharded import ShardedSearcher, merged_lists, shard_by_shard
 from hardneg.indexes.stored import form_in, open_store
 from hardneg.progress import Silent
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
+from hardneg.types import Hits
 
 COUNT = 300
 
@@ -125,3 +128,63 @@ def test_a_damaged_list_is_told(whole, tmp_path, change, told):
     with pytest.raises(ArtifactError, match=told):
         FlatVectors.open(shards).read(0, COUNT)
     assert Shards.of(whole["vectors"]) is None
+
+
+def parts_of(folder: Path, kept: Path, options: ExactOptions | None = None):
+    return shard_by_shard(open_store(folder, options or ExactOptions(device="cpu", corpus_block=64)), kept)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(cuts=st.lists(st.integers(0, COUNT), min_size=1, max_size=7).map(sorted), k=st.sampled_from([1, 20, 400]))
+@settings(max_examples=4, deadline=None)
+def test_lists_of_shards_are_merged_to_those_of_the_whole(whole, tmp_path_factory, form, cuts, k):
+    folder = tmp_path_factory.mktemp("cut")
+    queries = drawn_queries(form, documents(form), exact=False)
+    expected = open_store(whole[form], ExactOptions(device="cpu", corpus_block=64)).search(queries, k)
+    searcher = parts_of(in_shards(whole[form], folder / "shards", cuts), folder / "kept")
+    assert isinstance(searcher, ShardedSearcher)
+    for _ in range(2):  # made, then read
+        found = searcher.search(queries, k)
+        assert found.rows.tobytes() == expected.rows.tobytes()
+        assert found.scores.tobytes() == expected.scores.tobytes()
+    assert len(list((folder / "kept").iterdir())) == 1
+
+
+def test_two_lists_are_merged_by_score_then_row():
+    one = Hits(np.array([[7, 2, -1]]), np.array([[3.0, 1.0, -np.inf]], np.float32))
+    other = Hits(np.array([[1, 0, 9]]), np.array([[3.0, 2.0, 1.0]], np.float32))
+    found = merged_lists(one, other)
+    assert found.rows.tolist() == [[1, 7, 0]] and found.scores.tolist() == [[3, 3, 2]]
+    pads = Hits(np.array([[-1, -1]]), np.full((1, 2), -np.inf, np.float32))
+    assert merged_lists(Hits(one.rows[:, 1:], one.scores[:, 1:]), pads).rows.tolist() == [[2, -1]]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_search_that_was_stopped_goes_on_with_the_next_shard(whole, tmp_path, monkeypatch, form):
+    queries = drawn_queries(form, documents(form), exact=False)
+    searcher = parts_of(in_shards(whole[form], tmp_path / "shards", [64, 130]), tmp_path / "kept")
+    write, written = sharded._write, list[str]()
+
+    def stops(path, hits):
+        written.append(path.name)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        write(path, hits)
+
+    monkeypatch.setattr(sharded, "_write", stops)
+    with pytest.raises(KeyboardInterrupt):
+        searcher.search(queries, 9)
+    found = searcher.search(queries, 9)
+    assert [name.partition("-")[2] for name in written] == ["0.npz", "1.npz", "1.npz", "2.npz", ""]
+    expected = open_store(whole[form], ExactOptions(device="cpu", corpus_block=64)).search(queries, 9)
+    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
+
+
+@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
+def test_each_engine_finds_the_same_in_parts(tmp_path, engine):
+    vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (5000, 40))
+    options = ExactOptions(device="cpu", engine=engine, corpus_block=1024)
+    expected = open_store(write_encoded(tmp_path / "whole", vectors), options).search(queries, 50)
+    shards = in_shards(tmp_path / "whole", tmp_path / "shards", [1700, 1800, 4099])
+    found = parts_of(shards, tmp_path / "kept", options).search(queries, 50)
+    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()

@@ -15,6 +15,7 @@ from hardneg.errors import ArtifactError
 from hardneg.indexes.validation import no_hits
 from hardneg.types import Hits
 
+_MANY = 1 << 19  # values from which on torch's threads find the true ones sooner than numpy
 _SLACK = 128  # candidates beyond k that are let in before the next selection
 
 
@@ -52,8 +53,10 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_places(mask: Tensor) -> Tensor:
-    """Flat places of the true values, ascending; eight are looked at in one step, as most are false."""
+    """Flat places of the true values, ascending; of many, eight are looked at in one step, as most are false."""
     flat = mask.view(-1)
+    if mask.device.type == "cpu" and len(flat) < _MANY:
+        return torch.from_numpy(np.flatnonzero(flat.numpy()))
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
     words = flat.view(torch.int64).nonzero()
     inside = flat.view(-1, 8).index_select(0, words.view(-1))

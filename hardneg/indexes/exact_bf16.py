@@ -62,7 +62,7 @@ class _Queries:
         counts = torch.bincount(query, minlength=len(self.met))
         self.met += counts
         self.given_up |= self.met > _FIRST * k + (tile.start + len(tile.vectors)) // _SHARE
-        scores = pair_products(self.queries, tile.vectors, query, row)
+        scores = pair_products(self.queries, tile.vectors, counts, query, row)
         apart = (scores - rough).abs() - rough.abs() * 2.0**-8
         self.given_up |= (apart > bound.index_select(0, query)).any()
         self.best.add(counts, query, row + tile.start, scores)

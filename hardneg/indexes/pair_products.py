@@ -9,12 +9,13 @@ from torch import Tensor
 _PAIRS = 262_144  # multiplied at a time where there is no kernel for chosen pairs
 
 
-def pair_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
+def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:
     """The inner product of each pair: float32 [p].
 
     Args:
         queries: float32 [q, d].
         documents: float32 [n, d].
+        counts: int64 [q], how many pairs each query has.
         query, row: int64 [p], the numbers of each pair's vectors, by ascending query.
     """
     if queries.device.type != "cpu":
@@ -23,7 +24,7 @@ def pair_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor
         return torch.cat(products) if products else queries.new_empty(0)
     _quiet()
     first = torch.zeros(len(queries) + 1, dtype=torch.int64)
-    torch.cumsum(torch.bincount(query, minlength=len(queries)), 0, out=first[1:])
+    torch.cumsum(counts, 0, out=first[1:])
     chosen = _pairs(first, row, (len(queries), len(documents)))
     found: Tensor = torch.sparse.sampled_addmm(chosen, queries, documents.T, beta=0.0).values()
     return found

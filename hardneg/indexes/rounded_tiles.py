@@ -71,7 +71,7 @@ def _places(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Te
     found = true_places(scores.view(-1).index_select(0, places).view(-1, GROUP) >= least)
     kept = places.index_select(0, found)
     query = kept.div(columns, rounding_mode="floor")
-    row = (kept - query * columns) % groups * GROUP + found % GROUP
+    row = (kept - query * columns) % groups * GROUP + (found & (GROUP - 1))
     if columns > count:
         real = row < count
         return query[real], row[real], kept[real]

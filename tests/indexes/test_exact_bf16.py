@@ -25,7 +25,9 @@ def _each_pair(vectors: Vectors, queries: Vectors, k: int) -> Hits:
     """The lists from scores of all pairs, each a product of its own."""
     count = len(vectors)
     query, row = torch.arange(len(queries)).repeat_interleave(count), torch.arange(count).repeat(len(queries))
-    scores = pair_products(torch.from_numpy(queries), torch.from_numpy(vectors), query, row).view(-1, count).numpy()
+    counts = torch.full((len(queries),), count)
+    each = pair_products(torch.from_numpy(queries), torch.from_numpy(vectors), counts, query, row)
+    scores = each.view(-1, count).numpy()
     order = np.argsort(-scores, 1, kind="stable")[:, :k]
     return Hits(order, np.take_along_axis(scores, order, 1))
 

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from hardneg.encoders.spec import Attention
 from hardneg.errors import ModelError
 from hardneg.trials import Way, choose, machine_of
-
-Attention = Literal["auto", "sdpa", "eager", "batched", "flash_attention_2", "flash_attention_3"]
 
 _BATCHED = "hardneg_batched"  # as transformers knows it
 _PACKAGES = {"flash_attention_2": ("flash_attn", "flash-attn"), "flash_attention_3": ("flash_attn_interface", "")}

@@ -44,6 +44,18 @@ class Backend:
         by_words = self._words.of(texts, most) if self._words is not None and cores() <= _FEW_CORES else None
         return by_words or encoded(self._tokenizer, texts)
 
+    def ids_of_repeated(self, texts: Sequence[str]) -> Ids:
+        """The same of texts that may be there several times; each different one is read once."""
+        different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        if len(different) == len(texts):
+            return self.ids(texts)
+        values, offsets = self.ids(list(different))
+        rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
+        lengths = np.diff(offsets)[rows]
+        ends = np.cumsum(lengths)
+        places = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
+        return values[places], np.concatenate([[0], ends])
+
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
     """At most so many ids of each text, its last ones where `left` is cut; most: of all, or of each, int64 [n]."""

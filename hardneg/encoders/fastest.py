@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.atomic_write import replace_text
-from hardneg.encoders.attention import Attention, set_attention
+from hardneg.encoders.attention import set_attention
 from hardneg.encoders.compiling import set_compiled
 from hardneg.encoders.onednn import multiply_fastest
 from hardneg.encoders.soundness import positions
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.trials import Way, cache_folder, choose, machine_of
 

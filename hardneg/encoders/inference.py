@@ -13,12 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.attention import Attention
 from hardneg.encoders.backend import cores
 from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.segmenting import SegmentTokens
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Attention, Kind
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError

@@ -35,7 +35,10 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _faster(layers: list[nn.Linear]) -> bool:
-    (shape, _), *_ = Counter(layer.weight.shape for layer in layers).most_common(1)
+    work: Counter[torch.Size] = Counter()
+    for layer in layers:
+        work[layer.weight.shape] += layer.weight.numel()
+    shape = max(work, key=lambda each: (work[each], each.numel()))
     usual = next(layer.weight for layer in layers if layer.weight.shape == shape)
     if usual.device.type != "cpu" or usual.dtype not in _DTYPES or not torch._C._has_mkldnn:
         return False
@@ -53,4 +56,4 @@ def _ways(weight: Tensor) -> dict[str, Way]:
 
         return run
 
-    return {"torch": lambda: ready(nn.functional.linear), "onednn": lambda: ready(_product)}
+    return {"onednn": lambda: ready(_product), "torch": lambda: ready(nn.functional.linear)}

@@ -86,7 +86,7 @@ def tokenise(
     if pairs is None:
         parts = [cut(backend.ids(texts, WHOLE if left else room), room, left)]
     else:
-        parts = [*cut_pairs(backend.ids(texts), backend.ids(pairs), room, left)]
+        parts = [*cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)]
     ids, types, offsets = frame.put(parts)
     columns, same = {"input_ids": ids}, {}
     if "attention_mask" in tokenizer.model_input_names:

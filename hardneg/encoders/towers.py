@@ -110,10 +110,9 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
     return copied
 
 
-def sharing(transformer: nn.Module) -> nn.Module:
+def sharing(network: nn.Module) -> Any:
     """A copy with the same weights and buffers in other modules, which may compute in another way."""
-    held = [*transformer.parameters(), *transformer.buffers()]
-    return deepcopy(transformer, {id(tensor): tensor for tensor in held})
+    return deepcopy(network, {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]})
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from hardneg.encoders.files import check_files, load_options, read_json
 from hardneg.encoders.load import opening
 from hardneg.encoders.save import forget_last_call, written_whole
 from hardneg.encoders.tokens import Tokens, tokenise
+from hardneg.encoders.towers import sharing
 from hardneg.errors import ModelError
 
 if TYPE_CHECKING:
@@ -121,6 +122,10 @@ class PairNetwork:
         """The scores of logits [n]."""
         scores: Tensor = self.module.activation_fn(logits)
         return scores
+
+    def sharing(self) -> "PairNetwork":
+        """A copy with the same weights, which may compute in another way."""
+        return PairNetwork(sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
         """A copy with bfloat16 weights, but for the head: its float32 sums keep close pairs apart."""

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.digest import digest
-from hardneg.encoders.fastest import takes_bf16, usual_budget
+from hardneg.encoders.fastest import arrange, takes_bf16, usual_budget
 from hardneg.encoders.inference import EncodeOptions, one_ahead
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating
@@ -59,7 +59,9 @@ class PairScorer:
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
         half = takes_bf16(options.precision, network.module, "inference")
-        return cls(network.in_bfloat16() if half else network, options, half)
+        network = network.in_bfloat16() if half else network.sharing()
+        arrange(network.module, options.attention, options.compile)
+        return cls(network, options, half)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
         """One score a document, in the order given; a few hundred queries are read ahead.

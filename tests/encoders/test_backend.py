@@ -11,9 +11,9 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from hardneg.encoders import backend
-from hardneg.encoders.backend import backend_of, cut, cut_pairs
+from hardneg.encoders.backend import Backend, backend_of, cut, cut_pairs
 from hardneg.encoders.tokens import Tokens, _by_its_own_call, tokenise
-from hardneg.encoders.word_ids import WordIds, encoded, goes_by_words
+from hardneg.encoders.word_ids import Ids, WordIds, encoded, goes_by_words
 
 LETTERS = [*"abcxyzé.,'-1 ", "##a", "##b", "##c", "ab", "##ab", "北"]
 
@@ -185,3 +185,18 @@ def test_cuts_by_hand() -> None:
     first, second = cut_pairs(ids, other, 3, left=False)
     assert [part.tolist() for part in first] == [[1, 2, 5, 6], [0, 2, 2, 4]]
     assert [part.tolist() for part in second] == [[7, 8, 9], [0, 1, 2, 3]]
+
+
+def test_texts_that_are_repeated_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    backend = Backend.__new__(Backend)
+
+    def ids(texts: list[str]) -> Ids:
+        read.extend(texts)
+        return np.concatenate([np.arange(len(text)) for text in texts]), np.cumsum([0, *map(len, texts)])
+
+    monkeypatch.setattr(backend, "ids", ids)
+    values, offsets = backend.ids_of_repeated(["abc", "x", "abc", "de", "x"])
+    assert read == ["abc", "x", "de"]
+    assert values.tolist() == [0, 1, 2, 0, 0, 1, 2, 0, 1, 0] and offsets.tolist() == [0, 3, 4, 7, 9, 10]
+    assert backend.ids_of_repeated(["x", "de"])[0].tolist() == [0, 0, 1] and read[3:] == ["x", "de"]

@@ -14,6 +14,7 @@ from hardneg.data.shards import BEGUN_CUT, SHARDS
 from hardneg.data.sparse_store import SHAPE
 from hardneg.digest import digest
 from hardneg.distributed import world
+from hardneg.encoders.spec import Attention
 from hardneg.errors import UsageError
 from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
@@ -38,6 +39,7 @@ class Encode(StageSpec):
     shards, shard_rows: into how many shards the index is written, or of how many rows; vectors are the same, and so is
     the key. place: the URL that the shards are put at; the artifact then holds their list. take: those that are made by
     this run, such as `0:4`, counted from 0; the others are made by other machines.
+    attention, compile: how a transformer computes, where that is not left to a trial.
     """
 
     version = 2
@@ -51,6 +53,8 @@ class Encode(StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    attention: Attention = Field(default="auto", json_schema_extra=FREE)
+    compile: bool = Field(default=False, json_schema_extra=FREE)
     shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     place: Name | None = Field(default=None, json_schema_extra=FREE)
@@ -114,7 +118,7 @@ class Encode(StageSpec):
     def _options(self) -> "EncodeOptions":
         from hardneg.encoders.inference import EncodeOptions
 
-        return EncodeOptions(tokens_per_batch=self.tokens_per_batch, precision=self.precision)
+        return EncodeOptions(self.tokens_per_batch, self.precision, attention=self.attention, compile=self.compile)
 
     def _in_shards(self, context: "StageContext[Encode]") -> bool:
         """Whether shards are wanted, or were begun by a run that was stopped."""

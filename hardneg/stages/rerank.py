@@ -19,7 +19,7 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import lists_in_order
 from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.errors import PluginError
 from hardneg.fields import FREE, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import MODEL_FOLDER, RUN
@@ -44,6 +44,7 @@ class Rerank(RunSpec):
     reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
     keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
+    attention, compile: how a transformer computes, where that is not left to a trial.
     """
 
     version = 1
@@ -59,6 +60,8 @@ class Rerank(RunSpec):
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    attention: Attention = Field(default="auto", json_schema_extra=FREE)
+    compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_scores: bool = Field(default=True, json_schema_extra=FREE)
 
     @model_validator(mode="after")
@@ -158,7 +161,7 @@ class _Scoring:
         source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin
         assert isinstance(plugin, TrainableReranker)
         folder = None if source is None else source.folder / MODEL_FOLDER
-        options = EncodeOptions(spec.tokens_per_batch, spec.precision)
+        options = EncodeOptions(spec.tokens_per_batch, spec.precision, attention=spec.attention, compile=spec.compile)
         scorer = PairScorer.of(plugin.load(folder), self.context.device, options)
         kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None
         return CachedScorer(scorer, kept) if kept else scorer

@@ -73,6 +73,19 @@ def test_it_is_remembered_by_subject_and_machine(monkeypatch: pytest.MonkeyPatch
     assert choose("a thing", "here", WAYS) == "plain"
 
 
+def test_a_way_that_was_not_timed_makes_a_new_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds(monkeypatch, plain=1.0, clever=0.5, newer=0.2)
+    assert choose("a thing", "here", WAYS) == "clever"
+    another_process()
+    more = {**WAYS, "newer": lambda: lambda: "newer"}
+    assert choose("a thing", "here", more) == "newer"
+    another_process()
+    ran = seconds(monkeypatch, plain=1.0, clever=0.5, newer=0.2)
+    assert choose("a thing", "here", WAYS) == "clever" and ran
+    another_process()
+    assert choose("a thing", "here", {"clever": WAYS["clever"]}) == "clever"
+
+
 def test_who_remembers_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds(monkeypatch, plain=1.0, clever=0.5)
 

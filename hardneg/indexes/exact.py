@@ -24,7 +24,7 @@ Engine = Literal["torch", "faiss", "bf16"]
 _SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_rounded}
 _WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
 _TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 12 << 20, 32_768, 1024, 100
-_SPAN_BYTES = 48 << 20  # of vectors, held at a time on a CPU
+_SPAN_BYTES = 24 << 20  # of vectors, searched on a CPU at a time; as much again is read meanwhile
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 

@@ -1,6 +1,7 @@
 """What indexes share: checks of what is asked and of the vectors that are read, block by block; lists of hits."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,22 +70,37 @@ def check_rows(rows: NDArray[np.int64], count: int) -> None:
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """The number of each block's first row and its rows, float32 [n, d], aligned; the next block overwrites it.
+    """The number of each block's first row and its rows, float32 [n, d], aligned; the next blocks overwrite it.
 
     Raises:
         ArtifactError: for a vector that is not finite, naming its row.
     """
-    space = (
-        np.empty((min(size, len(vectors)), vectors.dimension), np.float32) if isinstance(vectors, FlatVectors) else None
-    )
-    for start in range(0, len(vectors), size):
-        stop = min(start + size, len(vectors))
-        if isinstance(vectors, FlatVectors):
-            block = vectors.read(start, stop, space)
-        else:
-            block = np.require(vectors[start:stop], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-        check_finite(block, range(start, stop))
+    if isinstance(vectors, FlatVectors):
+        blocks = _read_ahead(vectors, size)
+    else:
+        parts = ((start, vectors[start : start + size]) for start in range(0, len(vectors), size))
+        blocks = ((start, np.require(part, np.float32, ["C", "ALIGNED", "WRITEABLE"])) for start, part in parts)
+    for start, block in blocks:
+        check_finite(block, range(start, start + len(block)))
         yield start, block
+
+
+def _read_ahead(vectors: FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Blocks of a file, each read in a thread while the one before it is in use."""
+    starts = range(0, len(vectors), size)
+    shape = (min(size, len(vectors)), vectors.dimension)
+    spaces = [np.empty(shape, np.float32) for _ in starts[:2]]
+
+    def read(number: int) -> NDArray[np.float32]:
+        return vectors.read(starts[number], min(starts[number] + size, len(vectors)), spaces[number % 2])
+
+    with ThreadPoolExecutor(1) as reader:
+        ahead = [reader.submit(read, number) for number, _ in enumerate(starts[:1])]
+        for number, start in enumerate(starts):
+            block = ahead.pop().result()
+            if number + 1 < len(starts):
+                ahead.append(reader.submit(read, number + 1))
+            yield start, block
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:

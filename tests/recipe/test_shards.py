@@ -1,0 +1,87 @@
+"""A recipe whose index lies in shards makes the artifacts of one in a folder, whatever stops it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from recipe.recipes import large_collection, small_collection, write_recipe
+from tiny import tiny_static
+
+from hardneg.artifacts import Store
+from hardneg.encoders import stream
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+
+KILLING = Path(__file__).parents[1] / "stages/killed.py"
+MADE = {"test": "run.trec.gz", "ranked": "run.trec.gz", "small-test": "run.trec.gz", "mined": "negatives.arrow"}
+
+
+def tree(data: Path, model: Path, **index: object) -> dict[str, object]:
+    return {
+        "dataset": f"beir:{data}",
+        "model": {"name": str(model)},
+        "stages": {
+            "index": {"stage": "encode", **index},
+            "small": {"stage": "index", "backend": {"name": "sq8"}, "vectors": "index"},
+            "test": {"stage": "search", "index": "index", "split": "test", "depth": 20},
+            "train": {"stage": "search", "index": "index", "split": "train", "depth": 20, "positives": True},
+            "ranked": {"stage": "search", "index": "index", "candidates": "test", "depth": 10},
+            "small-test": {"stage": "search", "index": "small", "split": "test", "depth": 20},
+            "mined": {"stage": "mine", "runs": {"dense": "train"}, "miner": {"name": "topk", "depth": 10}},
+        },
+    }
+
+
+def run(recipe: Path, store: Path) -> dict[str, Path]:
+    found = execute(make_plan(load_recipe(recipe)), Store(store), Options(device="cpu"), Watcher())
+    return {name: artifact.path for name, artifact in found.artifacts.items()}
+
+
+@pytest.mark.parametrize("way", ["here", "url"])
+def test_what_is_made_from_shards_is_the_same(tmp_path, monkeypatch, way):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(stream, "BLOCK", 8)
+    data, model = small_collection(tmp_path / "data"), tiny_static(tmp_path / "model")
+    one = run(write_recipe(tmp_path / "one.yaml", tree(data, model)), tmp_path / "one")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = {"place": f"file://{tmp_path}/far"} if way == "url" else {}
+    several = run(write_recipe(tmp_path / "s.yaml", tree(data, model, shard_rows=13, **place)), tmp_path / "several")
+    assert (several["index"] / "shards.json").exists() and not (several["index"] / "index").exists()
+    assert {name: path.name for name, path in one.items()} == {name: path.name for name, path in several.items()}
+    for name, file in MADE.items():
+        assert (one[name] / file).read_bytes() == (several[name] / file).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_killed_searches_and_two_processes_give_the_same_run(tmp_path):
+    data, model = large_collection(tmp_path / "data"), tiny_static(tmp_path / "model")
+    one = run(write_recipe(tmp_path / "one.yaml", tree(data, model)), tmp_path / "one")
+    recipe = write_recipe(tmp_path / "several.yaml", tree(data, model, shards=3))
+    roots = [Path(__file__).parents[2], Path(__file__).parents[1]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, roots))}
+    for title, count in (("encode shard 1 of 3", 1), ("search", 1), ("search", 3), ("search", 3)):
+        dying = [sys.executable, str(KILLING), str(recipe), str(tmp_path / "killed"), title, str(count)]
+        assert subprocess.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
+    key = make_plan(load_recipe(recipe)).steps["test"].key
+    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/shards/*-*.npz"))) == 2
+    names = [
+        "--device",
+        "cpu",
+        "--num-processes",
+        "2",
+        "--store",
+        str(tmp_path / "two"),
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    subprocess.run([sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), *names], env=environment, check=True)
+    for store in ("killed", "two"):
+        made = run(recipe, tmp_path / store)
+        assert len(list(made["index"].glob("shard-*"))) == 3
+        assert not list((tmp_path / store).glob("*/checkpoints"))
+        for name, file in MADE.items():
+            assert (one[name] / file).read_bytes() == (made[name] / file).read_bytes(), (store, name)

@@ -29,6 +29,8 @@ Way = Callable[[], Callable[[], object]]
 _CLEARLY = 0.95  # of the first way's time: what another one must stay below to be taken
 _SECONDS, _FEWEST, _MOST = 1.0, 5, 15  # of timing, and rounds
 _FOLDER = "trials"
+TRIAL = "trial/"
+"""What stands before a subject when several processes ask for one choice."""
 
 _known: dict[Path, str] = {}
 _kept: dict[str, str] = {}
@@ -126,7 +128,7 @@ def cpu_name() -> str:
 def _settled(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
     place = cache_folder() / _FOLDER / f"{digest([subject, machine])}.json"
     if _known.get(place) not in ways:
-        _known[place] = from_whoever_asks_first(f"trial/{subject}", lambda: _found(place, subject, machine, ways))
+        _known[place] = from_whoever_asks_first(TRIAL + subject, lambda: _found(place, subject, machine, ways))
     return _known[place]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hardneg.errors import ArtifactError, UsageError
 from hardneg_ray.engine import Ray
@@ -57,6 +58,11 @@ class Cluster:
         """How many actors the machines that are there have room for, if they have no other work."""
         by_machine = zip(self._machines("CPU"), self._machines("GPU"), strict=True)
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
+
+    def beside_driver(self, kind: type[Any]) -> Any:
+        """Makes actors of a class on this machine, which take no room there."""
+        here = NodeAffinitySchedulingStrategy(self.node, soft=False)
+        return ray.remote(kind).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 
     def check(self) -> None:
         """Raises ClusterLost where the Ray processes of this machine are gone."""

@@ -1,10 +1,22 @@
 """What actors ask the driver's machine for: choices that all must share, and files that their machine lacks."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from hardneg.artifacts import SCRATCH
 from hardneg.atomic_write import replace_text
+
+
+def choices_file(folder: Path) -> Path:
+    """Where the choices of the stage in a folder are kept until it is finished."""
+    return folder / SCRATCH / "choices.json"
+
+
+def choices_in(path: Path) -> dict[str, str]:
+    """The choices that a file tells, by subject; none where there is no file."""
+    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 class Desk:
@@ -16,7 +28,7 @@ class Desk:
     def __init__(self, choices: Path, folders: Sequence[Path]) -> None:
         """With the choices in a file, if it is there; only files below `folders` are given."""
         self._place, self._folders = choices, [folder.resolve() for folder in folders]
-        self._choices: dict[str, str] = json.loads(choices.read_text(encoding="utf-8")) if choices.exists() else {}
+        self._choices = choices_in(choices)
 
     def chosen(self, subject: str) -> str | None:
         """What was chosen, if anything was."""
@@ -28,10 +40,6 @@ class Desk:
             self._choices[subject] = proposal
             replace_text(self._place, json.dumps(self._choices, indent=1, sort_keys=True))
         return self._choices[subject]
-
-    def choices(self) -> Mapping[str, str]:
-        """All of them, by subject."""
-        return self._choices
 
     def files(self, folder: Path) -> list[tuple[str, int]]:
         """The place in a folder, and the bytes, of each of its files."""

@@ -8,7 +8,9 @@ from hardneg.errors import UsageError
 from hardneg.protocols import StageBlocks
 from hardneg.stages.context import StageContext
 from hardneg.stages.spec import StageSpec
+from hardneg.trials import TRIAL
 from hardneg_ray.cluster import ClusterLost, joined
+from hardneg_ray.desk import choices_file, choices_in
 from hardneg_ray.engine import Ray
 from hardneg_ray.foreman import Foreman
 from hardneg_ray.roster import Roster
@@ -23,22 +25,22 @@ def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
     if blocks is None:
         context.progress.note(f"{context.name}: is not cut into blocks; this machine makes it")
         return context.spec.make(context)
-    choices = _made(options, context, blocks)
+    _make_all(options, context, blocks)
+    chosen = choices_in(choices_file(context.folder))
+    choices = {subject.removeprefix(TRIAL): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}
 
 
-def _made(options: Ray, context: StageContext[StageSpec], blocks: StageBlocks) -> dict[str, str]:
+def _make_all(options: Ray, context: StageContext[StageSpec], blocks: StageBlocks) -> None:
     """Has all blocks made; a cluster that was started here is started again where it is lost."""
-    choices: dict[str, str] = {}
     for again in range(options.losses):
         missing = set(range(len(blocks.sizes))) - blocks.finished()
         if not missing:
-            break
+            return
         try:
             with joined(options) as cluster, Foreman.at_work(cluster, context, blocks, missing) as foreman:
-                choices = foreman.make()
+                return foreman.make()
         except ClusterLost as error:
             if not error.started or again == options.losses - 1:
                 raise
             context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
-    return choices

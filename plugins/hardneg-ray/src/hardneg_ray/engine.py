@@ -53,8 +53,10 @@ class Ray:
         for name, value in (("num_gpus", self.num_gpus), ("num_cpus", self.num_cpus)):
             if value is not None and value < 0:
                 raise PluginError(f"{name} must be 0 or above, not {value}")
-        if self.losses < 1 or self.patience <= 0:
-            raise PluginError(f"losses must be 1 or above and patience above 0, not {self.losses} and {self.patience}")
+        if self.losses < 1:
+            raise PluginError(f"losses must be 1 or above, not {self.losses}")
+        if self.patience <= 0:
+            raise PluginError(f"patience must be above 0, not {self.patience}")
         if self.object_store_memory < 80_000_000:
             raise PluginError(f"object_store_memory must be 80000000 or above, not {self.object_store_memory}")
 

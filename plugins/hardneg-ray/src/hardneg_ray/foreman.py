@@ -1,11 +1,10 @@
 """Gives the missing blocks of a stage to the actors of a cluster until all are made."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import ray
 from ray.exceptions import RayError
 
 from hardneg.errors import ArtifactError, UsageError
@@ -15,11 +14,11 @@ from hardneg.stages.context import StageContext
 from hardneg.stages.spec import StageSpec
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.crew import Crew, Lost, Member
-from hardneg_ray.desk import Desk
+from hardneg_ray.desk import Desk, choices_file
 from hardneg_ray.ranges import Ranges
 from hardneg_ray.reports import Failed, Made, Opened, Report
 from hardneg_ray.travel import manifests
-from hardneg_ray.worker import Assignment, choices_file
+from hardneg_ray.worker import Assignment
 
 _PAUSE = 1.0  # seconds between two looks at the cluster, at most
 
@@ -46,7 +45,7 @@ class Foreman:
         device = context.device or ("cuda" if needs.num_gpus else "cpu")
         shared = None if cluster.options.shared == "auto" else cluster.options.shared
         folders = [context.folder, *(item.path for item in context.inputs.values() if item.path is not None)]
-        desk = ray.remote(Desk).options(num_cpus=0, max_restarts=-1).remote(choices_file(context), folders)
+        desk = cluster.beside_driver(Desk).remote(choices_file(context.folder), folders)
         quiet = replace(context, progress=Silent(), device=device)
         common = Assignment(quiet, "", 0, shared, cluster.options.store, manifests(context.inputs), desk)
         crew = Crew(cluster, common, needs)
@@ -58,8 +57,8 @@ class Foreman:
                 with suppress(RayError):
                     crew.dismiss_all()
 
-    def make(self) -> dict[str, str]:
-        """All blocks; returns what was chosen for them by timing.
+    def make(self) -> None:
+        """Has all blocks made.
 
         Raises:
             UsageError: there is no room for an actor.
@@ -74,14 +73,12 @@ class Foreman:
                 looked = time.monotonic()
             for member in self.crew.ready:
                 if self.ranges and not member.working:
-                    self.crew.give(member, self.ranges.take(len(self.crew.ready)))
+                    self.crew.give(member, self.ranges.take(len(self.crew.members)))
             try:
                 for member, report in self.crew.reports(_PAUSE):
                     self._take(member, report)
             except Lost as lost:
                 self._give_up(lost.member)
-        choices: Mapping[str, str] = ray.get(self.crew.assignment.desk.choices.remote())
-        return {subject.removeprefix("trial/"): chosen for subject, chosen in choices.items()}
 
     def _look(self) -> None:
         """Whether the cluster is there; more actors, where there is work and room."""

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from hardneg.data.block_files import contiguous
 
+_MOST = 16  # blocks at a time
+
 
 class Ranges:
     """The numbers of the blocks that are missing and with no actor, and how often each was lost."""
@@ -20,8 +22,9 @@ class Ranges:
         """Blocks for one of so many actors: half of its even share, so that the last ones come out together.
 
         A faster actor comes more often. They follow each other, as a pass over a run or an index then serves them all.
+        They are few, as the cluster may grow.
         """
-        share = max(1, len(self._missing) // (2 * max(1, actors)))
+        share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
         first = next(iter(contiguous(self._missing)), range(0))
         taken = list(first[:share])
         self._missing = self._missing[len(taken) :]

@@ -11,7 +11,6 @@ from typing import Any
 
 import ray
 
-from hardneg.artifacts import SCRATCH
 from hardneg.distributed import settle_by
 from hardneg.layout import QUERIES
 from hardneg.protocols import StageBlocks
@@ -121,8 +120,3 @@ def _settled(desk: Any, subject: str, make: Callable[[], str]) -> str:
     """What was chosen for a subject by the first actor that asked, or is made here if this is it."""
     known = ray.get(desk.chosen.remote(subject))
     return str(known if known is not None else ray.get(desk.settle.remote(subject, make())))
-
-
-def choices_file(context: StageContext[StageSpec]) -> Path:
-    """Where the choices of a stage are kept until it is finished."""
-    return context.folder / SCRATCH / "choices.json"

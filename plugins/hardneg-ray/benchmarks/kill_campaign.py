@@ -1,0 +1,145 @@
+"""Kills an actor, Ray's own process of this machine, or the command, at random moments, and counts what was made.
+
+    python kill_campaign.py --rounds 30
+
+Each round has three actors make 60 blocks, kills one process after a random time, and runs the same command again until
+it ends well. It must end with the right bytes, and with each block finished once. A block takes a fifth of a second; a
+second where Ray's process is killed, for its actors live on for a while and may not write then.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from hardneg.progress import Silent
+from hardneg.stages.context import StageContext
+from hardneg.testing.engines import Squares
+
+STAGE = Squares(count=180, size=3)
+PAUSES = {"actor": 0.2, "raylet": 1.0, "driver": 0.2}
+ACTORS, RUNS = 3, 6
+VICTIMS = {"actor": "ray::BlockActor", "raylet": "raylet", "driver": ""}
+
+
+class Told(Silent):
+    """Prints what a run says."""
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+
+def context(folder: Path, pause: float = 0.0) -> StageContext[Squares]:
+    """The stage's, in a folder."""
+    return StageContext("squares", STAGE.model_copy(update={"pause": pause}), folder, {}, {}, Told(), "cpu")
+
+
+def work(folder: Path, pause: float) -> None:
+    """One run of the command."""
+    from hardneg_ray.engine import Ray
+
+    print("begun", flush=True)
+    Ray(address="local", actors=ACTORS, num_cpus=0.5, losses=5, object_store_memory=80_000_000).make(
+        context(folder, pause)
+    )
+
+
+def victims(driver: psutil.Process, kind: str) -> Iterator[psutil.Process]:
+    """The processes of a kind below a command's own."""
+    if kind == "driver":
+        yield driver
+        return
+    for process in driver.children(recursive=True):
+        with suppress(psutil.Error):
+            names = [process.name(), *process.cmdline()[:1]]
+            if any(os.path.basename(name).startswith(VICTIMS[kind]) for name in names):
+                yield process
+
+
+def blocks_begun(folder: Path) -> bool:
+    """Whether any block is finished."""
+    return bool(context(folder).spec.blocks(context(folder)).finished())
+
+
+def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
+    """Runs the command, kills one process at a random moment from the first block on; returns what was killed."""
+    command = [sys.executable, __file__, "--work", str(folder), "--pause", str(PAUSES[kind])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        driver = psutil.Process(run.pid)
+        early = kind != "actor" and draw.random() < 0.2  # while it starts
+        while not (early or blocks_begun(folder)) and run.poll() is None:
+            time.sleep(0.02)
+        time.sleep(draw.uniform(0, 8 if early else 20 * PAUSES[kind]))
+        found = list(victims(driver, kind)) if run.poll() is None else []
+        told = "nothing"
+        if found:
+            victim = draw.choice(sorted(found, key=lambda process: process.pid))
+            with suppress(psutil.Error):
+                victim.send_signal(signal.SIGKILL)
+                told = kind
+        output = run.communicate(timeout=300)[0]
+    if run.returncode and kind != "driver":
+        told += f", ended with {run.returncode}: {output.strip().splitlines()[-1][:150]}"
+    return told
+
+
+def runs_until_done(folder: Path) -> int:
+    """Runs the command until it ends well; returns how often."""
+    for count in range(1, RUNS + 1):
+        if (folder / "squares").exists():
+            return count - 1
+        done = subprocess.run([sys.executable, __file__, "--work", str(folder)], capture_output=True, text=True)
+        if done.returncode == 0:
+            return count
+    raise SystemExit(f"{folder}: not done after {RUNS} runs:\n{done.stdout}{done.stderr}")
+
+
+def check(folder: Path) -> int:
+    """Raises SystemExit where a block is lost or was finished twice, or bytes differ; returns the number of blocks."""
+    blocks = STAGE.blocks(context(folder))
+    counts = Counter(number for number, *_ in blocks.journal.records())
+    if counts != Counter(range(len(blocks.sizes))):
+        raise SystemExit(f"{folder}: blocks lost or made twice: {counts}")
+    if (folder / "squares").read_text() != "".join(f"{number**2}\n" for number in range(STAGE.count)):
+        raise SystemExit(f"{folder}: other bytes")
+    return len(blocks.sizes)
+
+
+def main() -> None:
+    """Rounds of it; prints a line each, and what came out of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=sorted(VICTIMS))
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--pause", type=float, default=0.0)
+    given = parser.parse_args()
+    if given.work is not None:
+        return work(given.work, given.pause)
+    draw, found = random.Random(given.seed), Counter[str]()
+    for number in range(given.rounds):
+        kind = given.only or draw.choice(sorted(VICTIMS))
+        with tempfile.TemporaryDirectory() as name:
+            began, folder = time.monotonic(), Path(name)
+            told = killed_run(folder, kind, draw)
+            again = runs_until_done(folder)
+            blocks = check(folder)
+            found[told.partition(",")[0]] += 1
+            line = f"{number}: killed {told}; {again} more runs; {blocks} blocks, each finished once"
+            print(f"{line}, {time.monotonic() - began:.0f} s", flush=True)
+    print(json.dumps({"rounds": given.rounds, "killed": found}))
+
+
+if __name__ == "__main__":
+    main()

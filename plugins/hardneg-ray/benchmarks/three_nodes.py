@@ -1,0 +1,75 @@
+"""A head and two machines of one core each, on this one: one is lost, another one joins, and each block is made once.
+
+    python three_nodes.py
+
+The machines are Ray's own stand-ins: processes of this machine. `three_nodes.sh` has network namespaces.
+"""
+
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hardneg_ray.engine import Ray
+from ray.cluster_utils import Cluster
+
+from hardneg.progress import Silent
+from hardneg.stages.context import StageContext
+from hardneg.testing.engines import Squares
+
+STAGE = Squares(count=120, size=2, pause=0.5)
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+
+
+class Told(Silent):
+    """Prints what a run says."""
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+
+def writers(context: StageContext[Squares]) -> Counter[str]:
+    """How many blocks each writer has finished."""
+    paths = sorted((context.folder / "checkpoints").glob("squares.journal*"))
+    return Counter({path.name: sum(bool(line) for line in path.read_text().splitlines()) for path in paths})
+
+
+def change_machines(cluster: Cluster, lost: object, context: StageContext[Squares]) -> None:
+    """When both machines have finished a block, one more joins; when ten more are finished, one is lost."""
+    while len(writers(context)) < 2:
+        time.sleep(0.1)
+    done = sum(writers(context).values())
+    cluster.add_node(**NODE)
+    print(f"a third machine joined after {done} blocks", flush=True)
+    while sum(writers(context).values()) < done + 10:
+        time.sleep(0.1)
+    cluster.remove_node(lost, allow_graceful=False)
+    print(f"one was lost after {sum(writers(context).values())}", flush=True)
+
+
+def main() -> None:
+    """Prints what happened; an AssertionError where a block is lost or made twice."""
+    head = {"num_cpus": 0, "object_store_memory": 80_000_000, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    lost = cluster.add_node(**NODE)
+    cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    with tempfile.TemporaryDirectory() as name:
+        context = StageContext("squares", STAGE, Path(name), {}, {}, Told(), "cpu")
+        with ThreadPoolExecutor(1) as beside:  # machines are added by the main thread only
+            stage = beside.submit(Ray(address=cluster.address, num_cpus=1, losses=4).make, context)
+            change_machines(cluster, lost, context)
+            stage.result()
+        blocks = STAGE.blocks(context)
+        counts = Counter(number for number, *_ in blocks.journal.records())
+        assert counts == Counter(range(len(blocks.sizes))), counts
+        assert (Path(name) / "squares").read_text() == "".join(f"{number**2}\n" for number in range(STAGE.count))
+        made = dict(writers(context))
+        assert len(made) >= 3, made
+        print(f"{len(counts)} blocks, each finished once, by {sorted(made.values())} of {len(made)} actors")
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -17,14 +17,14 @@ from torch import Tensor
 from hardneg.indexes.best import best_hits
 from hardneg.indexes.exact_torch import Blocks, Vectors, device_blocks, search_blocks, to_device
 from hardneg.indexes.pair_products import pair_products
-from hardneg.indexes.rounded_tiles import Tile, reaching
+from hardneg.indexes.rounded_tiles import GROUP, Tile, reaching
 from hardneg.indexes.rounding import Rounded, error_bounds, rounded_down, sums_in_float32
 from hardneg.indexes.running_best import RunningBest
 from hardneg.indexes.starting_bar import sample_groups, sample_rank, sample_tiles, starting_bar
 from hardneg.progress import Silent, Task
 from hardneg.types import Hits
 
-_TILE = 2048  # vectors multiplied at a time: with them and their scores in a CPU's caches
+_TILE = 2048  # vectors multiplied at a time on a CPU: with their scores in its caches
 _FIRST, _SHARE = 8, 32  # candidates before a query is given up: 8 k, and one of 32 vectors
 _RANGE = 1e30  # of bounds; where they are larger a product may leave float32's range
 
@@ -98,7 +98,7 @@ def _searched(
     """The lists, and bool [Q], which of them may lack something."""
     groups = sample_groups(len(vectors), k)
     rank = sample_rank(len(vectors), k, len(groups))
-    size = min(_TILE, -(-blocks.corpus // 16) * 16)
+    size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // GROUP) * GROUP
     space = torch.empty(min(blocks.queries, len(queries)) * size, dtype=torch.bfloat16, device=blocks.device)
     with torch.inference_mode(), sums_in_float32():
         sample = list(sample_tiles(vectors, groups, size, blocks.device))

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-_PAIRS = 262_144  # multiplied at a time where there is no kernel for chosen pairs
+_PAIRS = 65_536  # multiplied at a time where there is no kernel for chosen pairs
 
 
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:
@@ -19,15 +19,20 @@ def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Ten
         query, row: int64 [p], the numbers of each pair's vectors, by ascending query.
     """
     if queries.device.type != "cpu":
-        parts = [slice(start, start + _PAIRS) for start in range(0, len(query), _PAIRS)]
-        products = [(queries[query[part]] * documents[row[part]]).sum(1) for part in parts]
-        return torch.cat(products) if products else queries.new_empty(0)
+        return gathered_products(queries, documents, query, row)
     _quiet()
     first = torch.zeros(len(queries) + 1, dtype=torch.int64)
     torch.cumsum(counts, 0, out=first[1:])
     chosen = _pairs(first, row, (len(queries), len(documents)))
     found: Tensor = torch.sparse.sampled_addmm(chosen, queries, documents.T, beta=0.0).values()
     return found
+
+
+def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
+    """The same on any device, from copies of the pairs' vectors."""
+    parts = [slice(start, start + _PAIRS) for start in range(0, len(query), _PAIRS)]
+    products = [(queries[query[part]] * documents[row[part]]).sum(1) for part in parts]
+    return torch.cat(products) if products else queries.new_empty(0)
 
 
 def _pairs(first: Tensor, row: Tensor, size: tuple[int, int]) -> Tensor:

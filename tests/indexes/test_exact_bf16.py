@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.indexes import exact_bf16
 from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.pair_products import pair_products
+from hardneg.indexes.pair_products import gathered_products, pair_products
 from hardneg.indexes.rounded_tiles import Tile, in_groups, reaching
 from hardneg.indexes.rounding import Rounded, error_bounds, rounded_down
 from hardneg.indexes.running_best import RunningBest
@@ -147,6 +147,15 @@ def test_few_vectors_go_through_float32(monkeypatch: pytest.MonkeyPatch) -> None
     vectors = np.arange(6, dtype=np.float32)[:, None]
     assert _search(vectors, np.ones((1, 1), np.float32), 9).rows.tolist() == [[5, 4, 3, 2, 1, 0, -1, -1, -1]]
     assert asked == [1]
+
+
+def test_pairs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, documents = torch.tensor([[1.0, 2], [3, 4], [0, 1]]), torch.tensor([[1.0, 0], [0, 10]])
+    query, row, counts = torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
+    monkeypatch.setattr("hardneg.indexes.pair_products._PAIRS", 2)
+    assert pair_products(queries, documents, counts, query, row).tolist() == [20, 1, 10]
+    assert gathered_products(queries, documents, query, row).tolist() == [20, 1, 10]
+    assert gathered_products(queries, documents, query[:0], row[:0]).tolist() == []
 
 
 def test_the_bound_by_hand() -> None:

@@ -49,18 +49,19 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def contestants(
-    folder: Path, vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int, without_pyserini: bool
+    folder: Path, vectors: NDArray[np.float32], queries: NDArray[np.float32], options: argparse.Namespace
 ) -> dict[str, Search]:
     """The ways to search, by name."""
+    k = options.k
     index = faiss.IndexFlatIP(DIMENSION)
     index.add(vectors)
     mapped = faiss.read_index(str(folder / "index"), faiss.IO_FLAG_MMAP)
     ways: dict[str, Search] = {
         "faiss IndexFlatIP, mapped": lambda: mapped.search(queries, k)[1],
         "faiss IndexFlatIP, in memory": lambda: index.search(queries, k)[1],
-        **{f"hardneg, {engine}": partial(_ours, folder, queries, k, engine) for engine in ENGINES},
+        **{f"hardneg, {engine}": partial(_ours, folder, queries, k, engine) for engine in options.engines},
     }
-    if without_pyserini:
+    if options.without_pyserini:
         return ways
     try:
         return ways | {"Pyserini batch_search": _pyserini(folder, queries, k)}
@@ -105,12 +106,13 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--k", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--engines", nargs="*", default=ENGINES, help="of ours")
     parser.add_argument("--without-pyserini", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         vectors = prepare(Path(folder), options.documents)
         queries = unit(np.random.default_rng(1).standard_normal((options.queries, DIMENSION), dtype=np.float32))
-        ways = contestants(Path(folder), vectors, queries, options.k, options.without_pyserini)
+        ways = contestants(Path(folder), vectors, queries, options)
         found = {name: rows_of(search()) for name, search in ways.items()}
         rounds = [{name: seconds(search) for name, search in ways.items()} for _ in range(options.rounds)]
     base = next(iter(ways))

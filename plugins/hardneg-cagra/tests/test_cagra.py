@@ -21,6 +21,7 @@ from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import Flat
 from hardneg.progress import Silent
+from hardneg.protocols import IndexSize
 from hardneg.testing import IndexTests
 
 faiss = pytest.importorskip("faiss")
@@ -147,6 +148,8 @@ def test_what_it_takes(cuvs: Cuvs, source: Path, tmp_path: Path) -> None:
     plugin.build(source, tmp_path / "made", Silent())
     told, found = plugin.cost(_N, _N, _D), (tmp_path / "made" / "index").stat().st_size
     assert told.memory == told.disk == pytest.approx(found, rel=0.03)
+    searched = Cagra(degree=16, intermediate=40, width=20).search_cost(IndexSize(_N, _N, _D))
+    assert searched.held == told.memory and searched.operations == 2 * _D * 20 * 16
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.compressed import CompressedSearcher
 from hardneg.indexes.compression import load_faiss, save
 from hardneg.progress import Progress
-from hardneg.protocols import RowLookup
+from hardneg.protocols import IndexSize, RowLookup, SearchCost
 from hardneg.types import BuildCost
 from hardneg_cagra.device import GpuGraph, Links
 from hardneg_cagra.graph import as_faiss
@@ -56,6 +56,12 @@ class Cagra:
         """Vectors and links, all in memory, as on the GPU."""
         disk = vectors * (4 * dimension + 4 * self.degree + 4 + _PLACES)
         return BuildCost(disk, 2.0 * dimension * vectors * self.intermediate * 100, disk)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """About `width` times the links of a vector; the index is in memory, the GPU's where it is searched there."""
+        compared = min(size.vectors, self.width * self.degree)
+        held = self.cost(int(size.documents), int(size.vectors), size.dimension).memory
+        return SearchCost(2.0 * size.dimension * compared, held=held)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Links the vectors of the dense index folder `source` and writes them; returns their number.

@@ -1,11 +1,12 @@
 """Training pairs a second against `SentenceTransformerTrainer` with `MultipleNegativesRankingLoss`.
 
     pip install "hardneg[demo]"
-    python benchmarks/train_speed.py [--steps 20] [--batch 32] [--length 128] [--rounds 3] [--model NAME]
+    python benchmarks/train_speed.py [--steps 20] [--batch 32] [--length 128] [--rounds 5] [--model NAME]
 
 The same triplets (a docstring's first line, the rest of it, the rest of another one), model, lengths, batch size,
 optimizer and loss (softmax over all positives and negatives of the batch, scale 20). Contestants take turns; each
-round is a training run of its own, timed whole, and each figure is the median of its rounds.
+is a training run in a process of its own, timed from the model's loading on, and each figure is the median of rounds.
+`st-` are those of sentence-transformers; `by-length` has `passes: by_length`.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import ast
 import importlib.util
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -67,18 +70,23 @@ def _docstrings(package: str) -> Iterator[tuple[str, str]]:
                         yield first, rest
 
 
-def ours(texts: Triplets, options: argparse.Namespace, precision: str) -> None:
+def training_data(texts: Triplets, folder: Path) -> TrainingData:
+    """The triplets as hardneg has them, with their corpus in `folder`."""
+    documents = (Document(f"d{row}", passage) for row, (_, passage, _) in enumerate(texts))
+    write_corpus(documents, folder, Silent())
+    negatives = OneNegative(len(texts))
+    positives = {f"q{row}": [f"d{row}"] for row in range(len(texts))}
+    queries = [query for query, _, _ in texts]
+    return TrainingData(Corpus.open(folder), negatives.query_ids, queries, positives, negatives)
+
+
+def ours(texts: Triplets, options: argparse.Namespace, precision: str, passes: str = "whole") -> None:
     """hardneg's loop."""
     with tempfile.TemporaryDirectory() as folder:
-        documents = (Document(f"d{row}", passage) for row, (_, passage, _) in enumerate(texts))
-        write_corpus(documents, Path(folder), Silent())
-        negatives = OneNegative(len(texts))
-        positives = {f"q{row}": [f"d{row}"] for row in range(len(texts))}
-        queries = [query for query, _, _ in texts]
-        data = TrainingData(Corpus.open(Path(folder)), negatives.query_ids, queries, positives, negatives)
+        data = training_data(texts, Path(folder))
         spec = ModelSpec(options.model, query_length=options.length, document_length=options.length)
         settings = TrainOptions(
-            batch_size=options.batch, max_steps=options.steps, precision=precision, warmup_ratio=0.0
+            batch_size=options.batch, max_steps=options.steps, precision=precision, passes=passes, warmup_ratio=0.0
         )
         encoder = Encoder.load(spec)
         train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=Silent())
@@ -109,23 +117,40 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2", help="a folder, a hub id, or a packaged model")
+    parser.add_argument("--only", choices=tuple(WAYS), help="one contestant, once: its seconds")
     options = parser.parse_args()
     texts = triplets(options.steps * options.batch)
-    ways: dict[str, Callable[[], None]] = {
-        "SentenceTransformerTrainer, default (fp32)": lambda: theirs(texts, options, half=False),
-        "SentenceTransformerTrainer, bf16": lambda: theirs(texts, options, half=True),
-        "hardneg, fp32": lambda: ours(texts, options, "fp32"),
-        "hardneg, bf16": lambda: ours(texts, options, "bf16"),
-    }
+    if options.only:
+        print(seconds(lambda: WAYS[options.only](texts, options)))
+        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    print(f"{len(texts)} triplets, batches of {options.batch}, {device}")
-    rounds = [{name: seconds(way) for name, way in ways.items()} for _ in range(options.rounds)]
-    for name in ways:
-        to = [statistics.median(one[base] / one[name] for one in rounds) for base in list(ways)[:2]]
+    print(f"{len(texts)} triplets, batches of {options.batch}, {device}, {torch.get_num_threads()} threads")
+    rounds = []
+    for number in range(options.rounds):
+        rounds.append({name: apart(name) for name in WAYS})
+        print(f"  round {number + 1}: {', '.join(f'{name} {taken:.1f} s' for name, taken in rounds[-1].items())}")
+    for name in WAYS:
+        to = [statistics.median(one[base] / one[name] for one in rounds) for base in ("st-fp32", "st-bf16")]
         speed = statistics.median(len(texts) / one[name] for one in rounds)
-        print(f"  {name:<44}{speed:7.1f} pairs/s   {to[0]:5.2f} x its default, {to[1]:5.2f} x its bf16")
+        print(f"  {name:<24}{speed:7.1f} pairs/s   {to[0]:5.2f} x its default, {to[1]:5.2f} x its bf16")
+
+
+WAYS: dict[str, Callable[[Triplets, argparse.Namespace], None]] = {
+    "st-fp32": lambda texts, options: theirs(texts, options, half=False),
+    "st-bf16": lambda texts, options: theirs(texts, options, half=True),
+    "fp32": lambda texts, options: ours(texts, options, "fp32"),
+    "bf16": lambda texts, options: ours(texts, options, "bf16"),
+    "fp32-by-length": lambda texts, options: ours(texts, options, "fp32", "by_length"),
+    "bf16-by-length": lambda texts, options: ours(texts, options, "bf16", "by_length"),
+}
+
+
+def apart(name: str) -> float:
+    """The seconds of one contestant in a process of its own: what it does to the process's memory ends with it."""
+    command = [sys.executable, *sys.argv, "--only", name]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 def seconds(way: Callable[[], None]) -> float:

@@ -13,6 +13,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World, world
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.tokens import token_batches
 from hardneg.training.examples import SampledBatch
 from hardneg.training.scoring import BatchColumns
 
@@ -32,6 +33,13 @@ class Parts:
             return vectors[0]
         return torch.cat(_of_one_length(vectors))[self.place.to(vectors[0].device)]
 
+    def through(self, embed: Callable[[Features], Tensor]) -> Tensor:
+        """What `embed` makes of the texts, a pass for each part; in the order of the texts.
+
+        The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
+        """
+        return self.join([embed(part) for part in self.features])
+
 
 def _of_one_length(parts: Sequence[Tensor]) -> list[Tensor]:
     """Tensors [n, T, d] with zeros behind those of a smaller T; others as they are."""
@@ -50,17 +58,20 @@ def in_parts(features: Features, size: int) -> Parts:
     if "attention_mask" not in features or len(features["attention_mask"]) <= size:
         return Parts([features], None)
     order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
-    parts = ({name: value[rows] for name, value in features.items()} for rows in torch.split(order, size))
-    return Parts([_unpadded(part) for part in parts], order.argsort())
+    return _of_rows(features, torch.split(order, size))
 
 
-def by_length(embed: Callable[[Features], Tensor], features: Features, size: int) -> Tensor:
-    """What `embed` makes of the features, a pass for each of their `in_parts`; in the order of the features.
+def in_passes(features: Features, tokens: int) -> Parts:
+    """The same in parts of at most `tokens` padded tokens, or of one text."""
+    if "attention_mask" not in features or features["attention_mask"].numel() <= tokens:
+        return Parts([features], None)
+    lengths = features["attention_mask"].sum(1).numpy()
+    return _of_rows(features, [torch.from_numpy(rows) for rows in token_batches(lengths, tokens)])
 
-    The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
-    """
-    parts = in_parts(features, size)
-    return parts.join([embed(part) for part in parts.features])
+
+def _of_rows(features: Features, rows: Sequence[Tensor]) -> Parts:
+    parts = ({name: value[part] for name, value in features.items()} for part in rows)
+    return Parts([_unpadded(part) for part in parts], torch.cat(list(rows)).argsort())
 
 
 def _unpadded(features: Features) -> Features:

@@ -14,7 +14,7 @@ _AHEAD = {"cuda": 16}  # steps that a device may be told of before the first of 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TakenStep:
     """What one update was, not yet read.
 
     number: counted from 1. query_ids: of each of its batches. batches: each batch's figures, such as its `loss`, by
@@ -33,9 +33,9 @@ class Unread:
 
     def __init__(self, device: torch.device) -> None:
         self._most = _AHEAD.get(device.type, 1)
-        self._steps: list[tuple[Step, Record, Record]] = []
+        self._steps: list[tuple[TakenStep, Record, Record]] = []
 
-    def add(self, step: Step, told: Record, seen: Record) -> bool:
+    def add(self, step: TakenStep, told: Record, seen: Record) -> bool:
         """Keeps a step with what else its record tells, before and behind the norms; true where it is time to read."""
         self._steps.append((step, told, seen))
         return len(self._steps) >= self._most
@@ -61,7 +61,7 @@ class Unread:
             }  # fmt: skip
 
 
-def _figures(step: Step) -> Iterator[Tensor | float]:
+def _figures(step: TakenStep) -> Iterator[Tensor | float]:
     for batch in step.batches:
         yield from batch.values()
     yield step.norm
@@ -79,7 +79,7 @@ def _means(batches: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
 
 
-def _check_finite(step: Step, batches: Sequence[Mapping[str, float]], norm: float) -> None:
+def _check_finite(step: TakenStep, batches: Sequence[Mapping[str, float]], norm: float) -> None:
     for batch, query_ids in zip(batches, step.query_ids, strict=True):
         for name, value in batch.items():
             _check(name, value, step.number, query_ids)

@@ -26,7 +26,7 @@ _Pass = Callable[[], Vectors]
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """What encodes: one side's texts, or some of both; precision: the context that a pass is made in.
+    """What encodes: one side's texts, or some of both; context: makes what a pass is made in.
 
     `both` may be wrapped for several processes. It is called once with a graph, at the end, as the wrapper expects, and
     then adds up the gradients that all parts have left; the other parts go past it.
@@ -34,7 +34,7 @@ class Towers:
 
     one: Callable[[Features, Kind], Tensor]
     both: Callable[[Features, Features], Vectors]
-    precision: AbstractContextManager[Any]
+    context: Callable[[], AbstractContextManager[Any]]
 
 
 def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
@@ -60,7 +60,7 @@ def _one_by_one(parts: Parts, kind: Kind, towers: Towers) -> list[_Pass]:
 
 def _with_seed(seed: int, encode: _Pass, towers: Towers) -> Vectors:
     torch.manual_seed(seed)
-    with towers.precision:
+    with towers.context():
         return encode()
 
 

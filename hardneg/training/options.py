@@ -54,6 +54,9 @@ class TrainOptions:
             with `none` those of its own process.
         precision: `bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training
             that is gone on with stays with what it began with.
+        passes: `by_length` has a CPU encode a batch in passes of texts of about equal length, with dropout that is
+            drawn many times faster; `whole` pads a batch to its longest text and draws as torch does. A GPU always
+            takes it whole.
         gradient_checkpointing: compute activations twice to need less memory.
         seed: all draws, and dropout, depend on it.
         checkpoint_every: steps between checkpoints; none means by the clock, at evaluations and at the end only.
@@ -78,6 +81,7 @@ class TrainOptions:
             "stop_at",
             "keep_every",
             "epsilon",
+            "passes",
         }
     )
     """Options that models were trained without: they count where they have another value than their default."""
@@ -111,6 +115,7 @@ class TrainOptions:
     false_negative_mask: bool = True
     share_negatives_across: Literal["processes", "none"] = "processes"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    passes: Literal["whole", "by_length"] = "whole"
     gradient_checkpointing: bool = False
     seed: int = 42
     checkpoint_every: int | None = 1000
@@ -164,6 +169,8 @@ class TrainOptions:
             found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
         if self.epochs is None and self.max_steps is None:
             found.append("give epochs or max_steps")
+        if self.gradient_checkpointing and self.passes == "by_length":
+            found.append("gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out")
         return found + self._never_reached()
 
     def _never_reached(self) -> list[str]:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hardneg.distributed import gather, world
 from hardneg.seeding import derive_seed
-from hardneg.training.figures import Step
+from hardneg.training.dropout import dropout_of
+from hardneg.training.figures import TakenStep
 from hardneg.training.method import Minimised, Objective, TrainingMethod
 from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import TrainOptions
@@ -34,7 +35,7 @@ class Learner:
     groups: Groups
 
 
-def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> Step:
+def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
     """Takes one step, counted from 0, over batches that are scored one by one; what it came to is still to be read.
 
     Dropout depends on the seed, the step and the batch's place in it, so a continued run repeats it; each of
@@ -48,7 +49,8 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
         last = place == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
-            found = learner.method.minimised(learner.loss, model, batch, learner.half, done)
+            with dropout_of(learner.options, learner.method.encoder.device):
+                found = learner.method.minimised(learner.loss, model, batch, learner.half, done)
             records.append(_record(found, learner.options))
             accelerator.backward(found.total / len(batches))
     norms = gradient_norms(learner.groups)
@@ -57,7 +59,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         group["lr"] = learning_rate * group.get("factor", 1.0)
     learner.optimizer.step()
     learner.optimizer.zero_grad()
-    return Step(step + 1, [batch.query_ids for batch in batches], records, norm, norms)
+    return TakenStep(step + 1, [batch.query_ids for batch in batches], records, norm, norms)
 
 
 def _record(found: Minimised, options: TrainOptions) -> dict[str, Tensor | float]:

@@ -2,7 +2,7 @@
 
 import torch
 
-from hardneg.training.batches import by_length
+from hardneg.training.batches import in_parts, in_passes
 
 
 def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_longest_text() -> None:
@@ -16,8 +16,17 @@ def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_l
 
     ids = torch.tensor([[1, 2, 0, 0], [3, 0, 0, 0], [4, 5, 6, 7], [8, 9, 1, 0], [2, 0, 0, 0]])
     features = {"input_ids": ids, "attention_mask": (ids > 0).long(), "prompt_length": torch.full((5,), 100)}
-    assert by_length(embed, features, 2).flatten().tolist() == [103, 103, 122, 118, 102]
+    assert in_parts(features, 2).through(embed).flatten().tolist() == [103, 103, 122, 118, 102]
     assert seen == [[[4, 5, 6, 7], [8, 9, 1, 0]], [[1, 2], [3, 0]], [[2]]]
+
+
+def test_passes_hold_so_many_padded_tokens() -> None:
+    ids = torch.tensor([[1, 2, 0, 0], [3, 0, 0, 0], [4, 5, 6, 7], [8, 9, 1, 0], [2, 0, 0, 0]])
+    features = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    for tokens, shapes in {20: [(5, 4)], 8: [(2, 4), (3, 2)], 6: [(1, 4), (2, 3), (2, 1)], 1: [(1, 4)]}.items():
+        parts = in_passes(features, tokens)
+        assert [tuple(part["input_ids"].shape) for part in parts.features][: len(shapes)] == shapes
+        assert parts.through(lambda part: part["input_ids"][:, :1]).flatten().tolist() == [1, 3, 4, 8, 2]
 
 
 def test_padding_on_the_left_is_cut_too() -> None:
@@ -28,7 +37,11 @@ def test_padding_on_the_left_is_cut_too() -> None:
         widths.append(features["input_ids"].shape[1])
         return features["input_ids"][:, -1:]
 
-    assert by_length(embed, {"input_ids": ids, "attention_mask": (ids > 0).long()}, 1).flatten().tolist() == [1, 3, 6]
+    assert in_parts({"input_ids": ids, "attention_mask": (ids > 0).long()}, 1).through(embed).flatten().tolist() == [
+        1,
+        3,
+        6,
+    ]
     assert widths == [3, 2, 1]
 
 
@@ -36,7 +49,7 @@ def test_gradients_come_back_in_order() -> None:
     weights = torch.arange(1.0, 4.0).requires_grad_()
     ids = torch.tensor([[1, 0], [2, 1], [0, 0]])
     features = {"input_ids": ids, "attention_mask": torch.tensor([[1, 0], [1, 1], [1, 0]])}
-    vectors = by_length(lambda part: weights[part["input_ids"][:, :1]], features, 1)
+    vectors = in_parts(features, 1).through(lambda part: weights[part["input_ids"][:, :1]])
     (vectors.flatten() * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
     assert weights.grad is not None
     assert weights.grad.tolist() == [100.0, 1.0, 10.0]

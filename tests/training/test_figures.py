@@ -10,16 +10,16 @@ from hardneg.errors import TrainingError
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.training import figures
-from hardneg.training.figures import Step, Unread
+from hardneg.training.figures import TakenStep, Unread
 from hardneg.training.methods.dual_encoder import train
 
 CPU = torch.device("cpu")
 
 
-def step(number: int, losses: list[float], norm: float = 2.0) -> Step:
+def step(number: int, losses: list[float], norm: float = 2.0) -> TakenStep:
     batches = [{"loss": torch.tensor(loss), "kept": 3.0} for loss in losses]
     ids = [[f"q{number}-{place}"] for place in range(len(losses))]
-    return Step(number, ids, batches, torch.tensor(norm), {"all": torch.tensor(norm), "none": 0.0})
+    return TakenStep(number, ids, batches, torch.tensor(norm), {"all": torch.tensor(norm), "none": 0.0})
 
 
 def test_records_have_means_and_what_else_was_told() -> None:

@@ -17,7 +17,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.indexes.candidate_scoring import encoded_rows
 from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.training.batches import ahead, by_length, own_share
+from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
 from hardneg.training.method import ExampleTraining
@@ -133,7 +133,7 @@ class QueryTower(nn.Module):
         def embed(features: dict[str, Tensor]) -> Tensor:
             return self._embed(features, "query")
 
-        return by_length(embed, queries, QUERIES_A_PASS) if self._cpu else embed(queries)
+        return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries)
 
 
 @dataclass(eq=False)

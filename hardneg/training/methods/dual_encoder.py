@@ -1,5 +1,8 @@
 """Training of queries and documents together: every query is scored against the documents of the whole batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,12 @@ from torch import Tensor, nn
 
 from hardneg.distributed import World, gather, world
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import Kind
 from hardneg.errors import UsageError
 from hardneg.progress import Progress
 from hardneg.protocols import Loss
-from hardneg.training.batches import Batch, Features, in_parts, make_batch
+from hardneg.training.batches import Batch, Features, Parts, in_parts, in_passes, make_batch
+from hardneg.training.dropout import dropout_of
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
@@ -23,17 +28,26 @@ from hardneg.types import ScoreBatch
 
 
 class TwoTowers(nn.Module):
-    """Queries and documents in one forward pass, so that a distributed wrapper sees one a step."""
+    """Queries and documents in one forward call, so that a distributed wrapper sees one a step."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, by_length: bool = False) -> None:
+        """by_length: in several passes, where that saves time."""
         super().__init__()
         self.module = encoder.module
         self._embed = encoder.embed
+        self._by_length = by_length and encoder.device.type == "cpu"
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
-        return self._embed(queries, "query"), self._embed(documents, "document")
+        return self._one_side(queries, "query"), self._one_side(documents, "document")
 
+    def _one_side(self, features: Features, kind: Kind) -> Tensor:
+        parts = in_passes(features, PASS_TOKENS) if self._by_length else Parts([features], None)
+        return parts.through(partial(self._embed, kind=kind))
+
+
+PASS_TOKENS = 2048
+"""Padded tokens of a pass on a CPU: what stays in its caches. It does not follow the machine, as dropout's draws do."""
 
 _LOSS_ALONE = LossTerms()
 
@@ -48,11 +62,11 @@ class DualEncoderTraining(ExampleTraining):
         terms.check(encoder)
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
-        self.forward_module = TwoTowers(encoder)
+        self.forward_module = TwoTowers(encoder, options.passes == "by_length")
         self._corpus, self._cut = data.corpus, data.segments
         self._unmasked = not options.false_negative_mask
         self._here = _sharing(options)
-        self._chunk = _chunk(options)
+        self._chunk, self._options = _chunk(options), options
         self.examples = Examples(
             data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
         )
@@ -98,14 +112,22 @@ class DualEncoderTraining(ExampleTraining):
         return masked(best_segments(queries, documents)[:, column], batch.columns)
 
     def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
-        precision = torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
         if self._chunk is None:
-            with precision:
+            with self._precision(half):
                 vectors: tuple[Tensor, Tensor] = model(batch.queries, batch.documents)
             return vectors
         rows = batch.columns.width * (1 if self._cut is None else self._cut.count)
         queries, documents = in_parts(batch.queries, self._chunk), in_parts(batch.documents, self._chunk * rows)
-        return encode_twice(queries, documents, Towers(self.encoder.embed, model, precision))
+        return encode_twice(queries, documents, Towers(self.encoder.embed, model, partial(self._drawing, half)))
+
+    def _precision(self, half: bool) -> torch.autocast:
+        return torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
+
+    @contextmanager
+    def _drawing(self, half: bool) -> Iterator[None]:
+        """What each of the two passes of a part is made in."""
+        with self._precision(half), dropout_of(self._options, self.encoder.device):
+            yield
 
 
 def _chunk(options: TrainOptions) -> int | None:

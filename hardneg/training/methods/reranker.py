@@ -19,7 +19,7 @@ from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer
-from hardneg.training.batches import by_length, own_share
+from hardneg.training.batches import Parts, in_parts, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.method import ExampleTraining
 from hardneg.training.options import RerankerOptions
@@ -58,7 +58,8 @@ class PairTower(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """float32 [n], the logit of each pair."""
-        return by_length(self._logits, features, _PAIRS_A_PASS) if self._cpu else self._logits(features)
+        parts = in_parts(features, _PAIRS_A_PASS) if self._cpu else Parts([features], None)
+        return parts.through(self._logits)
 
 
 class RerankerTraining(ExampleTraining):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from shard_folders import in_shards
 
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.digest import tree_digest
@@ -87,6 +88,13 @@ def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(plugin: Any
     finally:
         faiss.omp_set_num_threads(threads)
     assert tree_digest(tmp_path / "0") == tree_digest(tmp_path / "1")
+
+
+@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+def test_vectors_in_shards_give_the_same_bytes(plugin: Any, source: Path, tmp_path: Path) -> None:
+    plugin.build(source, tmp_path / "one", Silent())
+    plugin.build(in_shards(source, tmp_path / "shards", [100, 170]), tmp_path / "three", Silent())
+    assert tree_digest(tmp_path / "one") == tree_digest(tmp_path / "three")
 
 
 def test_another_seed_gives_other_centroids(source: Path, tmp_path: Path) -> None:

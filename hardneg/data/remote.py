@@ -49,6 +49,22 @@ def fetch_file(url: str, path: Path) -> None:
         files.get_file(place, str(path))
 
 
+def find_file(url: str, path: Path) -> bool:
+    """Copies what is at a URL to a file, where it is there; says whether it is.
+
+    Raises:
+        ArtifactError: the URL cannot be read.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    with _opened(url) as (files, place):
+        files.invalidate_cache()
+        try:
+            files.get_file(place, str(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+
 def read_json(url: str) -> Any:
     """The JSON at a URL; None where there is none, or it was not written to its end.
 

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from hardneg.atomic_write import replacing
 from hardneg.data.flat import FlatVectors
+from hardneg.data.remote import find_file, joined, put_file
 from hardneg.data.shards import Shards
+from hardneg.digest import digest
 from hardneg.indexes.exact import ExactOptions, search_exact, settled
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import PooledSearcher
@@ -31,8 +33,41 @@ _WHOLE = ("bf16",)
 """Engines of which the last bits of a score depend on what else is searched: they search all shards in one pass."""
 
 
-def shard_by_shard(searcher: Searcher, kept: Path) -> Searcher:
-    """A searcher that keeps in a folder what it found in each shard, for a search that goes on after a stop.
+@dataclass(frozen=True)
+class KeptLists:
+    """Where the lists of shards are kept: a folder, and a URL that other machines read and write too."""
+
+    folder: Path
+    url: str | None = None
+
+    def find(self, name: str) -> Hits | None:
+        """The lists of this name; None where there are none."""
+        path = self.folder / f"{name}.npz"
+        if not path.exists() and self.url is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside = path.with_suffix(".new")
+            if find_file(joined(self.url, path.name), aside):
+                aside.replace(path)
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as found:
+            return Hits(found["rows"], found["scores"])
+
+    def keep(self, name: str, hits: Hits) -> None:
+        """Keeps them: what is half-written is not found."""
+        path = self.folder / f"{name}.npz"
+        with replacing(path) as file:
+            np.savez(file, rows=hits.rows, scores=hits.scores, allow_pickle=False)
+        if self.url is not None:
+            put_file(path, joined(self.url, path.name))
+
+    def drop(self, name: str) -> None:
+        """Frees the disk of them; those at the URL stay."""
+        (self.folder / f"{name}.npz").unlink(missing_ok=True)
+
+
+def shard_by_shard(searcher: Searcher, kept: KeptLists) -> Searcher:
+    """A searcher that keeps what it found in each shard, for a search that goes on after a stop.
 
     Of what is not in shards, or has structure that is searched as a whole, it is `searcher` itself.
     """
@@ -46,11 +81,15 @@ def shard_by_shard(searcher: Searcher, kept: Path) -> Searcher:
 
 @dataclass(frozen=True)
 class ShardedSearcher:
-    """Searches a shard after the other; `kept`: the folder of what was found in each."""
+    """Searches a shard after the other; what was found in each is kept.
+
+    name: of these queries, for what is kept; by default made from what they are encoded into.
+    """
 
     whole: FlatSearcher | SparseSearcher | MultiVectorSearcher
     shards: Shards
-    kept: Path
+    kept: KeptLists
+    name: str | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """What `whole` finds; of a search that was stopped, only the shards that were not searched are.
@@ -60,22 +99,35 @@ class ShardedSearcher:
             ArtifactError: a shard is damaged, or cannot be had.
         """
         wanted = check_encoded("an index in shards is searched", queries)
-        name = _digest(wanted, k, [shard.digest for shard in self.shards.listed])
-        whole = self.kept / f"{name}.npz"
-        if (found := _read(whole)) is not None:
+        name = self._named(wanted, k)
+        if (found := KeptLists(self.kept.folder).find(name)) is not None:
             return found
-        paths = [self.kept / f"{name}-{number}.npz" for number in range(len(self.shards.listed))]
-        found = None
-        for path, part in zip(paths, self._parts(wanted, k), strict=True):
-            own = _read(path)
-            if own is None:
-                _write(path, own := part())
+        for number in range(len(self.shards.listed)):
+            own = self._list(number, wanted, k)
             found = own if found is None else merged_lists(found, own)
         assert found is not None
-        _write(whole, found)
-        for path in paths:
-            path.unlink()
+        KeptLists(self.kept.folder).keep(name, found)
+        for number in range(len(self.shards.listed)):
+            self.kept.drop(f"{name}-{number}")
         return found
+
+    def search_some(self, queries: Encoded, k: int, taken: slice) -> set[int]:
+        """Searches the shards that are taken; returns the numbers of those whose lists nobody has put yet."""
+        numbers = range(len(self.shards.listed))
+        for number in numbers[taken]:
+            self._list(number, queries, k)
+        name = self._named(queries, k)
+        return {number for number in numbers if self.kept.find(f"{name}-{number}") is None}
+
+    def _list(self, number: int, queries: Encoded, k: int) -> Hits:
+        name = f"{self._named(queries, k)}-{number}"
+        if (found := self.kept.find(name)) is None:
+            self.kept.keep(name, found := self._parts(queries, k)[number]())
+        return found
+
+    def _named(self, queries: Encoded, k: int) -> str:
+        shards = [shard.digest for shard in self.shards.listed]
+        return _digest(queries, k, shards) if self.name is None else digest([self.name, k, shards])
 
     def encoded(self, rows: NDArray[np.int64]) -> Encoded:
         """What the index holds of rows int64 [n]."""
@@ -126,15 +178,3 @@ def _digest(queries: Encoded, k: int, shards: Sequence[str]) -> str:
         state.update(f"{array.dtype} {array.shape}".encode())
         state.update(np.ascontiguousarray(array).view(np.uint8).data)
     return state.hexdigest()
-
-
-def _write(path: Path, hits: Hits) -> None:
-    with replacing(path) as file:
-        np.savez(file, rows=hits.rows, scores=hits.scores, allow_pickle=False)
-
-
-def _read(path: Path) -> Hits | None:
-    if not path.exists():
-        return None
-    with np.load(path, allow_pickle=False) as found:
-        return Hits(found["rows"], found["scores"])

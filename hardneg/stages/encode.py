@@ -9,16 +9,15 @@ from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import index_bytes
-from hardneg.data.remote import check_url
 from hardneg.data.shards import BEGUN_CUT, SHARDS
 from hardneg.data.sparse_store import SHAPE
 from hardneg.digest import digest
 from hardneg.distributed import world
 from hardneg.encoders.spec import Attention
-from hardneg.errors import UsageError
 from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
+from hardneg.stages.places import TAKEN, place_problems, taken_shards
 from hardneg.stages.spec import FORMS, RecipeView, Row, Sizes, StageSpec, encoding
 from hardneg.wording import counted
 
@@ -58,16 +57,13 @@ class Encode(StageSpec):
     shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     place: Name | None = Field(default=None, json_schema_extra=FREE)
-    take: str | None = Field(default=None, pattern=r"^\d*:\d*$", json_schema_extra=FREE)
+    take: str | None = Field(default=None, pattern=TAKEN, json_schema_extra=FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Segments of documents that become a vector a token; shards of two sizes, or at no place that can be."""
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
-        if self.take is not None and self.place is None:
-            yield "take: the other machines' shards need a common place; give place, a URL, or leave it out"
-        if self.place is not None:
-            yield from _place_problems(self.place)
+        yield from place_problems(self.place, self.take)
         if self.segments is not None and FORMS.get(recipe.encoder.form) == Trait.TOKEN_VECTORS:
             yield f"segments: {recipe.model.name!r} makes a vector of each token, which are not pooled; leave it out"
 
@@ -129,10 +125,8 @@ class Encode(StageSpec):
     def _write_shards(self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows") -> None:
         from hardneg.encoders.sharded import Sharding, write_shards
 
-        begin, _, end = (self.take or ":").partition(":")
-        taken = slice(int(begin) if begin else None, int(end) if end else None)
         of = digest([*(context.inputs[name].key for name in ("dataset", "model")), self.identity()])
-        sharding = Sharding(self.shards, self.shard_rows, self.place, taken, of)
+        sharding = Sharding(self.shards, self.shard_rows, self.place, taken_shards(self.take), of)
         write_shards(encoder, rows, context.folder, self._options(), context.progress, sharding)
 
 
@@ -181,13 +175,6 @@ class EncodedBlocks:
         if not self.encoder.is_complete(self.context.folder, self.rows):
             close_index(self.encoder, self.rows, self.context.folder)
         return _finished(self.context, self.encoder, self.rows)
-
-
-def _place_problems(place: str) -> Iterator[str]:
-    try:
-        check_url(place)
-    except UsageError as error:
-        yield f"place: {error}"
 
 
 def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:

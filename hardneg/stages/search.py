@@ -10,12 +10,14 @@ from hardneg.artifacts import SCRATCH
 from hardneg.data.queries import Queries
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import barrier, world
+from hardneg.errors import PartDone
 from hardneg.fields import FREE, LATER, InputFile, Name, Reference, Trait
 from hardneg.layout import QUERIES, RUN
 from hardneg.progress import Seconds
 from hardneg.rates.foretold import Foretold
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection
+from hardneg.stages.places import TAKEN, place_problems, taken_shards
 from hardneg.stages.run_blocks import RunBlocks, query_blocks
 from hardneg.stages.searched_queries import searched_queries
 from hardneg.stages.searching import Searching, share_of_queries, without_candidates
@@ -37,6 +39,8 @@ class Search(RunSpec):
     are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors. queries: a file of queries to
     search for in place of a split, of which nothing is known; they stand beside the run for `rerank` and `label`.
     query_vectors: the queries' vectors, which no model has to encode then; query_ids: of an array, whose they are.
+    place: a URL at which machines share what they find in the shards of the index; take: the shards that this one
+    searches, such as `0:4`, counted from 0.
     """
 
     version = 1
@@ -62,9 +66,15 @@ class Search(RunSpec):
         default=None, json_schema_extra=FREE
     )
 
+    place: Name | None = Field(default=None, json_schema_extra=FREE)
+    take: str | None = Field(default=None, pattern=TAKEN, json_schema_extra=FREE)
+
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """What an index over texts cannot give, cosines of a model that has none, and vectors of queries."""
         yield from self._problems_of_vectors(recipe)
+        yield from place_problems(self.place, self.take)
+        if self.place is not None and (self.candidates or self.query_vectors or self._cut(recipe)):
+            yield "place: goes with a search of a whole index that is in no segments, by a model; leave it out"
         texts = Trait.TEXTS in recipe.traits(self.index)
         if texts and self.model is not None:
             yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
@@ -92,6 +102,9 @@ class Search(RunSpec):
             yield "model: the queries have vectors; leave the model out, or query_vectors"
         if self.scores == "angular":
             yield "scores: angular needs the cosines of a model, and query_vectors have none; leave it out"
+
+    def _cut(self, recipe: RecipeView) -> bool:
+        return not {Trait.SEGMENTS, Trait.TEXTS}.isdisjoint(recipe.traits(self.index))
 
     def why(self) -> str:
         """By the split what the run is for."""
@@ -135,6 +148,10 @@ class Search(RunSpec):
         queries = searched_queries(context, collection, facts)
         facts += Counter({"queries": len(queries), "depth": self.depth})
         searching = Searching(context, collection, queries, facts, Seconds())
+        if self.place is not None:
+            if here.first:
+                _search_taken(searching, self.place, taken_shards(self.take))
+            barrier()
         if here.size == 1 or "model" not in context.inputs:
             if here.first:
                 write_run(context.folder / RUN, searching.entries(range(len(queries))))
@@ -149,8 +166,8 @@ class Search(RunSpec):
         return {**facts, **searching.told()}
 
     def blocks(self, context: "StageContext[Search]", writer: int = 0) -> RunBlocks | None:
-        """Whole windows of queries; none where the queries' vectors are given."""
-        if self.query_vectors is not None:
+        """Whole windows of queries; none where the queries' vectors are given, or machines share the shards."""
+        if self.query_vectors is not None or self.place is not None:
             return None
         from hardneg.encoders.inference import EncodeOptions
 
@@ -164,3 +181,9 @@ class Search(RunSpec):
             return {**facts, "queries": len(queries), "depth": self.depth, **without_candidates(context, queries)}
 
         return RunBlocks(context, sizes, searching.ranking, told, writer)
+
+
+def _search_taken(searching: Searching, place: str, taken: slice) -> None:
+    if missing := sorted(searching.search_shards(taken)):
+        told = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        raise PartDone(f"what was found is at {place}; shards {told} are still to be searched: take them")

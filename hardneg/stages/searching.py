@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,10 +17,12 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import lists_in_order
+from hardneg.digest import digest
 from hardneg.distributed import World
 from hardneg.errors import UsageError
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.sharded import shard_by_shard
+from hardneg.indexes.sharded import KeptLists, ShardedSearcher, shard_by_shard
+from hardneg.indexes.validation import check_encoded
 from hardneg.layout import RUN
 from hardneg.progress import Seconds
 from hardneg.stages.context import StageContext
@@ -83,7 +85,26 @@ class Searching:
     def _searcher(self) -> "Searcher":
         inputs = self.context.inputs
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
-        return shard_by_shard(searcher, self.context.folder / SCRATCH / "shards")
+        kept = KeptLists(self.context.folder / SCRATCH / "shards", self.context.spec.place)
+        return shard_by_shard(searcher, kept)
+
+    def _searcher_at(self, start: int) -> "Searcher":
+        """The searcher for the window of queries that begins there: all machines call its lists by one name."""
+        if self.context.spec.place is None or not isinstance(self._searcher, ShardedSearcher):
+            return self._searcher
+        made_from = sorted((path, item.key) for path, item in self.context.inputs.items())
+        return replace(self._searcher, name=digest([made_from, self.context.spec.identity(), start]))
+
+    def search_shards(self, taken: slice) -> set[int]:
+        """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
+        missing, step = set[int](), _at_once(self._encoder)
+        for start in range(0, len(self.queries), step):
+            if not isinstance(searcher := self._searcher_at(start), ShardedSearcher):
+                raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
+            wanted = self._encoded(self._encoder, self.queries.texts[start : start + step])
+            encoded = check_encoded("shards are searched", wanted)
+            missing |= searcher.search_some(encoded, self.context.spec.depth, taken)
+        return missing
 
     @cached_property
     def _encoder(self) -> "TextEncoder | None":
@@ -109,7 +130,7 @@ class Searching:
                 window = slice(start, min(start + step, part.stop))
                 query_ids, texts = self.queries.query_ids[window], self.queries.texts[window]
                 wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, texts)
-                hits = self._hits(searcher, wanted, lists, len(texts))
+                hits = self._hits(self._searcher_at(start), wanted, lists, len(texts))
                 found = _found(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]

@@ -12,12 +12,11 @@ from hardneg.data.flat import FlatVectors
 from hardneg.data.shard_cache import ShardCache
 from hardneg.data.shards import SHARDS, Shards
 from hardneg.errors import ArtifactError
-from hardneg.indexes import sharded
 from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import Flat
-from hardneg.indexes.sharded import ShardedSearcher, merged_lists, shard_by_shard
+from hardneg.indexes.sharded import KeptLists, ShardedSearcher, merged_lists, shard_by_shard
 from hardneg.indexes.stored import form_in, open_store
 from hardneg.progress import Silent
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
@@ -131,7 +130,7 @@ def test_a_damaged_list_is_told(whole, tmp_path, change, told):
 
 
 def parts_of(folder: Path, kept: Path, options: ExactOptions | None = None):
-    return shard_by_shard(open_store(folder, options or ExactOptions(device="cpu", corpus_block=64)), kept)
+    return shard_by_shard(open_store(folder, options or ExactOptions(device="cpu", corpus_block=64)), KeptLists(kept))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -163,19 +162,19 @@ def test_two_lists_are_merged_by_score_then_row():
 def test_a_search_that_was_stopped_goes_on_with_the_next_shard(whole, tmp_path, monkeypatch, form):
     queries = drawn_queries(form, documents(form), exact=False)
     searcher = parts_of(in_shards(whole[form], tmp_path / "shards", [64, 130]), tmp_path / "kept")
-    write, written = sharded._write, list[str]()
+    keep, written = KeptLists.keep, list[str]()
 
-    def stops(path, hits):
-        written.append(path.name)
+    def stops(kept, name, hits):
+        written.append(name)
         if len(written) == 2:
             raise KeyboardInterrupt
-        write(path, hits)
+        keep(kept, name, hits)
 
-    monkeypatch.setattr(sharded, "_write", stops)
+    monkeypatch.setattr(KeptLists, "keep", stops)
     with pytest.raises(KeyboardInterrupt):
         searcher.search(queries, 9)
     found = searcher.search(queries, 9)
-    assert [name.partition("-")[2] for name in written] == ["0.npz", "1.npz", "1.npz", "2.npz", ""]
+    assert [name.partition("-")[2] for name in written] == ["0", "1", "1", "2", ""]
     expected = open_store(whole[form], ExactOptions(device="cpu", corpus_block=64)).search(queries, 9)
     assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
 
@@ -187,4 +186,16 @@ def test_each_engine_finds_the_same_in_parts(tmp_path, engine):
     expected = open_store(write_encoded(tmp_path / "whole", vectors), options).search(queries, 50)
     shards = in_shards(tmp_path / "whole", tmp_path / "shards", [1700, 1800, 4099])
     found = parts_of(shards, tmp_path / "kept", options).search(queries, 50)
+    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
+
+
+def test_machines_share_what_they_find_at_a_url(whole, tmp_path):
+    shards, url = in_shards(whole["vectors"], tmp_path / "shards", [64, 130]), f"file://{tmp_path}/found"
+    queries = drawn_queries("vectors", documents("vectors"), exact=False)
+    options = ExactOptions(device="cpu", corpus_block=64)
+    machines = [shard_by_shard(open_store(shards, options), KeptLists(tmp_path / name, url)) for name in "abc"]
+    assert machines[0].search_some(queries, 9, slice(2, None)) == {0, 1}
+    assert machines[1].search_some(queries, 9, slice(0, 2)) == set()
+    (tmp_path / "shards/shard-00000/index").unlink()  # the third needs no shard any more
+    found, expected = machines[2].search(queries, 9), open_store(whole["vectors"], options).search(queries, 9)
     assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()

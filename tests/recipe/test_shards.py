@@ -12,6 +12,7 @@ from tiny import tiny_static
 
 from hardneg.artifacts import Store
 from hardneg.encoders import stream
+from hardneg.errors import PartDone, RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -54,6 +55,26 @@ def test_what_is_made_from_shards_is_the_same(tmp_path, monkeypatch, way):
     assert {name: path.name for name, path in one.items()} == {name: path.name for name, path in several.items()}
     for name, file in MADE.items():
         assert (one[name] / file).read_bytes() == (several[name] / file).read_bytes(), name
+
+
+def test_machines_search_some_of_the_shards_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "BLOCK", 8)
+    data, model = small_collection(tmp_path / "data"), tiny_static(tmp_path / "model")
+    stages = tree(data, model, shards=4, place=f"file://{tmp_path}/far")["stages"]
+    stages = {name: stages[name] for name in ("index", "test")}
+
+    def made(name, **more):
+        recipe = {"dataset": f"beir:{data}", "model": str(model), "stages": {**stages, "test": stages["test"] | more}}
+        return run(write_recipe(tmp_path / f"{name}.yaml", recipe), tmp_path / name)["test"]
+
+    place = f"file://{tmp_path}/found"
+    with pytest.raises(PartDone, match=r"found is at file://.*; shards 1, 2, 3 are still to be searched"):
+        made("a", place=place, take=":1")
+    found = made("b", place=place, take="1:")
+    assert made("c").name == found.name
+    assert (found / "run.trec.gz").read_bytes() == (tmp_path / "c" / found.name / "run.trec.gz").read_bytes()
+    with pytest.raises(RecipeError, match=r"test\.place: goes with a search of a whole index"):
+        made("d", place=place, query_vectors="x")
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from hardneg.indexes.validation import check_finite
 
 _LEAST, _MOST = 16_384, 65_536  # vectors of a sample
 _FOR_EACH = 4  # of the best k that a sample is to hold
-_DEVIATIONS, _MORE = 5.0, 8  # that the sample may hold more of the best k than is likely
+_DEVIATIONS, _MORE = 4.0, 6  # that the sample may hold more of the best k than is likely
 _SHARE = 4  # the sample is at most this part of all
 
 
@@ -34,8 +34,8 @@ def sample_rank(count: int, k: int, groups: int) -> int:
     """Which of the sample's groups, by its best score, has one below the k-th best score of all `count` vectors.
 
     The best k lie in k groups at most, so the number of those that a sample of g from n groups holds has a mean of at
-    most m = k g / n, and its deviation is at most the root of that (hypergeometric). Five of these and eight more are
-    added, which fails for about one query in a million.
+    most m = k g / n, and its deviation is at most the root of that (hypergeometric). Four of these and six more are
+    added, which fails for a few queries in a million.
     """
     expected = k * groups * GROUP / max(count, 1)
     return int(expected + _DEVIATIONS * expected**0.5) + _MORE

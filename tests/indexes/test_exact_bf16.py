@@ -216,5 +216,5 @@ def test_the_sample_by_hand() -> None:
     groups = sample_groups(1_600_000, 400)
     assert len(groups) == 1024 and (np.diff(groups) > 0).all() and groups.max() < 100_000
     assert len(sample_groups(1_600_000, 200)) == 2000
-    assert sample_rank(1_600_000, 200, 1024) == int(2.048 + 5 * 2.048**0.5) + 8 == 17
+    assert sample_rank(1_600_000, 200, 1024) == int(2.048 + 4 * 2.048**0.5) + 6 == 13
     assert len(sample_groups(63, 1)) == 0

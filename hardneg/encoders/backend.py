@@ -2,14 +2,17 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.digest import digest
 from hardneg.encoders.frame import Frame
 from hardneg.encoders.word_ids import Ids, WordIds, encoded, goes_by_words
 
@@ -26,6 +29,14 @@ def cores() -> int:
         return 1
     told = os.environ.get("RAYON_NUM_THREADS", "")
     return int(told) if told.isdigit() and int(told) else len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class TokenSource:
+    """What the ids of documents depend on beside their texts, as JSON; vocabulary: more than any id."""
+
+    identity: Mapping[str, object]
+    vocabulary: int
 
 
 class Backend:
@@ -55,6 +66,16 @@ class Backend:
         ends = np.cumsum(lengths)
         places = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
         return values[places], np.concatenate([[0], ends])
+
+    def source(self, **options: object) -> TokenSource:
+        """This tokenizer with what else its ids depend on, such as a prompt."""
+        return TokenSource({"tokenizer": self._digest, **options}, 1 + max(self._tokenizer.get_vocab().values()))
+
+    @cached_property
+    def _digest(self) -> str:
+        from tokenizers import __version__
+
+        return digest([__version__, self._tokenizer.to_str(), self._tokenizer.encode_special_tokens])
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:

@@ -13,6 +13,7 @@ from torch import Tensor
 from hardneg.data.corpus import Corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World
+from hardneg.encoders.backend import TokenSource, backend_of
 from hardneg.encoders.chats import has_chat_template, tokenise_chats
 from hardneg.encoders.dense.vectors import OneVector
 from hardneg.encoders.expansion import expanded
@@ -104,6 +105,15 @@ class Encoder:
         tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
         tokens = expanded(tokens, parts[0]) if kind == "query" else tokens
         return typed(tokens, self.spec.token_type(kind)) if self.spec.typed else tokens
+
+    def token_source(self) -> TokenSource | None:
+        """What the ids of documents depend on; none for a slow tokenizer, and for messages of a chat."""
+        first = self.parts("document")[0]
+        backend = None if has_chat_template(first) else backend_of(first.tokenizer)
+        if backend is None:
+            return None
+        spec, side_of_cut = self.spec, first.tokenizer.truncation_side
+        return backend.source(prompt=spec.prompt("document"), length=spec.length("document"), side=side_of_cut)
 
     def features(self, texts: Sequence[str], kind: Kind) -> dict[str, Tensor]:
         """What `embed` takes: int64 tensors [n, longest text] on the CPU, by the model's input names."""
@@ -207,7 +217,8 @@ class Encoder:
         def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
             return self.tokenise(texts, kind) if cut is None else self.segment(texts, cut)
 
-        inference = prepare(self, kind, options, windows.count, tokens)
+        made = windows.kept.through(tokens) if windows.kept else tokens
+        inference = prepare(self, kind, options, windows.count, made)
         for start, encoded, counts in encode_windows(inference, windows.texts, advance):
             if counts is not None and counted is not None:
                 counted(counts)

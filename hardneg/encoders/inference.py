@@ -43,6 +43,7 @@ class EncodeOptions:
     window: texts or pairs that are sorted by length together.
     attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
+    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.kept_ids`).
     """
 
     tokens_per_batch: int | None = None
@@ -50,6 +51,7 @@ class EncodeOptions:
     window: int = 4096
     attention: Attention = "auto"
     compile: bool = False
+    keep_tokens: bool = True
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hardneg.data.corpus import Corpus
     from hardneg.distributed import World
     from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.kept_ids import KeptIds
 
 Form = Literal["vectors", "weights", "token-vectors"]
 """What an encoder makes of a text: one vector, weights of terms, or a vector a token."""
@@ -27,12 +28,13 @@ Form = Literal["vectors", "weights", "token-vectors"]
 class TextWindows:
     """Texts to encode: (number of its first text, texts) for each window; count: about how many rows they make.
 
-    cut: how documents are cut into several rows each, where they are.
+    cut: how documents are cut into several rows each, where they are. kept: where their token ids may be known from.
     """
 
     texts: Iterable[tuple[int, Sequence[str]]]
     count: int
     cut: Segments | None = None
+    kept: "KeptIds | None" = None
 
 
 class StoredRows(Protocol):

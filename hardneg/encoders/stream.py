@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from hardneg.distributed import World, barrier, world
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.kept_ids import kept_ids
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder, TextWindows
 from hardneg.encoders.segmenting import SegmentedCorpus
 from hardneg.progress import Progress
@@ -124,9 +126,10 @@ def encoded_blocks(
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
-    found = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
-    for number, (_, encoded) in zip(numbers, found, strict=True):
-        yield number, int(layout.rows[number]), encoded
+    with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
+        found = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
+        for number, (_, encoded) in zip(numbers, found, strict=True):
+            yield number, int(layout.rows[number]), encoded
 
 
 def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:

@@ -35,6 +35,7 @@ class Encode(StageSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
     shards, shard_rows: into how many shards the index is written, or of how many rows; vectors are the same, and so is
     the key. place: the URL that the shards are put at; the artifact then holds their list. take: those that are made by
     this run, such as `0:4`, counted from 0; the others are made by other machines.
@@ -54,6 +55,7 @@ class Encode(StageSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
+    keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
     shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     place: Name | None = Field(default=None, json_schema_extra=FREE)
@@ -114,7 +116,13 @@ class Encode(StageSpec):
     def _options(self) -> "EncodeOptions":
         from hardneg.encoders.inference import EncodeOptions
 
-        return EncodeOptions(self.tokens_per_batch, self.precision, attention=self.attention, compile=self.compile)
+        return EncodeOptions(
+            self.tokens_per_batch,
+            self.precision,
+            attention=self.attention,
+            compile=self.compile,
+            keep_tokens=self.keep_tokens,
+        )
 
     def _in_shards(self, context: "StageContext[Encode]") -> bool:
         """Whether shards are wanted, or were begun by a run that was stopped."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.data.segments import Segments
-from hardneg.encoders.backend import WHOLE, cut, own_backend
+from hardneg.encoders.backend import WHOLE, TokenSource, cut, own_backend
 from hardneg.encoders.configuration import UNBOUNDED
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.segmenting import SegmentTokens, tokenise_segments
@@ -32,6 +32,13 @@ class StaticEncoder(Encoder):
         prompt = self.spec.prompt(kind)
         prompted = [prompt + text for text in texts] if prompt else list(texts)
         return tokenise(side(self.module, kind)[0].tokenizer, prompted, self.spec.length(kind))
+
+    def token_source(self) -> TokenSource:
+        """As of any encoder, with nothing around a text."""
+        tokenizer = side(self.module, "document")[0].tokenizer
+        prompt, length = self.spec.prompt("document"), self.spec.length("document")
+        plain = own_backend(tokenizer, tokenizer)
+        return plain.source(prompt=prompt, length=length, left=_keeps_the_end(tokenizer), framed=False)
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
         """The documents behind their prompt, cut into segments of any length.
@@ -63,9 +70,13 @@ def tokenise(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> Token
 
     Of each text `length` tokens are kept, on the side that the tokenizer's own truncation keeps.
     """
-    left = (tokenizer.truncation or {}).get("direction") == "left"
+    left = _keeps_the_end(tokenizer)
     ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts, WHOLE if left else length), length, left)
     return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
+
+
+def _keeps_the_end(tokenizer: "Tokenizer") -> bool:
+    return (tokenizer.truncation or {}).get("direction") == "left"
 
 
 def _plain(tokenizer: "Tokenizer") -> Any:

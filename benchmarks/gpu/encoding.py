@@ -2,10 +2,12 @@
 
 import copy
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import torch
-from gpu.material import encoder, finish, peak, seconds, texts
+from gpu.material import encoder, finish, insurance, peak, seconds, texts
+from gpu.material import model as bert_model
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
@@ -37,6 +39,35 @@ def speed(setting: Setting) -> Figures:
             f"{precision}, times sentence-transformers": round(ours / theirs, 2),
         }
     return found
+
+
+def unpadded(setting: Setting) -> Figures:
+    """Texts of InsuranceQA's lengths in bfloat16: times its unpadded FlashAttention, and times its padded way."""
+    model, passages = encoder(setting, length=256), insurance(setting.size(50_000, 100))
+    options = EncodeOptions(precision="bf16")
+    prepare(model, "document", options, len(passages))
+    ours = len(passages) / seconds(partial(model.encode, passages, "document", options), setting)
+    found: Figures = {"texts/s": round(ours, 1)}
+    flash = setting.gpu and find_spec("flash_attn") is not None
+    ways = {"its padded bf16": _peer(setting, None)}
+    ways["its unpadded FlashAttention" if flash else "its SDPA: no flash-attn here"] = _peer(setting, flash)
+    for name, peer in ways.items():
+        _theirs(peer, passages[:64])
+        theirs = len(passages) / seconds(partial(_theirs, peer, passages), setting)
+        found |= {f"{name}, texts/s": round(theirs, 1), f"times {name}": round(ours / theirs, 2)}
+    return found
+
+
+def _peer(setting: Setting, flash: bool | None) -> torch.nn.Module:
+    """sentence-transformers' own; by FlashAttention it leaves padding out by itself. None: as it is by default."""
+    from sentence_transformers import SentenceTransformer
+
+    how = {} if flash is None else {"attn_implementation": "flash_attention_2" if flash else "sdpa"}
+    made = SentenceTransformer(
+        str(bert_model(setting)), device=setting.device, model_kwargs={"dtype": torch.bfloat16, **how}
+    )
+    made.max_seq_length = 256
+    return made
 
 
 def _theirs(module: torch.nn.Module, passages: list[str]) -> Vectors:

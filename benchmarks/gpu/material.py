@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from gpu.setting import Setting
+from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.negatives import read_negatives, write_negatives
+from hardneg.encoders.configuration import VOCABULARY
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.progress import Silent
@@ -18,40 +20,59 @@ from hardneg.types import Document, Negatives
 
 LENGTH = 128
 _WORDS = 5_000
+INSURANCE = (17, 62, 69, 75, 83, 92, 104, 121, 147, 206, 510)
+"""Tokens of InsuranceQA's answers by tenths, by all-MiniLM-L6-v2's tokenizer, special ones left out."""
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def texts(count: int, words: int, seed: int = 0) -> list[str]:
     """Texts of about so many words, few of them common and many rare; equal seeds give equal texts."""
     draws = np.random.default_rng(seed)
-    lengths = np.maximum(3, draws.lognormal(np.log(words), 0.4, count)).astype(int)
+    return _texts(draws, np.maximum(3, draws.lognormal(np.log(words), 0.4, count)).astype(int))
+
+
+def insurance(count: int, seed: int = 0) -> list[str]:
+    """Texts that have as many words as InsuranceQA's answers have tokens, a word being a token here."""
+    draws = np.random.default_rng(seed)
+    tenths = np.linspace(0, 1, len(INSURANCE))
+    return _texts(draws, np.interp(draws.random(count), tenths, INSURANCE).astype(int))
+
+
+def _texts(draws: np.random.Generator, lengths: NDArray[np.int64]) -> list[str]:
     drawn = (_WORDS * draws.random(int(lengths.sum())) ** 3).astype(int)
     return [" ".join(f"w{word}" for word in part) for part in np.split(drawn, np.cumsum(lengths)[:-1])]
 
 
 def model(setting: Setting) -> Path:
-    """A BERT of random weights without dropout, of the base size: two layers of 64 numbers where it is small."""
+    """A BERT of random weights without dropout, of the base size, with mean pooling; two layers where it is small."""
     from sentence_transformers import SentenceTransformer
-    from transformers import BertConfig, BertModel
 
-    folder, bare = setting.folder / "model", setting.folder / "bert"
+    folder, shape = setting.folder / "model", (setting.size(768, 64), setting.size(12, 2))
     if not (folder / "modules.json").exists():
-        hidden, layers = setting.size(768, 64), setting.size(12, 2)
+        bare = bert(setting.folder / "bert", *shape, dropout=0.0)
+        SentenceTransformer(str(bare), device="cpu").save(str(folder))
+    return folder
+
+
+def bert(folder: Path, hidden: int, layers: int, dropout: float = 0.1, terms: bool = False) -> Path:
+    """A bare BERT of random weights; with `dropout`, and a head of masked `terms` over a vocabulary of usual size."""
+    from transformers import BertConfig, BertForMaskedLM, BertModel
+
+    if not (folder / "config.json").exists():
         config = BertConfig(
-            vocab_size=len(_SPECIAL) + _WORDS,
+            vocab_size=VOCABULARY if terms else len(_SPECIAL) + _WORDS,
             hidden_size=hidden,
             num_hidden_layers=layers,
             num_attention_heads=max(2, hidden // 64),
             intermediate_size=4 * hidden,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
         )
         torch.manual_seed(0)
-        made = BertModel(config)
-        torch.nn.init.normal_(made.embeddings.word_embeddings.weight, std=0.5)
-        _write_tokenizer(bare)
-        made.save_pretrained(bare)
-        SentenceTransformer(str(bare), device="cpu").save(str(folder))  # with mean pooling
+        made = BertForMaskedLM(config) if terms else BertModel(config)
+        torch.nn.init.normal_(made.get_input_embeddings().weight, std=0.5)
+        _write_tokenizer(folder)
+        made.save_pretrained(folder)
     return folder
 
 
@@ -72,9 +93,9 @@ def _write_tokenizer(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **named).save_pretrained(folder)
 
 
-def encoder(setting: Setting, device: str | None = None) -> Encoder:
+def encoder(setting: Setting, device: str | None = None, length: int = LENGTH) -> Encoder:
     """The model on a device; by default that of the setting."""
-    spec = ModelSpec(str(model(setting)), query_length=16, document_length=LENGTH)
+    spec = ModelSpec(str(model(setting)), query_length=16, document_length=length)
     return Encoder.load(spec, device or setting.device)
 
 

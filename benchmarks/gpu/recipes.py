@@ -19,6 +19,8 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import shipped_recipes
 
+_SAME = 0.01  # of a metric, on the device and on the CPU
+
 
 class Notes(Silent):
     """Keeps what is told."""
@@ -43,7 +45,7 @@ def inferencer(setting: Setting) -> Figures:
     facts = made.facts
     used = int(facts["refreshes used"])
     expect(used > 0, "no refresh was used")
-    return {"refreshes used": used, "mean lag": float(facts["mean lag"]), "GB": _gigabytes(made)}
+    return {"refreshes used": used, "mean lag": float(facts["mean lag"]), "GB": gigabytes(made)}
 
 
 def memory(setting: Setting) -> Figures:
@@ -51,13 +53,13 @@ def memory(setting: Setting) -> Figures:
     options = {"batch_size": setting.size(32, 8), "max_steps": setting.size(20, 2), "precision": "fp32"}
     stage = {"stage": "train", "negatives": "static", "loss": "star", "options": options}
     made, told, _ = _made(setting, {"star": stage}, "star")
-    taken = _gigabytes(made)
+    taken = gigabytes(made)
     if setting.gpu:
         expect(0.8 * taken <= told <= 1.2 * taken, f"the plan says {told:.2f} GB, {taken:.2f} were taken")
     return {"GB by the plan": round(told, 2), "GB taken": taken}
 
 
-def _gigabytes(made: Artifact) -> float:
+def gigabytes(made: Artifact) -> float:
     """The most of the card's memory or, on a CPU, of the process's, as the manifest tells."""
     manifest = json.loads((made.path / "manifest.json").read_text())
     peaks = [value for name, value in _numbers(manifest) if name in ("peak_gpu_memory", "peak_memory")]
@@ -80,7 +82,11 @@ def _made(setting: Setting, stages: dict[str, Any], name: str) -> tuple[Artifact
         "static": {"stage": "mine", "runs": {"dense": "start-train"}, "miner": {"name": "topk", "depth": 10}},
     }
     spec = {"name": str(model(setting)), "query_length": 16, "document_length": LENGTH}
-    tree = {"dataset": f"beir:{_collection(setting)}", "model": spec, "stages": {**start, **stages}}
+    tree = {
+        "dataset": f"beir:{collection(setting, setting.size(50_000, 300), 90)}",
+        "model": spec,
+        "stages": {**start, **stages},
+    }
     path, notes, store = setting.folder / "recipe.yaml", Notes(), Store(setting.folder / "store")
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     plan = make_plan(load_recipe(path))
@@ -89,11 +95,12 @@ def _made(setting: Setting, stages: dict[str, Any], name: str) -> tuple[Artifact
     return done.artifacts[name], (row.gpu_memory if setting.gpu else row.memory) / 1e9, notes.lines
 
 
-def _collection(setting: Setting) -> Path:
-    folder, count = setting.folder / "collection", setting.size(50_000, 300)
+def collection(setting: Setting, count: int, words: int) -> Path:
+    """A BEIR folder of so many passages; the first words of a fifth of them are queries."""
+    folder = setting.folder / "collection"
     if not (folder / "qrels" / "test.tsv").exists():
         (folder / "qrels").mkdir(parents=True, exist_ok=True)
-        passages = texts(count, 90)
+        passages = texts(count, words)
         rows = [{"_id": f"d{row}", "title": "", "text": text} for row, text in enumerate(passages)]
         asked = [
             {"_id": f"q{row}", "text": " ".join(text.split()[:6])} for row, text in enumerate(passages[: count // 5])
@@ -108,18 +115,30 @@ def _collection(setting: Setting) -> Path:
     return folder
 
 
-def demos(small: bool) -> dict[str, Piece]:
+def pieces(small: bool) -> dict[str, Piece]:
     """A piece for each shipped recipe; one alone where it is small."""
     names = ["star-passage"] if small else list(shipped_recipes())
     return {f"recipe-{name}": lambda setting, name=name: _demo(setting, name) for name in names}
 
 
 def _demo(setting: Setting, name: str) -> Figures:
-    """The demo from the first step to the report, with a few training steps and a part of the passages unless full."""
+    """The demo to its report, cut unless full; then the same on the CPU: every metric of every row is within .01."""
     cuts = {} if setting.full else _cuts(name, setting.size(2000, 300))
+    here, there = _metrics(setting, name, cuts, setting.device), _metrics(setting, name, cuts, "cpu")
+    apart = {row: abs(value - there[row]) for row, value in here.items()}
+    worst = max(apart, key=lambda row: apart[row], default="")
+    told = f"{worst}: {here.get(worst)} here, {there.get(worst)} on the CPU"
+    expect(here.keys() == there.keys() and apart.get(worst, 0.0) <= _SAME, told)
+    most = {"largest difference from the CPU's": round(apart[worst], 4)} if apart else {}
+    return {"cut": len(cuts), "passages": cuts.get("dataset.max_passages", "all"), "metrics": len(here), **most}
+
+
+def _metrics(setting: Setting, name: str, cuts: Mapping[str, int], device: str) -> dict[str, float]:
+    """Each metric of each row, after a run from the first step to the report."""
     settings = [word for path, value in cuts.items() for word in ("--set", f"{path}={value}")]
-    shared, own = setting.folder.parent / "store", setting.folder / "out"
-    places = ["--store", str(shared), "--out", str(own), "--device", setting.device]
+    kind = "cpu" if device == "cpu" else "gpu"
+    shared, own = setting.folder.parent / f"store-{kind}", setting.folder / f"out-{kind}"
+    places = ["--store", str(shared), "--output", str(own), "--device", device, "--overwrite"]
     command = [sys.executable, "-m", "hardneg", "recipe", "run", name, *places, *settings]
     done = subprocess.run(command, capture_output=True, text=True)
     last = (done.stderr.strip().splitlines() or [""])[-1]
@@ -127,7 +146,16 @@ def _demo(setting: Setting, name: str) -> Figures:
         raise Skipped(last)
     expect(done.returncode == 0, f"exit code {done.returncode}: {last}")
     expect((own / "report.html").exists(), "there is no report")
-    return {"cut": len(cuts), "passages": cuts.get("dataset.max_passages", "all")}
+    if not (own / "metrics.json").exists():
+        return {}
+    content = json.loads((own / "metrics.json").read_text(encoding="utf-8"))
+    return means(content)
+
+
+def means(content: Mapping[str, Any]) -> dict[str, float]:
+    """Each row's metrics of a metrics file."""
+    rows = content["metrics"].items()
+    return {f"{row}, {metric}": float(value) for row, values in rows for metric, value in values.items()}
 
 
 def _cuts(name: str, passages: int) -> dict[str, int]:

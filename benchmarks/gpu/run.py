@@ -17,6 +17,7 @@ from gpu.setting import Failed, Piece, Setting, Skipped
 
 PLACES = {
     "encode": "encoding:speed",
+    "encode-unpadded": "encoding:unpadded",
     "passes": "encoding:passes",
     "search-ids": "searching:ids",
     "search-memory": "searching:first_merge",
@@ -25,6 +26,8 @@ PLACES = {
     "gradient-cache": "training:cache",
     "two-processes": "several:one_card",
     "two-cards": "several:two_cards",
+    "two-processes-recipe": "together:one_card",
+    "two-cards-recipe": "together:two_cards",
     "inferencer": "recipes:inferencer",
     "memory": "recipes:memory",
     "rerank": "reranking:scores",
@@ -34,22 +37,26 @@ PLACES = {
     "cagra": "approximate:graph",
     "halves": "libraries:halves",
 }
-DEMOS = "recipe-"
+DEMOS, PAPERS = "recipe-", "paper-"
 
 
 def names(small: bool) -> list[str]:
     """All pieces, in order."""
+    from gpu.papers import presets
+
     from hardneg.recipe.yaml_load import shipped_recipes
 
     recipes = ["star-passage"] if small else list(shipped_recipes())
-    return [*PLACES, *(f"{DEMOS}{name}" for name in recipes)]
+    papers = (f"{PAPERS}{name}" for name in presets(small))
+    return [*PLACES, *(f"{DEMOS}{name}" for name in recipes), *papers]
 
 
 def find(name: str, small: bool) -> Piece:
     """The piece of that name; what it needs is imported here."""
-    if name.startswith(DEMOS):
-        piece: Piece = import_module("gpu.recipes").demos(small)[name]
-        return piece
+    for start, module in ((DEMOS, "gpu.recipes"), (PAPERS, "gpu.papers")):
+        if name.startswith(start):
+            piece: Piece = import_module(module).pieces(small)[name]
+            return piece
     module, function = PLACES[name].split(":")
     found: Piece = getattr(import_module(f"gpu.{module}"), function)
     return found

@@ -30,7 +30,7 @@ def two_cards(setting: Setting) -> Figures:
 
 def _as_one(setting: Setting, devices: list[str]) -> Figures:
     expected = {name: history(setting, devices[0], **options) for name, options in _CASES.items()}
-    _launch(setting, devices)
+    launch(setting, devices, "gpu.several")
     found: Figures = {}
     for name, records in expected.items():
         apart = largest_difference(json.loads((setting.folder / f"{name}.json").read_text()), records)
@@ -39,7 +39,8 @@ def _as_one(setting: Setting, devices: list[str]) -> Figures:
     return found
 
 
-def _launch(setting: Setting, devices: list[str]) -> None:
+def launch(setting: Setting, devices: list[str], module: str) -> None:
+    """Runs a module in as many processes as there are devices, until all have ended or one has failed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
@@ -49,7 +50,7 @@ def _launch(setting: Setting, devices: list[str]) -> None:
     for rank in map(str, range(len(devices))):
         place = {**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}
         with (setting.folder / f"process-{rank}.log").open("w") as log:
-            command = [sys.executable, "-m", "gpu.several", *arguments]
+            command = [sys.executable, "-m", module, *arguments]
             running.append(subprocess.Popen(command, env=place, stdout=log, stderr=log))
     try:
         while any(process.poll() is None for process in running) and not any(process.returncode for process in running):

@@ -31,11 +31,12 @@ def searching(folder: Path, device: str | None, vectors: int = 100_000) -> Score
     count, queries, draws = vectors * (5 if gpu else 1), 256, np.random.default_rng(0)
     _write(folder, count, draws)
     flat = FlatVectors.open(folder)
-    taken = 0.0
+    asked, taken = draws.standard_normal((queries, _DIMENSION), np.float32), 0.0
     while taken < _LEAST and queries < 65_536:
         queries *= 2 if taken else 1
         asked = draws.standard_normal((queries, _DIMENSION), np.float32)
         taken = seconds(lambda asked=asked: search_exact(flat, asked, _DEPTH, options), gpu)  # type: ignore[misc]
+    taken = seconds(lambda: search_exact(flat, asked, _DEPTH, options), gpu)  # the last one may have had trials in it
     return Scores(dimension=_DIMENSION, scores=round(count * queries / taken, 1))
 
 

@@ -12,14 +12,15 @@ from hardneg.datasets.docstrings import read_docstrings
 
 LENGTH, QUERY_LENGTH = 128, 32
 _PACKAGE = "numpy"  # which is always there
-_WORDS = 8_000
+_WORDS, _LONG = 8_000, 80  # pieces of words that are known; words of a text
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Docstrings of a package that hardneg needs, in the order of its files."""
-    return tuple(found.text for found in read_docstrings(_PACKAGE, Counter(), set()))
+    """Docstrings of a package that hardneg needs, in the order of its files, as long as passages are."""
+    found = (item.text for item in read_docstrings(_PACKAGE, Counter(), set()))
+    return tuple(" ".join(text.split()[:_LONG]) for text in found)
 
 
 def many(count: int) -> list[str]:

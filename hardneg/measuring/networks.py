@@ -11,6 +11,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions, prepare
 from hardneg.encoders.kinds import load_learner
 from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import TrainingError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.measuring.material import LENGTH, QUERY_LENGTH, many
 from hardneg.progress import Silent
@@ -46,21 +47,24 @@ def learning(folder: Path, hidden: int, layers: int, device: str | None) -> Pace
     A training of a few steps is measured, and one of more: what both have in common is not counted.
     """
     batch = 8
+    _trained(folder, batch, 1, device)  # with the trials
     short = _trained(folder, batch, _FEW, device)
-    steps = _FEW + max(_STEPS, round(_LEAST * _FEW / max(short, 1e-3)))
+    steps = _FEW + max(_STEPS, round(_LEAST * _FEW / short))
     taken = _trained(folder, batch, steps, device) - short
+    if taken <= 0:
+        raise TrainingError(f"{steps} steps took no longer than {_FEW}: measure again when the machine is idle")
     encoder = Encoder.load(ModelSpec(str(folder), query_length=QUERY_LENGTH, document_length=LENGTH), "cpu")
     queries, documents = _texts(64)
     each = float(encoder.tokenise(queries, "query").lengths.mean())
     length = float(encoder.tokenise(documents, "document").lengths.mean())
     tokens = batch * (steps - _FEW) * (each + length)
-    return Pace(hidden, layers, round(length, 1), round(tokens / max(taken, 1e-3), 1))
+    return Pace(hidden, layers, round(length, 1), round(tokens / taken, 1))
 
 
 def _trained(folder: Path, batch: int, steps: int, device: str | None) -> float:
     """Seconds of a training of so many steps."""
     queries, documents = _texts(batch * steps)
-    work = folder.parent / "training"
+    work = folder.with_name(f"{folder.name}-training-{steps}")
     write_corpus((Document(f"d{row}", text) for row, text in enumerate(documents)), work / "corpus", Silent())
     query_ids = [f"q{row}" for row in range(len(queries))]
     positives = {f"q{row}": [f"d{row}"] for row in range(len(queries))}
@@ -70,9 +74,7 @@ def _trained(folder: Path, batch: int, steps: int, device: str | None) -> float:
     options = TrainOptions(
         batch_size=batch, negatives_per_query=0, max_steps=steps, learning_rate=1e-5, checkpoint_every=None
     )
-    place = work / f"steps-{steps}"
-    place.mkdir(parents=True, exist_ok=True)
-    return _seconds(lambda: train(learner, data, InfoNCE(), options, place, progress=Silent()))
+    return _seconds(lambda: train(learner, data, InfoNCE(), options, work, progress=Silent()))
 
 
 def _texts(count: int) -> tuple[list[str], list[str]]:

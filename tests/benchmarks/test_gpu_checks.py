@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"passes", "search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
-QUICK |= {"inferencer", "memory", "rerank", "halves", "encode"}
+QUICK |= {"inferencer", "memory", "rerank", "halves", "encode", "encode-unpadded", "two-processes-recipe"}
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_an_unknown_piece_is_refused(run: Any, tmp_path: Path, capsys: pytest.Ca
 
 def test_every_piece_is_there(run: Any) -> None:
     found = {name: run.find(name, small=True) for name in run.names(small=True)}
-    assert len(found) == len(run.PLACES) + 1 and all(map(callable, found.values()))
+    assert len(found) == len(run.PLACES) + 2 and all(map(callable, found.values()))
 
 
 def test_encoding_searching_and_training_import_nothing_optional() -> None:

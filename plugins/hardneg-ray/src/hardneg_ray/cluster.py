@@ -1,6 +1,8 @@
 """The Ray cluster: joined, or started on this machine; what it has, and what an actor of it takes."""
 
 import math
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,11 +100,22 @@ def joined(options: Ray) -> Iterator[Cluster]:
     if ray.is_initialized():
         yield Cluster(options, False, ray.get_runtime_context().get_node_id())
         return
-    started = _join(options)
+    with _own_signals():
+        started = _join(options)
     try:
         yield Cluster(options, started, ray.get_runtime_context().get_node_id())
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keeps what a process does when it is asked to end: Ray would write a trace of its own, and abort."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _join(options: Ray) -> bool:
@@ -115,5 +128,10 @@ def _join(options: Ray) -> bool:
             if options.address != "auto":
                 reason = str(error).splitlines()[0]
                 raise UsageError(f"--engine ray: no cluster at {options.address} ({reason}); see `ray start`") from None
-    ray.init(address="local", include_dashboard=False, object_store_memory=options.object_store_memory, **quiet)
+    try:
+        ray.init(address="local", include_dashboard=False, object_store_memory=options.object_store_memory, **quiet)
+    except Exception as error:  # Ray raises no kind of its own where its processes do not come up
+        ray.shutdown()
+        reason = str(error).split(". ")[0]
+        raise ArtifactError(f"Ray could not be started on this machine ({reason}); is it busy? Run it again") from error
     return True

@@ -5,7 +5,8 @@
 
 The same triplets (a docstring's first line, the rest of it, the rest of another one), model, lengths, batch size,
 optimizer and loss (softmax over all positives and negatives of the batch, scale 20). Contestants take turns; each
-is a training run in a process of its own, timed from the model's loading on, and each figure is the median of rounds.
+is a training run in a process of its own, of which the median step from the second on counts; each figure is the median
+of the rounds.
 `st-` are those of sentence-transformers; `by-length` has `passes: by_length`.
 """
 
@@ -19,7 +20,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -80,8 +84,26 @@ def training_data(texts: Triplets, folder: Path) -> TrainingData:
     return TrainingData(Corpus.open(folder), negatives.query_ids, queries, positives, negatives)
 
 
-def ours(texts: Triplets, options: argparse.Namespace, precision: str, passes: str = "whole") -> None:
-    """hardneg's loop."""
+class Clock(Silent):
+    """A progress display that notes when each step ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    @contextmanager
+    def task(self, *given: Any, **named: Any) -> Iterator[Any]:
+        yield self
+
+    def advance(self, count: int = 1) -> None:
+        self.ends.append(time.perf_counter())
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+def ours(texts: Triplets, options: argparse.Namespace, precision: str, passes: str = "whole") -> list[float]:
+    """hardneg's loop; when each step ended."""
+    clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         data = training_data(texts, Path(folder))
         spec = ModelSpec(options.model, query_length=options.length, document_length=options.length)
@@ -89,14 +111,22 @@ def ours(texts: Triplets, options: argparse.Namespace, precision: str, passes: s
             batch_size=options.batch, max_steps=options.steps, precision=precision, passes=passes, warmup_ratio=0.0
         )
         encoder = Encoder.load(spec)
-        train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=Silent())
+        train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=clock)
+    return clock.ends
 
 
-def theirs(texts: Triplets, options: argparse.Namespace, half: bool) -> None:
-    """sentence-transformers' trainer."""
+def theirs(texts: Triplets, options: argparse.Namespace, half: bool) -> list[float]:
+    """sentence-transformers' trainer; when each step ended."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from transformers import TrainerCallback
+
+    ends: list[float] = []
+
+    class Ended(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *given: Any, **named: Any) -> None:
+            ends.append(time.perf_counter())
 
     model = Encoder.load(ModelSpec(options.model, document_length=options.length)).module
     model.max_seq_length = options.length
@@ -109,7 +139,11 @@ def theirs(texts: Triplets, options: argparse.Namespace, half: bool) -> None:
             disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
         )  # fmt: skip
         loss = MultipleNegativesRankingLoss(model)
-        SentenceTransformerTrainer(model=model, args=settings, train_dataset=rows, loss=loss).train()
+        trainer = SentenceTransformerTrainer(
+            model=model, args=settings, train_dataset=rows, loss=loss, callbacks=[Ended()]
+        )
+        trainer.train()
+    return ends
 
 
 def main() -> None:
@@ -119,25 +153,26 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2", help="a folder, a hub id, or a packaged model")
-    parser.add_argument("--only", choices=tuple(WAYS), help="one contestant, once: its seconds")
+    parser.add_argument("--only", choices=tuple(WAYS), help="one contestant, once: its seconds a step")
     options = parser.parse_args()
     texts = triplets(options.steps * options.batch)
     if options.only:
-        print(seconds(lambda: WAYS[options.only](texts, options)))
+        ends = WAYS[options.only](texts, options)
+        print(statistics.median(after - before for before, after in pairwise(ends)))
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     print(f"{len(texts)} triplets, batches of {options.batch}, {device}, {torch.get_num_threads()} threads")
     rounds = []
     for number in range(options.rounds):
         rounds.append({name: apart(name) for name in WAYS})
-        print(f"  round {number + 1}: {', '.join(f'{name} {taken:.1f} s' for name, taken in rounds[-1].items())}")
+        print(f"  round {number + 1}: {', '.join(f'{name} {taken:.2f} s' for name, taken in rounds[-1].items())}")
     for name in WAYS:
         to = [statistics.median(one[base] / one[name] for one in rounds) for base in ("st-fp32", "st-bf16")]
-        speed = statistics.median(len(texts) / one[name] for one in rounds)
+        speed = statistics.median(options.batch / one[name] for one in rounds)
         print(f"  {name:<24}{speed:7.1f} pairs/s   {to[0]:5.2f} x its default, {to[1]:5.2f} x its bf16")
 
 
-WAYS: dict[str, Callable[[Triplets, argparse.Namespace], None]] = {
+WAYS: dict[str, Callable[[Triplets, argparse.Namespace], list[float]]] = {
     "st-fp32": lambda texts, options: theirs(texts, options, half=False),
     "st-bf16": lambda texts, options: theirs(texts, options, half=True),
     "fp32": lambda texts, options: ours(texts, options, "fp32"),
@@ -148,12 +183,12 @@ WAYS: dict[str, Callable[[Triplets, argparse.Namespace], None]] = {
 
 
 def apart(name: str) -> float:
-    """The seconds of one contestant in a process of its own: what it does to the process's memory ends with it."""
+    """Seconds a step of one contestant in a process of its own: what it does to the process's memory ends with it."""
     command = [sys.executable, *sys.argv, "--only", name]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
-def seconds(way: Callable[[], None]) -> float:
+def seconds(way: Callable[[], object]) -> float:
     """How long one training run takes; accelerate's state, which is one for a process, begins anew."""
     from accelerate.state import AcceleratorState
 

@@ -20,7 +20,7 @@ def compute_twice(module: nn.Module) -> Off:
     Raises:
         UsageError: there is no transformer, or none with layers.
     """
-    models = list(_models(module))
+    models = list(transformers_of(module))
     endings = [ending for model in models if (ending := _by_transformers(model)) is not None]
     endings = endings or [_layer_by_layer(stack) for model in models for stack in _stacks(model)]
     if not endings:
@@ -33,7 +33,7 @@ def compute_twice(module: nn.Module) -> Off:
     return end
 
 
-def _models(module: nn.Module) -> Iterator[nn.Module]:
+def transformers_of(module: nn.Module) -> Iterator[nn.Module]:
     """The outermost models of transformers."""
     from transformers import PreTrainedModel
 
@@ -41,7 +41,7 @@ def _models(module: nn.Module) -> Iterator[nn.Module]:
         yield module
         return
     for part in module.children():
-        yield from _models(part)
+        yield from transformers_of(part)
 
 
 def _by_transformers(model: Any) -> Off | None:

@@ -115,8 +115,8 @@ def make_batch(
     documents, counts = _documents(encoder, corpus.contents(rows[own_share(len(rows), here)]), cut)
     return Batch(
         draw.query_ids,
-        encoder.features(draw.texts[own_share(len(draw.texts), here)], "query"),
-        documents,
+        _pinned(encoder.features(draw.texts[own_share(len(draw.texts), here)], "query"), encoder.device),
+        _pinned(documents, encoder.device),
         len(rows),
         torch.from_numpy(column.reshape(-1)),
         BatchColumns.of(draw, corpus.content_hash),
@@ -129,6 +129,11 @@ def _documents(encoder: Encoder, texts: Sequence[str], cut: Segments | None) -> 
         return encoder.features(texts, "document"), None
     made = encoder.segment(texts, cut)
     return made.tokens.batch(np.arange(len(made.tokens.lengths))), torch.from_numpy(made.counts)
+
+
+def _pinned(features: Features, device: torch.device) -> Features:
+    """Where a GPU takes them from while it computes; on a CPU they are there."""
+    return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
 
 
 def own_share(total: int, here: World | None = None) -> slice:

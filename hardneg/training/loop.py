@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from hardneg.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.digest import digest
 from hardneg.distributed import barrier, from_first, world
+from hardneg.encoders.compiling import set_compiled
 from hardneg.encoders.fastest import takes_bf16
 from hardneg.errors import TrainingError, UsageError
 from hardneg.freed_memory import freed_memory_kept
 from hardneg.progress import Progress, Silent, Task
-from hardneg.training.activations import compute_twice
+from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.figures import Unread
 from hardneg.training.history import HISTORY, History, Record
@@ -249,13 +251,26 @@ def _learner(method: TrainingMethod, loss: Objective, options: TrainOptions, acc
 
 @contextmanager
 def _learning(encoder: Network, options: TrainOptions) -> Iterator[None]:
-    """Leaves torch's random state as it was, the model in evaluation mode, and gradient checkpointing off."""
+    """Leaves torch's random state as it was, the model in evaluation mode, and its transformers as they compute."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None
     try:
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=devices), _compiled(encoder.module) if options.compile else nullcontext():
             yield
     finally:
         if turn_off is not None:
             turn_off()
         encoder.module.eval()
+
+
+@contextmanager
+def _compiled(module: nn.Module) -> Iterator[None]:
+    """Has the transformers in a module compiled at their first pass, and computes as before at the end."""
+    transformers = list(transformers_of(module))
+    for transformer in transformers:
+        set_compiled(transformer)
+    try:
+        yield
+    finally:
+        for transformer in transformers:
+            transformer._compiled_call_impl = None

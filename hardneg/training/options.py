@@ -57,6 +57,8 @@ class TrainOptions:
         passes: `by_length` has a CPU encode a batch in passes of texts of about equal length, with dropout that is
             drawn many times faster; `whole` pads a batch to its longest text and draws as torch does. A GPU always
             takes it whole.
+        compile: whether the transformer is compiled by `torch.compile`, which takes minutes first and draws dropout in
+            its own way.
         gradient_checkpointing: compute activations twice to need less memory.
         seed: all draws, and dropout, depend on it.
         checkpoint_every: steps between checkpoints; none means by the clock, at evaluations and at the end only.
@@ -82,6 +84,7 @@ class TrainOptions:
             "keep_every",
             "epsilon",
             "passes",
+            "compile",
         }
     )
     """Options that models were trained without: they count where they have another value than their default."""
@@ -116,6 +119,7 @@ class TrainOptions:
     share_negatives_across: Literal["processes", "none"] = "processes"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     passes: Literal["whole", "by_length"] = "whole"
+    compile: bool = False
     gradient_checkpointing: bool = False
     seed: int = 42
     checkpoint_every: int | None = 1000
@@ -169,9 +173,18 @@ class TrainOptions:
             found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
         if self.epochs is None and self.max_steps is None:
             found.append("give epochs or max_steps")
+        return found + self._at_odds() + self._never_reached()
+
+    def _at_odds(self) -> list[str]:
+        """Options that change how dropout is drawn, beside those that have to repeat it."""
+        found = []
         if self.gradient_checkpointing and self.passes == "by_length":
             found.append("gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out")
-        return found + self._never_reached()
+        if self.compile and self.passes == "by_length":
+            found.append("compile draws dropout in its own way, and so does passes by_length: leave one of them out")
+        if self.compile and self.chunk is not None:
+            found.append("chunk cannot repeat the dropout of what is compiled: leave chunk or compile out")
+        return found
 
     def _never_reached(self) -> list[str]:
         found = []

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hardneg.data.hash_index import known_to
 from hardneg.encoders.representation import at_least_float32
+from hardneg.encoders.towers import placed
 from hardneg.training.examples import SampledBatch
 from hardneg.types import ScoreBatch
 
@@ -59,7 +60,7 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
     row = torch.arange(columns.queries, device=scores.device)[:, None]
     positive = column == row * width
     own = (column // width == row) & ~positive
-    blocked = torch.from_numpy(columns.blocked()).to(scores.device)
+    blocked = placed(columns.blocked(), scores.device)
     return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=_taught(columns, scores, positive | own))
 
 
@@ -82,7 +83,7 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
         float32 [D, slots, d + 1], with a 1 behind each vector; zeros where there is no segment.
     """
     counts = counts.to(vectors.device)
-    document = torch.repeat_interleave(torch.arange(len(counts), device=vectors.device), counts)
+    document = torch.arange(len(counts), device=vectors.device).repeat_interleave(counts, output_size=len(vectors))
     place = torch.arange(len(vectors), device=vectors.device) - (counts.cumsum(0) - counts)[document]
     marked = torch.cat([vectors, vectors.new_ones(len(vectors), 1)], dim=1)
     empty = vectors.new_zeros(len(counts), slots, vectors.shape[1] + 1)

@@ -158,3 +158,26 @@ def test_passes_count_where_they_are_by_length_and_go_without_activations_comput
     assert options(passes="by_length").identity()["passes"] == "by_length"
     (problem,) = options(passes="by_length", gradient_checkpointing=True).problems()
     assert problem.startswith("gradient_checkpointing cannot repeat the dropout of passes by_length")
+
+
+def test_what_is_compiled_draws_in_its_own_way() -> None:
+    assert options(compile=True).identity()["compile"] is True and "compile" not in options().identity()
+    found = options(compile=True, passes="by_length", chunk=2).problems()
+    assert [problem.split(":")[0] for problem in found] == [
+        "compile draws dropout in its own way, and so does passes by_length",
+        "chunk cannot repeat the dropout of what is compiled",
+    ]
+
+
+@pytest.mark.slow
+def test_a_compiled_transformer_learns_the_same_without_dropout(
+    toy_folder: Path, tmp_path: Path, tiny_model: Path
+) -> None:
+    found = []
+    for compiled in (False, True):
+        encoder = without_dropout(Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"))
+        chosen = options(max_steps=3, compile=compiled)
+        result = train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / str(compiled), progress=Silent())
+        found.append([record["loss"] for record in result.history])
+        assert encoder.module[0].model._compiled_call_impl is None
+    assert found[1] == pytest.approx(found[0], rel=1e-4)

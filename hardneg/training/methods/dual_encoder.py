@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hardneg.distributed import World, gather, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import Kind
+from hardneg.encoders.towers import placed
 from hardneg.errors import UsageError
 from hardneg.progress import Progress
 from hardneg.protocols import Loss
@@ -106,7 +107,7 @@ class DualEncoderTraining(ExampleTraining):
         return queries, gather(documents, batch.distinct, self._here)
 
     def _scored(self, queries: Tensor, documents: Tensor, batch: Batch) -> ScoreBatch:
-        column = batch.column.to(documents.device)
+        column = placed(batch.column.numpy(), documents.device)
         if batch.counts is None or self._cut is None:
             return masked(self.encoder.score(queries, documents, column), batch.columns)
         return masked(best_segments(queries, documents)[:, column], batch.columns)

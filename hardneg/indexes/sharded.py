@@ -1,7 +1,8 @@
 """An index in shards searched shard by shard: the lists of each are kept until all are there, and merged.
 
 A part is what one shard adds: the blocks of the whole that begin in it. So every block is multiplied as it would be in
-one file, and the lists are the same to the bit.
+one file, and the lists are the same to the bit. Engines other than torch's, of which the last bits of a score depend on
+what else is searched, go through all shards in one pass, unless machines share the search.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from hardneg.data.flat import FlatVectors
 from hardneg.data.remote import find_file, joined, put_file
 from hardneg.data.shards import Shards
 from hardneg.digest import digest
-from hardneg.indexes.exact import ExactOptions, search_exact, settled
+from hardneg.indexes.exact import Engine, ExactOptions, search_exact, settled
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import PooledSearcher
 from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
@@ -29,8 +30,8 @@ from hardneg.indexes.validation import check_encoded, check_vectors, in_order
 from hardneg.protocols import Searcher
 from hardneg.types import Encoded, Hits, SparseRows, TokenVectors
 
-_WHOLE = ("bf16",)
-"""Engines of which the last bits of a score depend on what else is searched: they search all shards in one pass."""
+_IN_PARTS: Engine = "torch"
+"""The engine of which a score is the same to the bit whatever else is searched, block by block."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,11 @@ class ShardedSearcher:
             parts = (replace(self.whole, rows=range(*pair)) for pair in pairwise(edges))
             return [partial(part.search, queries, k) for part in parts]
         vectors = check_vectors("flat", queries)
-        options = settled(self.whole.options or ExactOptions(), len(self.whole.flat), vectors)
-        grid = len(self.whole.flat) if options.engine in _WHOLE else options.corpus_block or 1
+        options = self.whole.options or ExactOptions()
+        if self.kept.url is not None:
+            options = replace(options, engine=_IN_PARTS)
+        options = settled(options, len(self.whole.flat), vectors)
+        grid = options.corpus_block or 1 if options.engine == _IN_PARTS else len(self.whole.flat)
         edges = [min(-(-edge // grid) * grid, edges[-1]) for edge in edges]
         searcher = replace(self.whole, options=options)
         return [partial(_search_flat, searcher, vectors, k, range(*pair)) for pair in pairwise(edges)]

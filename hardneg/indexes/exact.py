@@ -24,7 +24,7 @@ Engine = Literal["torch", "faiss", "bf16"]
 _SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_rounded}
 _WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
 _TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 12 << 20, 32_768, 1024, 100
-_SPAN_BYTES = 24 << 20  # of vectors, searched on a CPU at a time; as much again is read meanwhile
+_SPAN_BYTES = {"bf16": 24 << 20, "faiss": 96 << 20}  # of vectors, searched at a time; as much again is read meanwhile
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 
@@ -97,7 +97,7 @@ def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
     elif engine == "torch":  # what fits a CPU's caches
         corpus, queries = 2048, 512
     else:
-        corpus = max(1, _SPAN_BYTES // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS
+        corpus = max(1, _SPAN_BYTES[engine] // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS
         queries = _FAISS_QUERIES if engine == "faiss" else 1024
     corpus = corpus if options.corpus_block is None else options.corpus_block
     queries = queries if options.query_block is None else options.query_block

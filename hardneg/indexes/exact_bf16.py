@@ -81,10 +81,11 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
         ArtifactError: for vectors, or inner products, that are not finite.
     """
     groups = sample_groups(len(vectors), k)
-    rank = sample_rank(len(vectors), k, len(groups))
-    if rank > len(groups) or not len(queries):  # lists take in too much of the vectors
+    if not len(queries) or sample_rank(len(vectors), k, len(groups)) > len(
+        groups
+    ):  # lists take in too much of the vectors
         return search_blocks(vectors, queries, k, blocks, task)
-    hits, unproven = _searched(vectors, queries, k, blocks, task)
+    hits, unproven = _searched(vectors, queries, k, blocks, groups, task)
     if len(again := np.flatnonzero(unproven)):
         with Silent().task("", None, "") as unseen:
             found = search_blocks(vectors, queries[again], k, blocks, unseen)
@@ -93,18 +94,17 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
 
 
 def _searched(
-    vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task
+    vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, groups: NDArray[np.int64], task: Task
 ) -> tuple[Hits, NDArray[np.bool_]]:
-    """The lists, and bool [Q], which of them may lack something."""
-    groups = sample_groups(len(vectors), k)
-    rank = sample_rank(len(vectors), k, len(groups))
+    """The lists, and bool [Q], which of them may lack something; groups: what `sample_groups` says."""
     size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // GROUP) * GROUP
     space = torch.empty(min(blocks.queries, len(queries)) * size, dtype=torch.bfloat16, device=blocks.device)
     with torch.inference_mode(), sums_in_float32():
         sample = list(sample_tiles(vectors, groups, size, blocks.device))
-        starts = range(0, len(queries), blocks.queries)
-        held = [to_device(queries[start : start + blocks.queries], blocks.device) for start in starts]
+        rank, starts = sample_rank(len(vectors), k, len(groups)), range(0, len(queries), blocks.queries)
+        held = (to_device(queries[start : start + blocks.queries], blocks.device) for start in starts)
         parts = [_Queries.of(some, sample, rank, k, space) for some in held]
+        sample.clear()
         for start, block in device_blocks(vectors, blocks):
             for place in range(0, len(block), size):
                 tile = Tile.of(start + place, block[place : place + size])

@@ -39,7 +39,7 @@ def check_attention(asked: Attention, transformer: Any) -> None:
         raise ModelError(f"{named}, and {module} is not installed: {told}, or {instead}")
     if asked == "batched" and device.type != "cpu":
         raise ModelError(f"{named}, which is for CPUs; this is {device.type}: {instead}")
-    if not transformer.is_backend_compatible():
+    if not transformer.is_backend_compatible() and transformer.config._attn_implementation != asked:
         raise ModelError(f"{named}, and a {type(transformer).__name__} has its own attention alone: {instead}")
 
 
@@ -53,7 +53,7 @@ def set_attention(transformer: Any, asked: Attention) -> None:
     chosen = _fastest(transformer) if asked == "auto" else asked
     if chosen == "batched":
         _register()
-    if chosen != "auto":
+    if chosen not in {"auto", transformer.config._attn_implementation}:
         transformer.set_attn_implementation(_BATCHED if chosen == "batched" else chosen)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import BertConfig
 
 from hardneg.encoders import attention
 from hardneg.encoders.attention import attended, check_attention
@@ -156,7 +157,7 @@ class Stranger:
     """A network of transformers whose attention cannot be chosen."""
 
     def __init__(self, device: str) -> None:
-        self.device = torch.device(device)
+        self.device, self.config = torch.device(device), BertConfig(attn_implementation="sdpa")
 
     def is_backend_compatible(self) -> bool:
         return False
@@ -175,3 +176,4 @@ def test_what_a_network_or_an_installation_has_not_is_told(name: Any, device: st
     with pytest.raises(ModelError, match=told):
         check_attention(name, Stranger(device))
     check_attention("auto", Stranger(device))
+    check_attention("sdpa", Stranger(device))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,8 +219,10 @@ class Encoder:
             return self.tokenise(texts, kind) if cut is None else self.segment(texts, cut)
 
         made = windows.kept.through(tokens) if windows.kept else tokens
-        inference = prepare(self, kind, options, windows.count, made)
-        for start, encoded, counts in encode_windows(inference, windows.texts, advance):
+        texts = iter(windows.texts)
+        first = list(islice(texts, 1))
+        inference = prepare(self, kind, options, windows.count, made, *first)
+        for start, encoded, counts in encode_windows(inference, chain(first, texts), advance):
             if counts is not None and counted is not None:
                 counted(counts)
             yield start, encoded

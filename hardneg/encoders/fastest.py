@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.atomic_write import replace_text
@@ -16,6 +18,7 @@ from hardneg.encoders.compiling import set_compiled
 from hardneg.encoders.onednn import multiply_fastest
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import Attention, ModelSpec
+from hardneg.encoders.tokens import token_batches
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.trials import Way, cache_folder, choose, machine_of
 
@@ -150,10 +153,13 @@ def usual_budget(device: torch.device) -> int:
     return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
-def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -> int:
+def token_budget(
+    parts: Sequence[nn.Module], device: torch.device, count: int, lengths: Callable[[], NDArray[np.int64]] | None = None
+) -> int:
     """Padded tokens a pass for `count` texts: what was remembered for such a model here, timed, or the usual.
 
-    Few texts are not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
+    lengths: tells the tokens of some of the texts, int64 [n], which are then timed; else all have 128. Few texts are
+    not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
     """
     place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device)
     known = _remembered(place)
@@ -161,7 +167,7 @@ def token_budget(parts: Sequence[nn.Module], device: torch.device, count: int) -
         return known[name]
     if count < WORTH_TIMING:
         return usual_budget(device)
-    found = _timed(parts, device, most_tokens(parts[0], device))
+    found = _timed(parts, device, most_tokens(parts[0], device), lengths() if lengths else None)
     _remember(place, known | {name: found})
     return found
 
@@ -198,7 +204,9 @@ def most_tokens(first: Any, device: torch.device) -> int:
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
 
-def _timed(parts: Sequence[nn.Module], device: torch.device, most: int = _GPU_MOST) -> int:
+def _timed(
+    parts: Sequence[nn.Module], device: torch.device, most: int = _GPU_MOST, lengths: NDArray[np.int64] | None = None
+) -> int:
     """The smallest budget that is about as fast as the best; larger ones, to `most`, are tried until they get slower.
 
     On a GPU the next one takes about twice the memory: it is not tried where that is more than its share.
@@ -210,7 +218,7 @@ def _timed(parts: Sequence[nn.Module], device: torch.device, most: int = _GPU_MO
         if budget > most or time.monotonic() > end or 2 * (free - _free(device)) > _SHARE * free:
             break
         try:
-            speeds[budget] = max(_speed(parts, device, budget) for _ in range(2))
+            speeds[budget] = max(_speed(parts, device, budget, lengths) for _ in range(2))
         except torch.OutOfMemoryError:
             break
         if speeds[budget] < 0.9 * max(speeds.values()):
@@ -232,18 +240,30 @@ def _ladder(device: torch.device) -> Iterator[int]:
         budget *= 2
 
 
-def _speed(parts: Sequence[nn.Module], device: torch.device, budget: int) -> float:
-    features = _made_up(max(1, budget // _LENGTH))
-    passes = max(1, 8192 // budget)
-    forward(parts, dict(features), device)
+def _speed(
+    parts: Sequence[nn.Module], device: torch.device, budget: int, lengths: NDArray[np.int64] | None = None
+) -> float:
+    """Tokens a second, padding aside, of a few passes: of short and of long texts, where there are such."""
+    passes = _passes(
+        budget, np.full(max(1, 8192 // _LENGTH, budget // _LENGTH), _LENGTH) if lengths is None else lengths
+    )
+    features = [_made_up(some) for some in passes]
+    forward(parts, dict(features[0]), device)
     finish(device)
     start = time.perf_counter()
-    for _ in range(passes):
-        forward(parts, dict(features), device)
+    for one in features:
+        forward(parts, dict(one), device)
     finish(device)
-    return passes * budget / (time.perf_counter() - start)
+    return int(sum(some.sum() for some in passes)) / (time.perf_counter() - start)
 
 
-def _made_up(rows: int) -> dict[str, Tensor]:
-    ids = torch.ones((rows, _LENGTH), dtype=torch.int64)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+def _passes(budget: int, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The lengths of the texts of some passes, evenly taken from all that the texts make; about 8,192 tokens or one."""
+    batches = [lengths[rows] for rows in token_batches(lengths, budget)]
+    count = min(len(batches), max(1, 8192 // budget))
+    return [batches[len(batches) * (2 * number + 1) // (2 * count)] for number in range(count)]
+
+
+def _made_up(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
+    mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
+    return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}

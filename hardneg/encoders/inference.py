@@ -71,18 +71,35 @@ class Inference:
 
 
 def prepare(
-    encoder: "Encoder", kind: Kind, options: EncodeOptions, count: int, tokens: Tokenise | None = None
+    encoder: "Encoder",
+    kind: Kind,
+    options: EncodeOptions,
+    count: int,
+    tokens: Tokenise | None = None,
+    first: tuple[int, Sequence[str]] | None = None,
 ) -> Inference:
-    """The model made ready for about `count` rows of a kind; tokens: None makes a row of each text."""
+    """The model made ready for about `count` rows of a kind.
+
+    tokens: None makes a row of each text. first: the number of a first text, and texts, by whose lengths passes are
+    timed where that is worth it.
+    """
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
     whole = next(transformer.parameters()).dtype == torch.float32
     half = whole and takes_bf16(options.precision, transformer, "inference")
     parts = [arranged(transformer, options.attention, options.compile, half), *rest]
-    with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
-        budget = min(options.tokens_per_batch or token_budget(parts, device, count), most_tokens(parts[0], device))
     plain = partial(encoder.tokenise, kind=kind)
-    return Inference(encoder, kind, parts, budget, tokens or (lambda _, texts: plain(texts)), device.type != "cpu")
+    make = tokens or (lambda _, texts: plain(texts))
+    lengths = None if first is None else partial(_lengths, make, *first)
+    with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
+        found = options.tokens_per_batch or token_budget(parts, device, count, lengths)
+        budget = min(found, most_tokens(parts[0], device))
+    return Inference(encoder, kind, parts, budget, make, device.type != "cpu")
+
+
+def _lengths(make: Tokenise, start: int, texts: Sequence[str]) -> NDArray[np.int64]:
+    made = make(start, texts)
+    return (made.tokens if isinstance(made, SegmentTokens) else made).lengths
 
 
 def encode_windows(

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny import tiny_encoder
@@ -21,7 +22,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def speeds(monkeypatch: pytest.MonkeyPatch, by_budget: dict[int, float]) -> list[int]:
     asked: list[int] = []
 
-    def speed(parts: object, device: object, budget: int) -> float:
+    def speed(parts: object, device: object, budget: int, lengths: object) -> float:
         asked.append(budget)
         return by_budget[budget]
 
@@ -70,7 +71,7 @@ def test_passes_leave_others_on_the_same_gpu_their_memory(monkeypatch: pytest.Mo
     """Of 1,000 bytes a pass takes 1 for 200 tokens; more than half of them is not asked for."""
     taken = [0]
 
-    def speed(parts: object, device: object, budget: int) -> float:
+    def speed(parts: object, device: object, budget: int, lengths: object) -> float:
         taken[0] = budget // 200
         return float(budget)
 
@@ -78,3 +79,31 @@ def test_passes_leave_others_on_the_same_gpu_their_memory(monkeypatch: pytest.Mo
     monkeypatch.setattr(budgets, "_free", lambda device: 1000 - taken[0])
     assert budgets._timed([], torch.device("cuda")) == 65_536
     assert taken == [327]
+
+
+def test_the_texts_own_lengths_are_timed(monkeypatch: pytest.MonkeyPatch):
+    """100 texts of 64 tokens and 300 of 16 are passes of 64, 64 (of both), 256 and 16 texts: two of them are taken."""
+    passes: list[list[int]] = []
+
+    def forward(parts: object, features: dict[str, torch.Tensor], device: object) -> None:
+        passes.append(list(features["attention_mask"].shape))
+
+    monkeypatch.setattr(budgets, "forward", forward)
+    lengths = np.array([64] * 100 + [16] * 300)
+    assert [len(some) for some in budgets._passes(4096, lengths)] == [64, 16]
+    assert budgets._speed([], CPU, 4096, lengths) > 0
+    assert passes == [[64, 64], [64, 64], [16, 16]]
+
+
+def test_lengths_are_asked_for_where_passes_are_timed(parts, monkeypatch: pytest.MonkeyPatch):
+    asked: list[object] = []
+
+    def timed(parts: object, device: object, most: int, lengths: object) -> int:
+        asked.append(lengths)
+        return 2048
+
+    monkeypatch.setattr(budgets, "_timed", timed)
+    assert budgets.token_budget(parts, CPU, 3, lambda: np.array([5])) == budgets.usual_budget(CPU)
+    assert asked == []
+    assert budgets.token_budget(parts, CPU, budgets.WORTH_TIMING, lambda: np.array([5])) == 2048
+    assert [np.array(lengths).tolist() for lengths in asked] == [[5]]

@@ -212,7 +212,7 @@ class FlatVectors:
 
     def part(self, rows: range) -> "FlatVectors":
         """Some of the rows as if they were all; `doc_ids` and `folder` stay those of the whole."""
-        return _Part(self, rows)
+        return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
         """Makes `folder` an index of the same vectors, with other files too; all are shared where the disk can."""
@@ -236,7 +236,7 @@ class FlatVectors:
         return path
 
 
-class _Part(FlatVectors):
+class _SomeRows(FlatVectors):
     """Rows of a folder, numbered from 0."""
 
     def __init__(self, whole: FlatVectors, rows: range) -> None:

@@ -65,7 +65,7 @@ def test_memory_of_a_gpu_is_told_beside_the_machines(rows: Any, capsys: Any) -> 
     cpu, gpu = Machine(), Machine(SHEET)
     one, other = rows(cpu)["star"], rows(gpu)["star"]
     assert (one.gpu_memory, other.memory) == (0, 700_000_000)
-    assert one.memory == other.memory + other.gpu_memory
+    assert 0 < other.gpu_memory < one.memory - other.memory
     plan_table(list(rows(gpu).values()), gpu)
     printed = capsys.readouterr().out
     assert "GPU memory" in printed and "from the data sheet, nothing was measured" in printed

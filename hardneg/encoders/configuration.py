@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.files import read_json, weight_files
@@ -103,6 +103,9 @@ def _number(value: Any, place: Path, name: str) -> int:
     return min(int(value), UNBOUNDED)
 
 
+Where = Literal["cpu", "fp32", "bf16"]
+"""What a network is trained on: a CPU, or a GPU in one of two precisions."""
+_KEPT: Mapping[Where, int] = {"cpu": 60, "fp32": 66, "bf16": 42}
 VOCABULARY = 30_522
 """How many terms there are where a model does not say."""
 
@@ -124,12 +127,19 @@ class Shape:
         """Multiplications and additions of one forward pass, by token of texts of so many tokens."""
         return network_operations(self.hidden, self.layers, length) + 2.0 * self.hidden * self.terms
 
-    def kept_a_token(self, length: int, checkpointing: bool = False) -> int:
+    def kept_a_token(self, length: int, checkpointing: bool = False, where: Where = "cpu") -> int:
         """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.
 
-        checkpointing: only what goes into each layer is kept, and one layer at a time as a whole.
+        checkpointing: only what goes into each layer is kept, and one layer at a time as a whole. where: a GPU's fused
+        attention keeps no scores, and its dropout a byte a number.
+
+        For each of h numbers a GPU keeps 42 bytes in bfloat16: 6 of the copies that go into query, key and value, 6 of
+        these, 2 of what attention gives, 2 + 8 + 8 of what goes in and out of the two large products, 4 + 4 before the
+        norms, 1 + 1 of dropout's masks. In float32 they are 66: the copies are one number of 4 bytes, the others twice.
         """
-        layer = 60 * self.hidden + 3 * 4 * max(12, self.hidden // 64) * length
+        layer = _KEPT[where] * self.hidden
+        if where == "cpu":
+            layer += 3 * 4 * max(12, self.hidden // 64) * length
         logits = 4 * 4 * self.terms  # they, those that are positive, their logarithms, and a gradient
         return logits + (self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer)
 

@@ -83,7 +83,7 @@ class TrainReranker(TrainingSpec):
         passes = (5 if options.adversarial else 3) + options.gradient_checkpointing
         seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape, True, PAIR_TOKENS)
         held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
-        kept = int(tokens * shape.kept_a_token(PAIR_TOKENS, options.gradient_checkpointing))
+        kept, held = sizes.kept(tokens, PAIR_TOKENS, options, shape), held + sizes.rounded(options, shape)
         sent = sizes.exchanged(steps, shape.weights)
         seconds = max(seconds, sizes.machine.sending(sent)) + 5
         return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds, held, kept, sent)

@@ -149,9 +149,11 @@ def encoder_training(spec: EncoderTrainingSpec, sizes: Sizes) -> Row:
     passes = (3 if at_once == size else 4) + options.gradient_checkpointing
     seconds = sizes.network_seconds(passes * steps * options.accumulate * size * tokens, learning=True)
     sent = sizes.exchanged(steps, learning_bytes(sizes), size * (1 + documents * rows) * sizes.dimension * 4)
-    kept = int(at_once * tokens * sizes.shape.kept_a_token(length, options.gradient_checkpointing))
+    padded = sizes.model.query_length * 0.4 + documents * rows * length * sizes.padded
+    kept = sizes.kept(at_once * padded, length, options)
     disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
     held = sizes.shape.weights + 3 * learning_bytes(sizes) + size * size * documents * _SCORE_BYTES
+    held += sizes.rounded(options)
     seconds = max(seconds, sizes.machine.sending(sent)) + 5  # gradients are sent while others are computed
     return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, kept, sent)
 

@@ -22,6 +22,7 @@ from hardneg.recipe.limits import Room, too_large
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.stages.sizes import Sizes, encoding
+from hardneg.training.options import TrainOptions
 
 BILLION = 1_000_000_000
 MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)
@@ -138,3 +139,20 @@ def test_what_fits_is_not_told(rows: Any) -> None:
     machine = Machine(by_sheet("H100"), 8)
     assert not list(too_large(list(rows(machine).values()), machine, Room(disk=1e12, memory=1e11)))
     assert not list(too_large(list(rows(machine, 10**7).values()), machine, Room()))
+
+
+def test_what_a_gpu_keeps_of_a_token() -> None:
+    """In bfloat16 6 + 6 + 2 + 2 + 8 + 8 + 4 + 4 + 1 + 1 bytes a number and layer; attention keeps no scores."""
+    assert BASE.kept_a_token(512, where="bf16") == 12 * 42 * 768 == 387_072
+    assert BASE.kept_a_token(512, where="fp32") == 12 * 66 * 768
+    assert BASE.kept_a_token(512) == 12 * (60 * 768 + 3 * 4 * 12 * 512)
+    assert BASE.kept_a_token(128, True, "bf16") == 12 * 4 * 768 + 42 * 768
+
+
+def test_a_training_on_a_gpu_holds_rounded_weights_and_padded_texts(rows: Any) -> None:
+    cpu, gpu = (sizes(1000, Machine(rates)) for rates in (Rates("a CPU"), GPU))
+    for precision, copies, each in (("auto", 220_000_000, 387_072), ("fp32", 0, 608_256)):
+        options = TrainOptions(precision=precision)  # type: ignore[arg-type]
+        assert (gpu.rounded(options), gpu.kept(10, 100, options)) == (copies, 10 * each)
+        assert cpu.rounded(options) == 0
+    assert (gpu.padded, cpu.padded) == (1.0, 0.8)

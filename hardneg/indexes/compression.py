@@ -141,13 +141,18 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, sour
     Raises:
         ArtifactError: the installed faiss does not read what was written.
     """
-    faiss, inner = load_faiss(), innermost(index)
-    if isinstance(inner, faiss.IndexFlatCodes):  # at once: what grows bit by bit is there twice for a moment
-        inner.codes.resize(rows * inner.code_size)
+    inner = innermost(index)
+    make_room(inner, rows)
     for block in codes:
         inner.add_sa_codes(np.ascontiguousarray(block))
     index.ntotal = inner.ntotal
     return save(index, rows, source, path)
+
+
+def make_room(index: Any, rows: int) -> None:
+    """Takes the memory for the codes of `rows` vectors at once: what grows bit by bit is there twice for a moment."""
+    if isinstance(index, load_faiss().IndexFlatCodes):
+        index.codes.resize(rows * index.code_size)
 
 
 def save(index: Any, rows: int, source: Path, path: Path) -> int:

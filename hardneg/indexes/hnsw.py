@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
 from hardneg.indexes.compressed import Compressed
-from hardneg.indexes.compression import encode_blocks, load_faiss, save, threads
+from hardneg.indexes.compression import encode_blocks, load_faiss, make_room, save, threads
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, SearchCost
 from hardneg.types import BuildCost
@@ -68,6 +68,7 @@ class Hnsw(Compressed):
         """
         vectors = FlatVectors.open(source)
         index = self._empty(vectors.dimension)
+        make_room(load_faiss().downcast_index(index.storage), len(vectors))
         with threads(self.threads):
             for _ in encode_blocks(vectors, index.add, progress):
                 pass

@@ -49,11 +49,11 @@ class IvfFlat(Compressed):
         return Training("ivf-flat", self.sample, self.lists, self.seed, f"{self.lists} lists")
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The vectors, all in memory; each is compared with all centres, those of the sample in each round."""
+        """The vectors, twice in memory as lists grow; each is compared with all centres, the sample in each round."""
         disk = vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
         round_of_all = 2.0 * dimension * vectors * self.lists
         trained = ROUNDS * min(1.0, self.sample / max(vectors, 1)) * round_of_all
-        return BuildCost(disk, round_of_all, disk, trained / TRAINING)
+        return BuildCost(disk, round_of_all, 2 * disk, trained / TRAINING)
 
     def search_cost(self, size: IndexSize) -> SearchCost:
         """All centres, and the vectors in some of the lists, which are taken to be equally long."""

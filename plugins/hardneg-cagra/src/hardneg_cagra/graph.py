@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors
-from hardneg.indexes.compression import encode_blocks, load_faiss, threads
+from hardneg.indexes.compression import encode_blocks, load_faiss, make_room, threads
 from hardneg.progress import Progress
 from hardneg.seeding import generator
 
@@ -27,6 +27,7 @@ def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, se
     """
     faiss, links = load_faiss(), graph.shape[1] // 2
     index = faiss.IndexHNSWFlat(vectors.dimension, links, faiss.METRIC_INNER_PRODUCT)
+    make_room(faiss.downcast_index(index.storage), len(vectors))
     for _ in encode_blocks(vectors, index.storage.add, progress):
         pass
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search

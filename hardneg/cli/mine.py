@@ -167,13 +167,14 @@ def _from_runs(
     dataset = work.dataset()
     if not world().first:
         return None
-    given = lists.runs(folder, work.device)
-    facts = work.make_from(MINED, dataset, given, folder)
+    given, made = lists.runs(folder, work.device), folder / MINED
+    made.mkdir()
+    facts = work.make_from(MINED, dataset, given, made)
     known = None
     if scores:
-        known = scores_in_run(read_negatives(folder / NEGATIVES), read_run(given["runs.run"]).items())
+        known = scores_in_run(read_negatives(made / NEGATIVES), read_run(given["runs.run"]).items())
     split = vars(work.plan.steps[MINED].spec)["split"]
-    return MinedNegatives(folder, StoredCollection.open(dataset.path), split, known), facts
+    return MinedNegatives(made, StoredCollection.open(dataset.path), split, known), facts
 
 
 def _model_scores(work: PlannedWork, outcome: "Outcome", made: MinedNegatives) -> "PositiveScores":

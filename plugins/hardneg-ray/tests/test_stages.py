@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from hardneg_ray.engine import Ray
-from small_work import recipe
+from small_work import collection, cross_encoder, recipe
+from typer.testing import CliRunner
 
 from hardneg.artifacts import Artifact, Store
+from hardneg.cli.main import app
 from hardneg.engines.local import Local
 from hardneg.protocols import Engine
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -34,3 +36,29 @@ def test_four_actors_make_the_bytes_of_one_process(tmp_path: Path) -> None:
         for stage, artifact in own.items():
             assert theirs[stage].files == artifact.files and artifact.files, stage
             assert facts(theirs[stage]) == facts(artifact), stage
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    collection(tmp_path / "data", 40, 30)
+    lines = [f"q{query} Q0 d{(query * 7 + rank) % 40} {rank} {9 - rank} x" for query in range(30) for rank in range(9)]
+    (tmp_path / "run.trec").write_text("\n".join(lines) + "\n")
+    reranker = cross_encoder(tmp_path / "reranker")
+    mining = ["mine", "--form", "n-tuple", "--count", "2", "--scores"]
+    ranking = ["rerank", "--reranker", f"cross-encoder:{reranker}", "--option", "length=32", "--split", "train"]
+    for command, name in ((mining, "mined.jsonl"), (ranking, "ranked.trec.gz")):
+        for engine in (["local"], ["ray", "--engine-option", "actors=1", "--engine-option", "num_cpus=1"]):
+            given = ["--dataset", "beir:data", "--run", "run.trec", "--device", "cpu", "--engine", *engine]
+            done = CliRunner().invoke(app, [*command, *given, "--output", f"{engine[0]}-{name}"])
+            assert done.exit_code == 0, done.output
+        assert (tmp_path / f"local-{name}").read_bytes() == (tmp_path / f"ray-{name}").read_bytes(), name
+
+
+def test_several_processes_and_a_cluster_are_refused() -> None:
+    done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--num-processes", "2"])
+    assert "--engine ray: it starts its own processes" in str(done.exception)
+    done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--engine-option", "actor=2"])
+    assert "ray has no such option; did you mean 'actors'" in str(done.exception)

@@ -19,33 +19,42 @@ _MEANING = {
 
 
 def plan_table(rows: Sequence[Estimate], machine: Machine, price: float | None = None) -> None:
-    """One row a step, the sum of what is to run, and what the times are made from."""
-    columns = dict(_columns(rows, machine, price))
+    """One row a step, what is asked of GPUs and networks, the sum of what is to run, and what the times are made from.
+
+    The two stand in tables of their own: together they would be wider than a terminal.
+    """
     console = stdout_console()
-    lines = [list(line) for line in zip(*columns.values(), strict=True)]
-    print_table(console, Table(list(columns), lines, words=3), narrow="stage")
+    for words, columns in ((3, dict(_columns(rows))), (1, dict(_beyond(rows, machine, price)))):
+        if len(columns) > 1:
+            lines = [list(line) for line in zip(*columns.values(), strict=True)]
+            print_table(console, Table(list(columns), lines, words=words), narrow="stage" if words > 1 else "step")
     for line in (*_sources(rows, machine), _ahead(rows, machine, price)):
         console.print(line, soft_wrap=True)
 
 
-def _columns(rows: Sequence[Estimate], machine: Machine, price: float | None) -> Iterator[tuple[str, list[str]]]:
+def _columns(rows: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
     yield "step", [row.step.name for row in rows]
     yield "stage", [row.step.verb for row in rows]
     yield "state", ["stored" if row.cached else "to run" for row in rows]
     yield "items", [f"{row.items:,} {row.unit}" for row in rows]
     yield "disk", [size(row.disk) for row in rows]
     yield "memory", [size(row.memory) for row in rows]
+    yield "time", [_time(row.seconds) for row in rows]
+
+
+def _beyond(rows: Sequence[Estimate], machine: Machine, price: float | None) -> Iterator[tuple[str, list[str]]]:
+    """What is told of GPUs, of several machines, and of times that do not all come from one source."""
+    yield "step", [row.step.name for row in rows]
     if machine.gpu:
         yield "GPU memory", [size(row.gpu_memory) if row.gpu_memory else "" for row in rows]
     if machine.machines > 1:
         yield "between machines", [size(row.sent) if row.sent else "" for row in rows]
-    yield "time", [_time(row.seconds) for row in rows]
     if machine.gpu:
         yield "GPU hours", [_hours(row.gpu_hours) if row.gpus else "" for row in rows]
     if price is not None:
         yield "cost", [_amount(row.cost(price)) if row.gpus else "" for row in rows]
     if len(_bases(rows)) > 1:
-        yield "from", [", ".join(row.seconds.bases) for row in rows]
+        yield "time from", [", ".join(row.seconds.bases) for row in rows]
 
 
 def _bases(rows: Sequence[Estimate]) -> list[str]:
@@ -70,7 +79,7 @@ def _ahead(rows: Sequence[Estimate], machine: Machine, price: float | None) -> s
 
 
 def _sources(rows: Sequence[Estimate], machine: Machine) -> Iterator[str]:
-    """Which machines are planned for, and what the words of the last column mean."""
+    """Which machines are planned for, and what the words of the column `time from` mean."""
     bases = _bases(rows)
     if machine.gpu or machine.machines > 1 or machine.rates.date:
         spread = f" in {counted(machine.machines, 'machine')}" if machine.machines > 1 and machine.gpu else ""

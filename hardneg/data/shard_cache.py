@@ -59,18 +59,23 @@ class ShardCache:
             return self.root / name
 
     def _taken(self, url: str, size: int, name: str) -> int:
-        """The handle of the shared lock on a shard, which is fetched unless it is there."""
+        """The handle of the shared lock on a shard, which is fetched unless it is there.
+
+        Others that hold the shard are not waited for. Between two locks it may be dropped: then it is fetched again.
+        """
         handle = self._lock(name)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if not (self.root / name).exists():
-                self._make_room(size)
-                self._fetch(url, name)
-            fcntl.flock(handle, fcntl.LOCK_SH)
+            while True:
+                fcntl.flock(handle, fcntl.LOCK_SH)
+                if (self.root / name).exists():
+                    return handle
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if not (self.root / name).exists():
+                    self._make_room(size)
+                    self._fetch(url, name)
         except BaseException:
             os.close(handle)
             raise
-        return handle
 
     def _lock(self, name: str) -> int:
         return os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)

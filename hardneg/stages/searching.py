@@ -21,7 +21,6 @@ from hardneg.digest import digest
 from hardneg.distributed import World
 from hardneg.errors import UsageError
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.sharded import KeptLists, ShardedSearcher, shard_by_shard
 from hardneg.indexes.validation import check_encoded
 from hardneg.layout import RUN
 from hardneg.progress import Seconds
@@ -83,6 +82,8 @@ class Searching:
 
     @cached_property
     def _searcher(self) -> "Searcher":
+        from hardneg.indexes.sharded import KeptLists, shard_by_shard
+
         inputs = self.context.inputs
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
         kept = KeptLists(self.context.folder / SCRATCH / "shards", self.context.spec.place)
@@ -90,6 +91,8 @@ class Searching:
 
     def _searcher_at(self, start: int) -> "Searcher":
         """The searcher for the window of queries that begins there: all machines call its lists by one name."""
+        from hardneg.indexes.sharded import ShardedSearcher
+
         if self.context.spec.place is None or not isinstance(self._searcher, ShardedSearcher):
             return self._searcher
         made_from = sorted((path, item.key) for path, item in self.context.inputs.items())
@@ -97,6 +100,8 @@ class Searching:
 
     def search_shards(self, taken: slice) -> set[int]:
         """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
+        from hardneg.indexes.sharded import ShardedSearcher
+
         missing, step = set[int](), _at_once(self._encoder)
         for start in range(0, len(self.queries), step):
             if not isinstance(searcher := self._searcher_at(start), ShardedSearcher):

@@ -1,5 +1,6 @@
 """An index in shards is the same index: ids and scores to the bit, for each form, however it is cut."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,16 @@ def test_shards_at_urls_are_one_on_a_disk_with_room_for_two(whole, tmp_path, sma
     url = f"file://{tmp_path}/far" if kind == "file" else f"memory://{tmp_path.name}-{form}"
     check_same(whole[form], in_shards(whole[form], tmp_path / "list", [43, 86, 170, 171], url), form)
     assert len([path for path in small_cache.root.iterdir() if path.is_dir()]) <= 2
+
+
+@pytest.mark.timeout(60)
+def test_a_shard_that_another_holds_is_read_beside_it(whole, tmp_path, small_cache):
+    url = f"file://{tmp_path}/far"
+    shards = in_shards(whole["vectors"], tmp_path / "list", [150], url)
+    first = json.loads((shards / SHARDS).read_text())["shards"][0]
+    other = ShardCache(small_cache.root, 1)
+    told = (first["place"], first["bytes"], first["digest"])
+    assert small_cache.folder(*told) == other.folder(*told)
 
 
 def test_a_shard_with_other_bytes_is_told(whole, tmp_path, small_cache):

@@ -220,11 +220,11 @@ def test_an_unknown_split_is_one_line(finished, tmp_path):
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 
-    from hardneg.stages import search
+    from hardneg.stages import searching
 
     path = finished[1]
     alive, opened = [], []
-    load = search.open_encoder
+    load = searching.open_encoder
 
     def remembering(source, device, precision):
         alive.append([module() is not None for module in opened])
@@ -232,7 +232,7 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
         opened.append(weakref.ref(encoder.module))
         return encoder
 
-    monkeypatch.setattr(search, "open_encoder", remembering)
+    monkeypatch.setattr(searching, "open_encoder", remembering)
     execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     assert len(alive) > 1 and not any(any(one) for one in alive)
 

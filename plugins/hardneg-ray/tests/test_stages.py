@@ -43,7 +43,7 @@ def test_four_actors_make_the_bytes_of_one_process(tmp_path: Path) -> None:
 def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
-    collection(tmp_path / "data", 40, 30)
+    collection(tmp_path / "data", 60, 30)
     lines = [f"q{query} Q0 d{(query * 7 + rank) % 40} {rank} {9 - rank} x" for query in range(30) for rank in range(9)]
     (tmp_path / "run.trec").write_text("\n".join(lines) + "\n")
     reranker = cross_encoder(tmp_path / "reranker")

@@ -80,9 +80,10 @@ class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 
     A loss that cannot do without an optional part of a `ScoreBatch` says so: `needs: ClassVar[tuple[str, ...]] =
-    ("ranks",)`. A recipe that names it in a stage whose batches lack the part is refused before anything runs. So
-    does one that is made for the scores of one similarity: `similarity: ClassVar[str] = "cosine"`, and one that is made
-    for rerankers with a head of so many outputs: `outputs: ClassVar[int] = 2`.
+    ("ranks",)`, or a property where that depends on its options. A recipe that names it in a stage whose batches lack
+    the part is refused before anything runs. So does one that is made for the scores of one similarity: `similarity:
+    ClassVar[str] = "cosine"`, and one that is made for rerankers with a head of so many outputs: `outputs:
+    ClassVar[int] = 2`.
     """
 
     version: ClassVar[int]

@@ -138,8 +138,8 @@ def plugin_identity(name: str, plugin: Any) -> dict[str, Any]:
 
 
 def needs_of(loss: Any) -> tuple[str, ...]:
-    """The optional parts of a `ScoreBatch` that a loss cannot do without; none where its class says nothing."""
-    return tuple(getattr(type(loss), "needs", ()))
+    """The optional parts of a `ScoreBatch` that a loss cannot do without; none where it says nothing."""
+    return tuple(getattr(loss, "needs", ()))
 
 
 @contextlib.contextmanager

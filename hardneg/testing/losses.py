@@ -9,11 +9,14 @@ from hardneg.testing.contract import PluginTests, rule
 from hardneg.types import ScoreBatch
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Generator, Tensor
 
 _MASKS = ("positive", "own", "valid")
-_OPTIONAL = ("ranks", "teacher", "weights")
-_MATRICES = ("scores", *_MASKS, "ranks", "teacher")
+_GUIDES = ("guide", "guide_query_query", "guide_document_document")
+_OWN = ("query_query", "document_document")
+_OPTIONAL = ("ranks", "teacher", "weights", *_GUIDES, *_OWN)
+_MATRICES = ("scores", *_MASKS, "ranks", "teacher", "guide")
+_OF_ROWS, _OF_COLUMNS = ("guide_query_query", "query_query"), ("guide_document_document", "document_document")
 
 
 class LossTests(PluginTests):
@@ -29,7 +32,8 @@ class LossTests(PluginTests):
     def batch(self) -> ScoreBatch:
         """Four queries, four positives and eight mined documents; some cells are not valid. float64.
 
-        A teacher has scored each query's own documents alone.
+        A teacher has scored each query's own documents alone; a guide all, as the model has queries and documents with
+        each other.
         """
         import torch
 
@@ -42,9 +46,17 @@ class LossTests(PluginTests):
         teacher = torch.rand(4, 12, generator=source, dtype=torch.float64) + positive * 2
         teacher = teacher.masked_fill(~(positive | own), torch.nan)
         given = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
+        given |= _with_each_other(source, self.scale)
         needs = {*self.needs, *needs_of(self.plugin)}
         optional = {name: part for name, part in given.items() if name in needs}
         return ScoreBatch(scores, positive, own & ~positive, valid | positive, **optional)
+
+    def _without_negatives(self, batch: ScoreBatch) -> ScoreBatch:
+        import torch
+
+        own = {name: part for name in _OWN if (part := getattr(batch, name)) is not None}
+        none = {name: torch.full_like(part, -torch.inf) for name, part in own.items()}
+        return replace(batch, valid=batch.positive.clone(), **none)
 
     def _learn(self, folder: Path, batch: ScoreBatch) -> "tuple[Tensor, Tensor]":
         scores = batch.scores.detach().clone().requires_grad_()
@@ -57,7 +69,7 @@ class LossTests(PluginTests):
 
     def test_says_what_it_needs(self, tmp_path: Path) -> None:
         """So that a recipe is refused where the batches of a stage lack it."""
-        said = getattr(type(self.make(tmp_path)), "needs", ())
+        said = getattr(self.make(tmp_path), "needs", ())
         known = isinstance(said, tuple) and {*said} <= {*_OPTIONAL}
         rule(known, f"`needs` is a tuple of optional parts of a batch: {', '.join(_OPTIONAL)}", repr(said))
 
@@ -70,16 +82,15 @@ class LossTests(PluginTests):
         rule(bool(gradient.any()), "a batch with positives and negatives has a gradient")
 
     def test_optional_parts_may_be_there(self, tmp_path: Path) -> None:
-        """Ranks, a teacher's scores and weights come with some batches."""
+        """Ranks, a teacher's scores, weights and all that a guide gives come with some batches."""
         import torch
 
         batch = self.batch()
         wide = torch.ones_like(batch.scores)
-        given = replace(batch, weights=wide[:, 0])
-        given = given if batch.ranks is not None else replace(given, ranks=wide.long())
-        given = given if batch.teacher is not None else replace(given, teacher=wide)
-        value, _ = self._learn(tmp_path, given)
-        rule(bool(torch.isfinite(value)), "ranks, teacher and weights may be given", value)
+        more = {"weights": wide[:, 0], "ranks": wide.long(), "teacher": wide}
+        more |= _with_each_other(torch.Generator().manual_seed(3), self.scale)
+        value, _ = self._learn(tmp_path, replace(batch, **{**more, **_there(batch, _OPTIONAL)}))
+        rule(bool(torch.isfinite(value)), "optional parts may be given to a loss that does not need them", value)
 
     def test_finite_for_scores_of_any_size(self, tmp_path: Path) -> None:
         """Up to 1e4 in both directions, in 32 and 16 bits."""
@@ -109,7 +120,7 @@ class LossTests(PluginTests):
     def test_nothing_to_learn(self, tmp_path: Path) -> None:
         """Rows that have nothing but their positive."""
         batch = self.batch()
-        value, gradient = self._learn(tmp_path, replace(batch, valid=batch.positive.clone()))
+        value, gradient = self._learn(tmp_path, self._without_negatives(batch))
         rule(float(value) == 0, "the loss is 0 where no row has a negative", float(value))
         rule(not bool(gradient.any()), "the gradient is 0 where no row has a negative")
 
@@ -131,10 +142,11 @@ class LossTests(PluginTests):
         batch = self.batch()
         source = torch.Generator().manual_seed(5)
         rows, columns = torch.randperm(4, generator=source), torch.randperm(12, generator=source)
-        parts = {name: getattr(batch, name) for name in _MATRICES if getattr(batch, name) is not None}
         value, _ = self._learn(tmp_path, batch)
-        for what, turn in {"rows": (rows, slice(None)), "columns": (slice(None), columns)}.items():
-            moved = replace(batch, **{name: part[turn] for name, part in parts.items()})
+        for what, both, order in (("rows", _OF_ROWS, rows), ("columns", _OF_COLUMNS, columns)):
+            turn = order if what == "rows" else (slice(None), order)
+            moved = replace(batch, **{name: part[turn] for name, part in _there(batch, _MATRICES).items()})
+            moved = replace(moved, **{name: part[order][:, order] for name, part in _there(batch, both).items()})
             if batch.weights is not None and what == "rows":
                 moved = replace(moved, weights=batch.weights[rows])
             other, _ = self._learn(tmp_path, moved)
@@ -159,3 +171,20 @@ class LossTests(PluginTests):
         rule(first == second, "the same batch gives the same value", f"{first}, then {second}")
         changed = [name for name, part in before.items() if not bool((part == getattr(batch, name)).all())]
         rule(not changed, "a loss does not change its batch", changed)
+
+
+def _there(batch: ScoreBatch, names: tuple[str, ...]) -> "dict[str, Tensor]":
+    return {name: part for name in names if (part := getattr(batch, name)) is not None}
+
+
+def _with_each_other(source: "Generator", scale: float) -> "dict[str, Tensor]":
+    """A guide's scores of 4 queries and 12 documents, the documents of `batch`, and the model's own; float64."""
+    import torch
+
+    def drawn(rows: int, columns: int) -> "Tensor":
+        return (torch.rand(rows, columns, generator=source, dtype=torch.float64) * 2 - 1) * scale
+
+    owner = torch.cat([torch.arange(4), torch.arange(8) // 2])
+    same = {"query_query": torch.eye(4, dtype=torch.bool), "document_document": owner[:, None] == owner}
+    guides = {"guide": drawn(4, 12), "guide_query_query": drawn(4, 4), "guide_document_document": drawn(12, 12)}
+    return guides | {name: drawn(*mask.shape).masked_fill(mask, -torch.inf) for name, mask in same.items()}

@@ -20,6 +20,7 @@ from typing import Any
 
 import faiss
 import numpy as np
+from gpu.material import around_topics
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatVectors, FlatWriter
@@ -84,14 +85,7 @@ def material(options: argparse.Namespace, scratch: Path) -> tuple[Path, NDArray[
     """The folder of vectors, and queries float32 [Q, d]."""
     if options.vectors is not None:
         return options.vectors, np.load(options.queries)
-    draws = np.random.default_rng(0)
-    topics = draws.standard_normal((TOPICS, DIMENSION), np.float32)
-
-    def some(count: int) -> NDArray[np.float32]:
-        made = topics[draws.integers(0, TOPICS, count)] + draws.standard_normal((count, DIMENSION), np.float32)
-        scaled: NDArray[np.float32] = made / np.linalg.norm(made, axis=1, keepdims=True)
-        return scaled
-
+    some = around_topics(np.random.default_rng(0), TOPICS, DIMENSION)
     with FlatWriter(scratch / "flat", DIMENSION, options.documents) as writer:
         writer.write_block(0, 0, some(options.documents))
         writer.write_doc_ids(str(row) for row in range(options.documents))

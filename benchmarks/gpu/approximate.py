@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu.material import seconds
+from gpu.material import around_topics, seconds
 from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
@@ -68,14 +68,7 @@ def graph(setting: Setting) -> Figures:
 def _written(setting: Setting) -> tuple[Path, NDArray[np.float32]]:
     """A folder of normalised vectors around some topics, as texts have them, and queries of the same."""
     count, dimension = setting.size(500_000, 2000), setting.size(768, 48)
-    draws = np.random.default_rng(0)
-    topics = draws.standard_normal((_TOPICS, dimension), np.float32)
-
-    def some(rows: int) -> NDArray[np.float32]:
-        made = topics[draws.integers(0, _TOPICS, rows)] + draws.standard_normal((rows, dimension), np.float32)
-        scaled: NDArray[np.float32] = made / np.linalg.norm(made, axis=1, keepdims=True)
-        return scaled
-
+    some = around_topics(np.random.default_rng(0), _TOPICS, dimension)
     with FlatWriter(setting.folder / "flat", dimension, count) as writer:
         for number, start in enumerate(range(0, count, 4096)):
             writer.write_block(number, start, some(min(4096, count - start)))

@@ -43,6 +43,18 @@ def _texts(draws: np.random.Generator, lengths: NDArray[np.int64]) -> list[str]:
     return [" ".join(f"w{word}" for word in part) for part in np.split(drawn, np.cumsum(lengths)[:-1])]
 
 
+def around_topics(draws: np.random.Generator, topics: int, dimension: int) -> Callable[[int], NDArray[np.float32]]:
+    """Draws so many vectors of norm 1 around topics, as those of texts lie: float32 [n, dimension]."""
+    centres = draws.standard_normal((topics, dimension), np.float32)
+
+    def some(rows: int) -> NDArray[np.float32]:
+        made = centres[draws.integers(0, topics, rows)] + draws.standard_normal((rows, dimension), np.float32)
+        scaled: NDArray[np.float32] = made / np.linalg.norm(made, axis=1, keepdims=True)
+        return scaled
+
+    return some
+
+
 def model(setting: Setting) -> Path:
     """A BERT of random weights without dropout, of the base size, with mean pooling; two layers where it is small."""
     from sentence_transformers import SentenceTransformer

@@ -18,14 +18,36 @@ _CASES: dict[str, dict[str, Any]] = {"plain": {"batch_size": 8}, "chunks": {"bat
 
 def one_card(setting: Setting) -> Figures:
     """By gloo, as NCCL takes a card for one process alone; on a CPU the same."""
-    return _as_one(setting, [setting.device if setting.device != "cuda" else "cuda:0"] * 2)
+    return _as_one(setting, shared_card(setting))
 
 
 def two_cards(setting: Setting) -> Figures:
     """By NCCL."""
+    return _as_one(setting, own_cards(setting))
+
+
+def shared_card(setting: Setting) -> list[str]:
+    """The devices of two processes on one card, or on a CPU."""
+    return [setting.device if setting.device != "cuda" else "cuda:0"] * 2
+
+
+def own_cards(setting: Setting) -> list[str]:
+    """The devices of two processes with a card each.
+
+    Raises:
+        Skipped: there are fewer.
+    """
     if not setting.gpu or torch.cuda.device_count() < 2:
         raise Skipped("it takes two cards")
-    return _as_one(setting, ["cuda:0", "cuda:1"])
+    return ["cuda:0", "cuda:1"]
+
+
+def own_place(folder: str, small: str, devices: tuple[str, ...]) -> tuple[bool, Setting]:
+    """Joins the processes that `launch` started: whether this is the first of them, and where it computes."""
+    from hardneg.distributed import join
+
+    here = join(on_cpu=len(set(devices)) < len(devices))
+    return here.first, Setting(devices[int(os.environ["RANK"])], small == "1", False, Path(folder))
 
 
 def _as_one(setting: Setting, devices: list[str]) -> Figures:
@@ -65,14 +87,12 @@ def launch(setting: Setting, devices: list[str], module: str) -> None:
 
 def _work(folder: str, small: str, *devices: str) -> None:
     """One of the processes; the first one writes what they came to."""
-    from hardneg.distributed import join, leave
+    from hardneg.distributed import leave
 
-    here = join(on_cpu=len(set(devices)) < len(devices))
-    device = devices[int(os.environ["RANK"])]
-    setting = Setting(device, small == "1", False, Path(folder))
+    first, setting = own_place(folder, small, devices)
     for name, options in _CASES.items():
-        records = history(setting, device, **options)
-        if here.first:
+        records = history(setting, setting.device, **options)
+        if first:
             (setting.folder / f"{name}.json").write_text(json.dumps(records))
     leave()
 

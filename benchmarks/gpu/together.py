@@ -3,29 +3,25 @@
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from gpu.material import LENGTH, bert, model
 from gpu.recipes import Notes, collection, means
-from gpu.setting import Figures, Setting, Skipped, expect
-from gpu.several import launch
+from gpu.setting import Figures, Setting, expect
+from gpu.several import launch, own_cards, own_place, shared_card
 
 _SAME = 0.02  # of metrics: sums in another order move a training a little
 
 
 def one_card(setting: Setting) -> Figures:
     """Two processes by gloo on one card, or on a CPU."""
-    return _as_one(setting, [setting.device if setting.device != "cuda" else "cuda:0"] * 2)
+    return _as_one(setting, shared_card(setting))
 
 
 def two_cards(setting: Setting) -> Figures:
     """Two processes by NCCL, a card each."""
-    if not setting.gpu or torch.cuda.device_count() < 2:
-        raise Skipped("it takes two cards")
-    return _as_one(setting, ["cuda:0", "cuda:1"])
+    return _as_one(setting, own_cards(setting))
 
 
 def _as_one(setting: Setting, devices: list[str]) -> Figures:
@@ -96,13 +92,12 @@ def _tree(setting: Setting) -> dict[str, Any]:
 
 def _work(folder: str, small: str, *devices: str) -> None:
     """One of the processes; the first one writes what they came to."""
-    from hardneg.distributed import join, leave
+    from hardneg.distributed import leave
 
-    here = join(on_cpu=len(set(devices)) < len(devices))
-    device = devices[int(os.environ["RANK"])]
-    found = made(Setting(device, small == "1", False, Path(folder)), device, "two")
-    if here.first:
-        (Path(folder) / "two.json").write_text(json.dumps(found))
+    first, setting = own_place(folder, small, devices)
+    found = made(setting, setting.device, "two")
+    if first:
+        (setting.folder / "two.json").write_text(json.dumps(found))
     leave()
 
 

@@ -45,8 +45,8 @@ def fetch_file(url: str, path: Path) -> None:
         ArtifactError: it is not there, or cannot be read.
         MissingDependency: the package of the URL's kind is not installed.
     """
-    with _opened(url) as (files, place):
-        files.get_file(place, str(path))
+    if not find_file(url, path):
+        raise ArtifactError(f"{url}: is not there")
 
 
 def find_file(url: str, path: Path) -> bool:

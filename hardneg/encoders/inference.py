@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hardneg.encoders.backend import cores
 from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
 from hardneg.encoders.representation import first_broken
-from hardneg.encoders.segmenting import SegmentTokens
+from hardneg.encoders.segmenting import SegmentTokens, rows_of
 from hardneg.encoders.spec import Attention, Kind
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating
@@ -98,8 +98,7 @@ def prepare(
 
 
 def _lengths(make: Tokenise, start: int, texts: Sequence[str]) -> NDArray[np.int64]:
-    made = make(start, texts)
-    return (made.tokens if isinstance(made, SegmentTokens) else made).lengths
+    return rows_of(make(start, texts)).lengths
 
 
 def encode_windows(
@@ -117,7 +116,7 @@ def encode_windows(
     with ThreadPoolExecutor(threads) as tokenisers:
         pending = ((start, tokenisers.submit(inference.tokens, start, texts)) for start, texts in windows)
         for window in _joined(inference, ahead(pending, threads)):
-            tokens = [made.tokens if isinstance(made, SegmentTokens) else made for _, made in window]
+            tokens = [rows_of(made) for _, made in window]
             encoded, stop = _encoded(inference, Tokens.join(tokens), advance), 0
             for (start, made), own in zip(window, tokens, strict=True):
                 first, stop = stop, stop + len(own.lengths)
@@ -146,7 +145,7 @@ def _joined(
     for start, waiting in pending:
         made = waiting.result()
         held.append((start, made))
-        tokens += int((made.tokens if isinstance(made, SegmentTokens) else made).offsets[-1])
+        tokens += int(rows_of(made).offsets[-1])
         if not inference.joins or tokens >= _PASSES * inference.budget:
             yield held
             held, tokens = [], 0
@@ -175,7 +174,7 @@ def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None
     def batches() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         rows = token_batches(tokens.lengths, inference.budget)
         ready = ((some, tokens.batch(some, encoder.device)) for some in rows)
-        for some, features in ahead(ready, 1):
+        for some, features in one_ahead(ready):
             yield some, made.run(inference.parts, features, encoder.device, inference.kind)
             advance(len(some))
 

@@ -25,7 +25,7 @@ from hardneg.data.journal import Journal
 from hardneg.digest import digest
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.protocol import StoredRows, TextEncoder
-from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens
+from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, rows_of
 from hardneg.encoders.tokens import Tokens
 from hardneg.encoders.word_ids import Ids
 from hardneg.errors import ArtifactError, HardnegError
@@ -66,7 +66,7 @@ class KeptIds:
 
     def through(self, make: _Make) -> _Make:
         """What makes tokens of a block's texts, read from here where they are known, and kept where they are not."""
-        empty = _plain(make(0, []))
+        empty = rows_of(make(0, []))
         if empty.columns.keys() != {"input_ids"}:
             return make
 
@@ -74,7 +74,8 @@ class KeptIds:
             if (found := self.get(start)) is not None:
                 return replace(empty, columns={"input_ids": found[0]}, offsets=found[1])
             made = make(start, texts)
-            self.add(start, (_plain(made).columns["input_ids"], _plain(made).offsets))
+            rows = rows_of(made)
+            self.add(start, (rows.columns["input_ids"], rows.offsets))
             return made
 
         return tokens
@@ -134,10 +135,6 @@ class KeptIds:
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
-
-
-def _plain(made: Tokens | SegmentTokens) -> Tokens:
-    return made.tokens if isinstance(made, SegmentTokens) else made
 
 
 @contextmanager

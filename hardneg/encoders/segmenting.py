@@ -36,6 +36,11 @@ class SegmentTokens:
     cut_off: NDArray[np.bool_]
 
 
+def rows_of(made: Tokens | SegmentTokens) -> Tokens:
+    """The rows to encode of texts that were tokenised, whole or in segments."""
+    return made.tokens if isinstance(made, SegmentTokens) else made
+
+
 @dataclass(frozen=True)
 class _Frame:
     """What a tokenizer puts around a text: values before and behind it, and inside it, by the model's input name."""

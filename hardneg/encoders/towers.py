@@ -104,7 +104,7 @@ def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
 
 def in_bfloat16(transformer: nn.Module) -> nn.Module:
     """A copy with bfloat16 weights; buffers, such as the frequencies of positions, stay as they are."""
-    copied = deepcopy(transformer)
+    copied = deepcopy(transformer, _tokenizers(transformer))
     for weight in copied.parameters():
         weight.data = weight.data.to(torch.bfloat16)
     return copied
@@ -112,7 +112,14 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
 
 def sharing(network: nn.Module) -> Any:
     """A copy with the same weights and buffers in other modules, which may compute in another way."""
-    return deepcopy(network, {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]})
+    tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
+    return deepcopy(network, tensors | _tokenizers(network))
+
+
+def _tokenizers(network: nn.Module) -> dict[int, Any]:
+    """What a copy shares with its original: tokenizers compute nothing, and take long to copy."""
+    there = (getattr(part, "processor", None) for part in network.modules())
+    return {id(processor): processor for processor in there if processor is not None}
 
 
 @contextmanager

@@ -103,8 +103,8 @@ class ShardedSearcher:
         name = self._named(wanted, k)
         if (found := KeptLists(self.kept.folder).find(name)) is not None:
             return found
-        for number in range(len(self.shards.listed)):
-            own = self._list(number, wanted, k)
+        for number, part in enumerate(self._parts(wanted, k)):
+            own = self._list(f"{name}-{number}", part)
             found = own if found is None else merged_lists(found, own)
         assert found is not None
         KeptLists(self.kept.folder).keep(name, found)
@@ -114,16 +114,14 @@ class ShardedSearcher:
 
     def search_some(self, queries: Encoded, k: int, taken: slice) -> set[int]:
         """Searches the shards that are taken; returns the numbers of those whose lists nobody has put yet."""
-        numbers = range(len(self.shards.listed))
+        numbers, name, parts = range(len(self.shards.listed)), self._named(queries, k), self._parts(queries, k)
         for number in numbers[taken]:
-            self._list(number, queries, k)
-        name = self._named(queries, k)
+            self._list(f"{name}-{number}", parts[number])
         return {number for number in numbers if self.kept.find(f"{name}-{number}") is None}
 
-    def _list(self, number: int, queries: Encoded, k: int) -> Hits:
-        name = f"{self._named(queries, k)}-{number}"
+    def _list(self, name: str, part: Callable[[], Hits]) -> Hits:
         if (found := self.kept.find(name)) is None:
-            self.kept.keep(name, found := self._parts(queries, k)[number]())
+            self.kept.keep(name, found := part())
         return found
 
     def _named(self, queries: Encoded, k: int) -> str:

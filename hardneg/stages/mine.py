@@ -3,17 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
-from hardneg.data.block_files import BlockFiles, BlockFolder, contiguous
+from hardneg.data.block_files import BlockFiles, contiguous
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import candidates
 from hardneg.data.negatives import join_negatives, recorded, write_negatives
@@ -26,6 +25,7 @@ from hardneg.progress import Task
 from hardneg.protocols import NegativeMiner
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_queries
+from hardneg.stages.run_blocks import QueryBlocks, query_blocks
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.types import Candidates, Negatives
 
@@ -88,7 +88,8 @@ class Mine(StageSpec):
 
     def blocks(self, context: "StageContext[Mine]", writer: int = 0) -> "MinedBlocks":
         """Blocks of queries."""
-        return MinedBlocks(_Mining.of(context), writer)
+        mining = _Mining.of(context)
+        return MinedBlocks(context, query_blocks(len(mining.query_ids), _BLOCK), writer, mining)
 
 
 @dataclass(frozen=True)
@@ -142,27 +143,10 @@ class _Mining:
 
 
 @dataclass(frozen=True)
-class MinedBlocks:
-    """The negatives in blocks of queries, each in a file until all are there."""
+class MinedBlocks(QueryBlocks):
+    """The negatives in blocks of queries."""
 
-    unit: ClassVar[str] = "queries"
     mining: _Mining
-    number: int
-
-    @cached_property
-    def sizes(self) -> Sequence[int]:
-        """The queries of each block."""
-        return [
-            len(self.mining.query_ids[start : start + _BLOCK]) for start in range(0, len(self.mining.query_ids), _BLOCK)
-        ]
-
-    @cached_property
-    def _files(self) -> BlockFolder:
-        return BlockFolder(self.mining.context.folder / SCRATCH, self.number)
-
-    def finished(self) -> set[int]:
-        """By the journals of all writers."""
-        return self._files.finished()
 
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
         """The negatives of each block as files, and what its mining has counted."""
@@ -177,17 +161,13 @@ class MinedBlocks:
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
                 yield number, BlockFiles(files, facts)
 
-    def write(self, number: int, made: BlockFiles) -> None:
-        """Into files of its own."""
-        self._files.write(number, made)
-
     def finish(self) -> Facts:
         """Writes the negatives in the order of the queries."""
-        count, context = len(self.sizes), self.mining.context
-        facts = self._files.facts(count)
-        joined = join_negatives(self._files.paths(NEGATIVES, count), self._files.paths(DROPPED, count))
+        count, context = len(self.sizes), self.context
+        facts = self.files.facts(count)
+        joined = join_negatives(self.files.paths(NEGATIVES, count), self.files.paths(DROPPED, count))
         write_negatives(context.folder / NEGATIVES, recorded(joined, context.folder / DROPPED))
-        self._files.release()
+        self.files.release()
         context.keep_only(NEGATIVES, DROPPED, SCRATCH)
         return self.mining.told(facts)
 

@@ -125,7 +125,7 @@ class _Scoring:
 
     def blocks(self, writer: int) -> RunBlocks:
         sizes, depth = query_blocks(len(self.queries), self.step), self.context.spec.depth
-        return RunBlocks(self.context, sizes, self.ranking, lambda: {"depth": depth}, writer)
+        return RunBlocks(self.context, sizes, writer, self.ranking, lambda: {"depth": depth})
 
     def ranking(
         self, numbers: Sequence[int], advance: "Advance" = lambda pairs: None

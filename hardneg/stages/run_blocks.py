@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.block_files import BlockFiles, BlockFolder
@@ -12,7 +12,6 @@ from hardneg.data.runs import join_runs, run_bytes
 from hardneg.layout import QUERIES, RUN
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import pass_on
-from hardneg.stages.spec import RunSpec
 from hardneg.types import RankedList
 
 LINES = "trec"
@@ -27,23 +26,34 @@ def query_blocks(queries: int, size: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class RunBlocks:
-    """A run in blocks of queries; told: what is to be told of the run beside what its blocks have counted."""
+class QueryBlocks:
+    """Blocks of queries, each in files of its own until all are there; number: of this writer among several."""
 
     unit: ClassVar[str] = "queries"
-    context: StageContext[RunSpec]
+    context: StageContext[Any]
     sizes: Sequence[int]
-    ranking: Ranking
-    told: Callable[[], Facts]
     number: int
 
     @cached_property
-    def _files(self) -> BlockFolder:
+    def files(self) -> BlockFolder:
+        """Where they are until then."""
         return BlockFolder(self.context.folder / SCRATCH, self.number)
 
     def finished(self) -> set[int]:
         """By the journals of all writers."""
-        return self._files.finished()
+        return self.files.finished()
+
+    def write(self, number: int, made: BlockFiles) -> None:
+        """Into files of its own."""
+        self.files.write(number, made)
+
+
+@dataclass(frozen=True)
+class RunBlocks(QueryBlocks):
+    """A run in blocks of queries; told: what is to be told of the run beside what its blocks have counted."""
+
+    ranking: Ranking
+    told: Callable[[], Facts]
 
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
         """The lines of each block."""
@@ -51,16 +61,12 @@ class RunBlocks:
             lines = run_bytes(entries)
             yield number, BlockFiles({LINES: lines}, counted())
 
-    def write(self, number: int, made: BlockFiles) -> None:
-        """Into a file of its own."""
-        self._files.write(number, made)
-
     def finish(self) -> Facts:
         """Writes the run in the order of the queries."""
         count = len(self.sizes)
-        facts = {name: value for name, value in self._files.facts(count).items() if value}
-        join_runs(self._files.paths(LINES, count), self.context.folder / RUN)
-        self._files.release()
+        facts = {name: value for name, value in self.files.facts(count).items() if value}
+        join_runs(self.files.paths(LINES, count), self.context.folder / RUN)
+        self.files.release()
         self.context.keep_only(RUN, QUERIES, SCRATCH)
         if "run" in self.context.inputs:
             pass_on(self.context)

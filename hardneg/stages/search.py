@@ -180,7 +180,7 @@ class Search(RunSpec):
         def told() -> Facts:
             return {**facts, "queries": len(queries), "depth": self.depth, **without_candidates(context, queries)}
 
-        return RunBlocks(context, sizes, searching.ranking, told, writer)
+        return RunBlocks(context, sizes, writer, searching.ranking, told)
 
 
 def _search_taken(searching: Searching, place: str, taken: slice) -> None:

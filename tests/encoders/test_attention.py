@@ -177,3 +177,11 @@ def test_what_a_network_or_an_installation_has_not_is_told(name: Any, device: st
         check_attention(name, Stranger(device))
     check_attention("auto", Stranger(device))
     check_attention("sdpa", Stranger(device))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_copy_to_compute_with_takes_the_tokenizer_along_as_it_is(encoder: Encoder, half: bool) -> None:
+    network = encoder.parts("document")[0]
+    copied = arranged(network, half=half)
+    assert copied is not network
+    assert copied.processor is network.processor

@@ -24,7 +24,9 @@ _OUTSIDE = {
     ("encoders", "http"): "hardneg-http",
     ("engines", "ray"): "hardneg-ray",
     ("indexes", "cagra"): "hardneg-cagra",
+    ("rerankers", "chat"): "hardneg-judge",
     ("rerankers", "electra"): "hardneg-electra",
+    ("stages", "judge"): "hardneg-judge",
     ("stages", "read"): "hardneg-reader",
     ("stages", "train-reader"): "hardneg-reader",
 }

@@ -24,6 +24,7 @@ def plan_table(rows: Sequence[Estimate], machine: Machine, price: float | None =
     The two stand in tables of their own: together they would be wider than a terminal.
     """
     console = stdout_console()
+    price = 0.0 if price is None and any(row.charge for row in rows) else price
     for words, columns in ((3, dict(_columns(rows))), (1, dict(_beyond(rows, machine, price)))):
         if len(columns) > 1:
             lines = [list(line) for line in zip(*columns.values(), strict=True)]
@@ -52,7 +53,7 @@ def _beyond(rows: Sequence[Estimate], machine: Machine, price: float | None) -> 
     if machine.gpu:
         yield "GPU hours", [_hours(row.gpu_hours) if row.gpus else "" for row in rows]
     if price is not None:
-        yield "cost", [_amount(row.cost(price)) if row.gpus else "" for row in rows]
+        yield "cost", [_amount(row.cost(price)) if row.gpus or row.charge else "" for row in rows]
     if len(_bases(rows)) > 1:
         yield "time from", [", ".join(row.seconds.bases) for row in rows]
 

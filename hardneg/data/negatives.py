@@ -1,6 +1,6 @@
 """Mined negatives, and what a miner left out: one row a query, in two Arrow files that are memory-mapped."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -62,6 +62,16 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
         ArtifactError: it is missing, cut off or foreign.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
+
+
+def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
+    """Positives by query id: those that are known, then those that a file of negatives tells besides.
+
+    Raises:
+        ArtifactError: the file is missing, cut off or foreign.
+    """
+    told = read_negatives(path).positives
+    return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in told.items()}}
 
 
 class NegativesFile(Sequence[Negatives]):

@@ -24,7 +24,7 @@ class Estimate:
 
     items: how many of `unit` there are to go through. disk, memory: bytes, memory of all processes together.
     gpu_memory: bytes on each GPU; 0 where there is none. seconds: 0 for what is in the store; NaN where the GPU is not
-    known. sent: bytes that machines send each other. gpus: how many work on it.
+    known. sent: bytes that machines send each other. gpus: how many work on it. charge: what others ask for it.
     """
 
     step: Step
@@ -37,6 +37,7 @@ class Estimate:
     seconds: Foretold
     sent: int = 0
     gpus: int = 0
+    charge: float = 0.0
 
     @property
     def gpu_hours(self) -> float:
@@ -44,8 +45,8 @@ class Estimate:
         return self.gpus * self.seconds / 3600
 
     def cost(self, price: float) -> float:
-        """Of its GPU hours, at so much each."""
-        return self.gpu_hours * price
+        """Of its GPU hours, at so much each, and what others ask for it."""
+        return self.gpu_hours * price + self.charge
 
 
 def estimate(
@@ -71,7 +72,8 @@ def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Es
     memory, gpu = (own, -(-networks // processes)) if machine.gpu else (own + networks, 0)
     seconds, sent = (Foretold.of(0), 0) if done else (Foretold.of(row.seconds), row.sent)
     gpus = processes if machine.gpu and networks else 0
-    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus)
+    charge = 0.0 if done else row.charge
+    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus, charge)
 
 
 _TRAIN = "train"

@@ -30,7 +30,8 @@ class Row:
 
     items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
     held: a process's network and what it needs of its own. shared: what the processes share. sent: bytes that machines
-    send each other. seconds: a `Foretold` where it comes from rates; a plain number is told as a guess.
+    send each other. seconds: a `Foretold` where it comes from rates; a plain number is told as a guess. charge: what
+    others ask for it, such as a server for its answers, in the currency that it is told in.
     """
 
     items: int
@@ -41,6 +42,7 @@ class Row:
     held: int = 0
     shared: int = 0
     sent: int = 0
+    charge: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.data.negatives import read_negatives
+from hardneg.data.negatives import read_negatives, with_positives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
@@ -181,7 +181,7 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: Art
     lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
     if pseudo := pseudo_positives(negatives):
-        known = {**read_negatives(pseudo).positives, **known}
+        known = with_positives(known, pseudo)
     return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
 
 

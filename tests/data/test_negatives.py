@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.data.negatives import read_negatives, write_negatives
+from hardneg.data.negatives import read_negatives, with_positives, write_negatives
 from hardneg.errors import ArtifactError, DataError
 from hardneg.types import Negatives
 
@@ -93,3 +93,13 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     path.write_bytes(b"ARROW1 and no more")
     with pytest.raises(ArtifactError, match=r"negatives\.arrow"):
         read_negatives(path)
+
+
+def test_positives_that_a_file_tells_come_behind_the_known_ones(tmp_path: Path) -> None:
+    none = np.empty(0, np.float32)
+    told = {"q1": ["d2", "d1", "d3"], "q2": ["d4"], "q3": []}
+    write_negatives(tmp_path / "n", [Negatives(name, doc_ids, [], none) for name, doc_ids in told.items()])
+    known = {"q1": ["d1", "d9"], "q4": ["d5"]}
+    found = with_positives(known, tmp_path / "n")
+    assert found == {"q1": ["d1", "d9", "d2", "d3"], "q2": ["d4"], "q3": [], "q4": ["d5"]}
+    assert known["q1"] == ["d1", "d9"]

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("hardneg-cagra", "hardneg-example", "hardneg-electra", "hardneg-http", "hardneg-ray", "hardneg-reader")
+PACKAGES = (
+    "hardneg-cagra",
+    "hardneg-example",
+    "hardneg-electra",
+    "hardneg-http",
+    "hardneg-judge",
+    "hardneg-ray",
+    "hardneg-reader",
+)
 
 
 @pytest.fixture(scope="session")

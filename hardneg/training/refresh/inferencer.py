@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 
 from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import read_negatives
+from hardneg.data.negatives import with_positives
 from hardneg.data.qrels import positives
 from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
@@ -152,9 +152,9 @@ def _loaded(encoders: Sequence[Encoder], checkpoints: Checkpoints, step: int) ->
 def _mining(settings: Settings) -> Mining:
     collection = StoredCollection.open(Path(settings.collection))
     queries = collection.queries(settings.split)
-    known = positives(collection.all_qrels())
+    known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
     if settings.pseudo_positives is not None:
-        known = {**read_negatives(Path(settings.pseudo_positives)).positives, **known}
+        known = with_positives(known, Path(settings.pseudo_positives))
     relevant = known_to_be_relevant(known, settings.options)
     data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
     answers = asked_answers(collection, settings.split, settings.options)

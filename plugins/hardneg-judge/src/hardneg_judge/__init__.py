@@ -1,0 +1,1 @@
+"""Judges of mined negatives: rerankers, and language models behind a server that speaks OpenAI's chat interface."""

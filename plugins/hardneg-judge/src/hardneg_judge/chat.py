@@ -1,0 +1,136 @@
+"""The reranker `chat`: a language model behind a server that says of a passage whether it is relevant."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from hardneg.digest import digest
+from hardneg.errors import ModelError
+from hardneg_judge.prompts import BEST, Scale, template
+
+if TYPE_CHECKING:
+    from hardneg_judge.asking import Asking
+
+Unkeyed = Field(exclude=True)
+"""Marks an option that changes no answer, so that it is in no key."""
+_CHARACTERS_A_TOKEN = 4
+_MILLION = 1e6
+_ABOVE_0 = ("batch", "characters", "tokens", "in_flight", "timeout", "deadline")
+_OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A language model behind a server that speaks OpenAI's /v1/chat/completions; it grades query and passage.
+
+    A score is 1 or 0 with scale `yes-no`, and a grade from 0 to 3 with scale `grades`. Answers are kept on this machine
+    by the model, what it was told, and the whole message, so that nothing is asked twice.
+
+    Source: Thomas, Spielman, Craswell and Mitra, Large Language Models can Accurately Predict Searcher Preferences
+    (SIGIR 2024); Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard
+    Negatives for Robust Information Retrieval (2025, arXiv 2505.16967).
+
+    Args:
+        model: the model's name at the server.
+        url: what `/chat/completions` is put behind; not in a key.
+        key: the environment variable that holds the API key; none is sent where it is not given.
+        revision: any word; another one where the server has other weights under the same name.
+        prompt: a file with a template, or its text, with {query} and {passages}; the text is in keys.
+        scale: what is asked for: `yes-no`, or `grades` from 0 to 3.
+        batch: passages of one query that are put into one message.
+        characters: how much of a passage is sent, from its beginning; null sends all.
+        tokens: how many tokens an answer may have for each passage; null does not say it to the server.
+        temperature: of the model's draws; null does not say it.
+        more: what else a request says, such as {reasoning_effort: low}.
+        unreadable: what a passage is taken for of which an answer does not say it: `irrelevant` or `relevant`.
+        price: what a million tokens cost that are read, and that are written.
+        in_flight: requests that wait for an answer at a time, at most.
+        timeout: seconds in which the server must begin to answer, and go on.
+        deadline: seconds for a request with all its attempts.
+    """
+
+    version: ClassVar[int] = 1
+
+    model: str
+    url: Annotated[str, Unkeyed] = field(default="http://localhost:8000/v1", compare=False)
+    key: Annotated[str | None, Unkeyed] = field(default=None, compare=False)
+    revision: str | None = None
+    prompt: str = ""
+    scale: Scale = "yes-no"
+    batch: int = 1
+    characters: int | None = 4000
+    tokens: int | None = 16
+    temperature: float | None = 0.0
+    more: dict[str, Any] = field(default_factory=dict)
+    unreadable: Literal["irrelevant", "relevant"] = "irrelevant"
+    price: Annotated[tuple[float, float], Unkeyed] = field(default=(0.0, 0.0), compare=False)
+    in_flight: Annotated[int, Unkeyed] = field(default=8, compare=False)
+    timeout: Annotated[float, Unkeyed] = field(default=60.0, compare=False)
+    deadline: Annotated[float, Unkeyed] = field(default=600.0, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8000/v1")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
+        for name in _ABOVE_0:
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise ValueError(f"{name}: {value} must be above 0")
+        if min(self.price) < 0:
+            raise ValueError("price: must not be below 0")
+        if taken := [name for name in self.more if name in _OWN]:
+            raise ValueError(f"more: {', '.join(taken)}: has an option of its own, or cannot be changed")
+        object.__setattr__(self, "prompt", template(self.prompt, self.scale, self.batch))
+
+    def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
+        """The score of each passage, in the order given; a number of requests that does not grow is read ahead.
+
+        Raises:
+            ModelError: there is no key, or the server refuses or does not answer.
+        """
+        with self.asking() as asking:
+            yield from asking.rerank(requests)
+
+    def asking(self) -> "Asking":
+        """The same with what it comes to in requests, tokens and money. Raises ModelError where there is no key."""
+        from hardneg.trials import cache_folder
+        from hardneg_judge.asking import Asking
+        from hardneg_judge.client import ChatClient, Endpoint
+        from hardneg_judge.journal import AnswerJournal
+
+        key = os.environ.get(self.key) if self.key else None
+        if self.key and not key:
+            raise ModelError(f"model {self.model!r}: no API key: set the environment variable {self.key}")
+        said = self._said()
+        name = digest([self.revision, said])
+        journal = AnswerJournal(cache_folder() / "answers" / f"{name}.jsonl")
+        endpoint = Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
+        return Asking(self, ChatClient(endpoint), journal)
+
+    @property
+    def unread(self) -> float:
+        """The score of a passage of which an answer does not say it."""
+        return BEST[self.scale] if self.unreadable == "relevant" else 0.0
+
+    def cost(self, read: float, written: float) -> float:
+        """What so many tokens cost."""
+        return (read * self.price[0] + written * self.price[1]) / _MILLION
+
+    def foretold(self, pairs: float, tokens: float) -> float:
+        """About what so many pairs cost, of so many tokens each."""
+        asked = len(self.prompt) / _CHARACTERS_A_TOKEN / self.batch
+        return self.cost(pairs * (asked + tokens), pairs * (self.tokens or 0))
+
+    def _said(self) -> Mapping[str, Any]:
+        """What a request says beside the message."""
+        said: dict[str, Any] = {"model": self.model, **self.more}
+        if self.tokens is not None:
+            said["max_tokens"] = self.tokens * self.batch
+        if self.temperature is not None:
+            said["temperature"] = self.temperature
+        return said

@@ -1,0 +1,238 @@
+"""Verb `judge`: mined negatives without those that judges find relevant, which can become positives."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from hardneg.atomic_write import link_file, replacing
+from hardneg.data.collection import StoredCollection
+from hardneg.data.negatives import read_negatives, recorded, write_negatives
+from hardneg.data.qrels import positives
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import DataError
+from hardneg.fields import FREE, Name, Reference, Trait
+from hardneg.layout import DROPPED, MODEL_FOLDER, NEGATIVES, QUERIES
+from hardneg.progress import Task
+from hardneg.protocols import Reranker
+from hardneg.registry import configure
+from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.inputs import open_collection, open_queries, own_queries
+from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec, source_of
+from hardneg.types import Negatives, PluginSetting
+from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
+from hardneg_judge.levels import Level, Metered, Opened
+
+if TYPE_CHECKING:
+    from hardneg.reporting.table import Section
+
+JUDGEMENTS = "judgements.tsv.gz"
+_COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
+_ANSWER_SECONDS = 1.0  # of a server, assumed
+
+
+class Judge(StageSpec):
+    """Has mined negatives judged, and takes those away that are relevant: they are false negatives.
+
+    Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
+    Robust Information Retrieval (2025, arXiv 2505.16967): one judge flags, a dearer one decides on what is flagged; a
+    query, its false negatives, or neither is dropped, and in the last case they become positives.
+
+    negatives: the stage that mined them. split: that of their queries. depth: how many of a query are judged, the first
+    ones; those behind are left out. flag: the first judge, where there are two. decide: the judge whose word counts.
+    outcome: `drop-negative`, `drop-query` or `positive`. flagged_share: what part of pairs a plan takes to be flagged.
+    """
+
+    version = 1
+    kind = "negatives"
+    purpose = "find the negatives that are relevant after all"
+    needs_dataset = True
+    stage: Literal["judge"]
+    negatives: Annotated[Name, Reference(("negatives",), passes=(Trait.PSEUDO_POSITIVES, Trait.OWN_QUERIES))]
+    split: Name = "train"
+    depth: int = Field(default=20, gt=0)
+    flag: Level | None = None
+    decide: Level
+    outcome: Outcome = "drop-negative"
+    flagged_share: float = Field(default=1.0, gt=0, le=1, json_schema_extra=FREE)
+
+    @property
+    def levels(self) -> Mapping[str, Level]:
+        """The judges in the order in which they are asked."""
+        given = {"flag": self.flag, "decide": self.decide}
+        return {name: level for name, level in given.items() if level is not None}
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """The negatives, and the rerankers of both judges."""
+        yield from super().references()
+        for name, level in self.levels.items():
+            if level.reranker is not None:
+                yield f"{name}.reranker", level.reranker, Reference(("reranker",))
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """Those of both judges."""
+        for name, level in self.levels.items():
+            if level.plugin is not None:
+                yield f"{name}.plugin", "rerankers", level.plugin
+
+    def identity(self) -> dict[str, Any]:
+        """Of the judges, from which scores on they find a passage relevant."""
+        own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
+        return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Negatives of another split."""
+        found = getattr(recipe.stages.get(self.negatives), "split", self.split)
+        if found != self.split and Trait.OWN_QUERIES not in recipe.traits(self.negatives):
+            yield f"split: {self.negatives!r} is of split {found}, not {self.split}; say split: {found}"
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Also positives that no person judged, where that is what becomes of relevant negatives."""
+        own: dict[str, str] = {Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
+        return {**super().traits(recipe), **own}
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """That of the first judge that is a plugin with one."""
+        found = (source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
+        return next(filter(None, found), None)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """All pairs for the first judge, and for the second those that are flagged."""
+        queries, seconds, charge = sizes.queries(self.split), 5.0, 0.0
+        pairs = float(queries * self.depth)
+        for name, level in self.levels.items():
+            asked = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
+            plugin = None if level.plugin is None else configure("rerankers", level.plugin)
+            if isinstance(plugin, Metered):
+                seconds += asked * _ANSWER_SECONDS / getattr(plugin, "in_flight", 1)
+                charge += plugin.foretold(asked, PAIR_TOKENS)
+            else:
+                seconds += sizes.network_seconds(asked * PAIR_TOKENS, sizes.network, length=PAIR_TOKENS)
+        disk = int(pairs) * 60
+        return Row(int(pairs), "pairs", disk, PROCESS_BYTES, seconds, 2 * sizes.network.weights, charge=charge)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """What was said of each pair, under the stage's name."""
+        return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
+
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+        """What the judges found, and what they took."""
+        from hardneg_judge.report import judging_section
+
+        return [judging_section(sources)]
+
+    def make(self, context: "StageContext[Judge]") -> Facts:
+        """Judges block by block, and writes what is left, what was dropped, and what was said of each pair."""
+        work = _Work.of(context)
+        total = len(work.mined)
+        with context.progress.task("judging", total, "queries") as task, ExitStack() as stack:
+            levels = _opened(context, stack)
+            file = stack.enter_context(replacing(context.folder / JUDGEMENTS))
+            file.write("\t".join(_COLUMNS).encode() + b"\n")
+            found = _written(work.judged(levels), file, task)
+            left = work.left(found)
+            write_negatives(context.folder / NEGATIVES, recorded(left, context.folder / DROPPED))
+            told = _told(levels)
+        if not work.facts["queries"]:
+            raise DataError(f"{context.name}: of {total} queries none is left: every one has a relevant negative")
+        if (queries := context.inputs["negatives"].folder / QUERIES).exists():
+            link_file(queries, context.folder / QUERIES)
+        return {**work.facts, **told}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A judging at work: what it reads; facts: what it has counted."""
+
+    context: StageContext[Judge]
+    collection: StoredCollection
+    mined: Sequence[Negatives]
+    texts: Mapping[str, str]
+    hidden: Mapping[str, Sequence[str]]
+    facts: Counter[str]
+
+    @classmethod
+    def of(cls, context: StageContext[Judge]) -> "_Work":
+        collection, source = open_collection(context.inputs["dataset"]), context.inputs["negatives"]
+        queries = own_queries(source) or open_queries(context, collection, context.spec.split)
+        texts = dict(zip(queries.query_ids, queries.texts, strict=True))
+        mined = read_negatives(source.folder / NEGATIVES)
+        if strange := next((name for name in mined.query_ids if name not in texts), None):
+            told = f"query {strange!r} of {source.name} is not in split {context.spec.split}"
+            raise DataError(f"{context.name}: {told}: name the split that was mined")
+        hidden = positives(collection.withheld())
+        return cls(context, collection, mined, texts, hidden, Counter({"queries": 0, "negatives": 0}))
+
+    def judged(self, levels: Mapping[str, Opened]) -> Iterator[Judged]:
+        """What the judges say of each query's negatives."""
+        spec, facts = self.context.spec, self.facts
+        for block in blocks(cut(self.mined, spec.depth, facts), spec.depth):
+            for item in judged(block, self.texts, self.collection.corpus, levels.get("flag"), levels["decide"]):
+                self._count(item, levels)
+                yield item
+
+    def _count(self, item: Judged, levels: Mapping[str, Opened]) -> None:
+        facts = self.facts
+        facts["pairs"] += len(item.relevant)
+        if "flag" in levels:
+            facts["flagged"] += int((item.flag >= levels["flag"].relevant_from).sum())
+        facts["relevant"] += int(item.relevant.sum())
+        hidden = self.hidden.get(item.mined.query_id, ())
+        known = [found for name, found in zip(item.mined.negatives, item.relevant, strict=True) if name in hidden]
+        if self.hidden:
+            facts["hidden positives"] += len(known)
+            facts["hidden positives found"] += int(sum(known))
+
+    def left(self, found: Iterator[Judged]) -> Iterator[Negatives]:
+        """What is left of each query."""
+        facts, outcome = self.facts, self.context.spec.outcome
+        for item in found:
+            if (left := item.left(outcome)) is None:
+                facts["queries dropped"] += 1
+                continue
+            facts["queries"] += 1
+            facts["negatives"] += len(left.negatives)
+            facts["queries without negatives"] += not left.negatives
+            facts["made positives"] += len(left.positives) - len(item.mined.positives)
+            yield left
+
+
+def _opened(context: StageContext[Judge], stack: ExitStack) -> dict[str, Opened]:
+    """The judges, ready; those that ask a server are closed with the stack."""
+    found = {}
+    for name, level in context.spec.levels.items():
+        source = context.inputs.get(f"{name}.reranker")
+        plugin = context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+        folder = None if source is None else source.folder / MODEL_FOLDER
+        found[name] = Opened.of(f"{context.name}.{name}", level, plugin, folder, context.device)
+        stack.enter_context(found[name].open)
+    return found
+
+
+def _written(found: Iterator[Judged], file: IO[bytes], task: Task) -> Iterator[Judged]:
+    """Writes a line for each pair as it goes by."""
+    for item in found:
+        rows = zip(item.mined.negatives, item.flag, item.decide, item.relevant, strict=True)
+        lines = [
+            f"{item.mined.query_id}\t{doc_id}\t{_shown(flag)}\t{_shown(decide)}\t{int(relevant)}\n"
+            for doc_id, flag, decide, relevant in rows
+        ]
+        file.write("".join(lines).encode())
+        task.advance()
+        yield item
+
+
+def _shown(score: float) -> str:
+    return "" if score != score else f"{score:.6g}"
+
+
+def _told(levels: Mapping[str, Opened]) -> dict[str, float]:
+    """What was asked of servers, level by level, and what it costs."""
+    told: dict[str, float] = {}
+    for name, level in levels.items():
+        told |= {f"{name}: {what}": count for what, count in level.counts.items() if count}
+        told |= {f"{name}: cost": round(level.cost, 6)} if level.counts else {}
+    return told

@@ -1,0 +1,115 @@
+"""Two levels of judges over mined negatives, a block of queries at a time, and what becomes of relevant ones."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.corpus import Corpus
+from hardneg.errors import PluginError
+from hardneg.types import Drops, Negatives
+from hardneg_judge.levels import Opened, Request
+
+Outcome = Literal["drop-negative", "drop-query", "positive"]
+Scores = NDArray[np.float32]
+RELEVANT = "relevant"
+"""The reason of a negative that is none, beside those of miners."""
+
+_PAIRS = 4096  # of a block
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A query's first n negatives as they were mined, each with what the judges said.
+
+    flag, decide: float32 [n], the scores of the first and the second judge, nan where it was not asked. relevant: bool
+    [n].
+    """
+
+    mined: Negatives
+    flag: Scores
+    decide: Scores
+    relevant: NDArray[np.bool_]
+
+    def left(self, outcome: Outcome) -> Negatives | None:
+        """What is left of the query; None where it goes with its relevant negatives."""
+        if outcome == "drop-query" and self.relevant.any():
+            return None
+        item = self.mined
+        found = [doc_id for doc_id, relevant in zip(item.negatives, self.relevant, strict=True) if relevant]
+        kept = [doc_id for doc_id, relevant in zip(item.negatives, self.relevant, strict=True) if not relevant]
+        positives = [*item.positives, *found] if outcome == "positive" else item.positives
+        dropped = {RELEVANT: len(found)} if found else {}
+        scores = np.asarray(item.scores, np.float32)[~self.relevant]
+        return Negatives(item.query_id, positives, kept, scores, dropped, self._drops())
+
+    def _drops(self) -> Drops:
+        out = np.flatnonzero(self.relevant)
+        told = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
+        ids = [self.mined.negatives[place] for place in out.tolist()]
+        chosen = np.flatnonzero(~self.relevant).astype(np.int32) + 1
+        return Drops(len(self.relevant), ids, out.astype(np.int32) + 1, [RELEVANT] * len(out), told, chosen)
+
+
+def cut(items: Iterable[Negatives], depth: int, facts: Counter[str]) -> Iterator[Negatives]:
+    """The first `depth` negatives of each query; what stands behind them is left out and counted."""
+    for item in items:
+        facts["negatives behind the depth"] += max(0, len(item.negatives) - depth)
+        yield replace(item, negatives=item.negatives[:depth], scores=np.asarray(item.scores, np.float32)[:depth])
+
+
+def blocks(items: Iterable[Negatives], depth: int) -> Iterator[list[Negatives]]:
+    """Queries that have about so many pairs together as a block may."""
+    waiting = iter(items)
+    while block := list(islice(waiting, max(1, _PAIRS // depth))):
+        yield block
+
+
+def judged(
+    block: Sequence[Negatives], texts: Mapping[str, str], corpus: Corpus, flag: Opened | None, decide: Opened
+) -> list[Judged]:
+    """What the judges say of some queries' negatives; the second is asked of those alone that the first flags."""
+    every = [np.ones(len(item.negatives), bool) for item in block]
+    flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
+    asked = every
+    if flag is not None:
+        flags = _scores(flag, block, every, texts, corpus)
+        asked = [scores >= flag.relevant_from for scores in flags]
+    decided = _scores(decide, block, asked, texts, corpus)
+    return [
+        Judged(item, first, second, second >= decide.relevant_from)
+        for item, first, second in zip(block, flags, decided, strict=True)
+    ]
+
+
+def _scores(
+    level: Opened,
+    block: Sequence[Negatives],
+    asked: Sequence[NDArray[np.bool_]],
+    texts: Mapping[str, str],
+    corpus: Corpus,
+) -> list[Scores]:
+    """For each query a score of each negative that is asked of, nan of the others: float32 [n]."""
+    answers = level.scores(_requests(block, asked, texts, corpus))
+    found = []
+    for item, wanted in zip(block, asked, strict=True):
+        scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
+        if len(said) != wanted.sum():
+            counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
+            raise PluginError(f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order")
+        scores[wanted] = said
+        found.append(scores)
+    return found
+
+
+def _requests(
+    block: Sequence[Negatives], asked: Sequence[NDArray[np.bool_]], texts: Mapping[str, str], corpus: Corpus
+) -> Iterator[Request]:
+    for item, wanted in zip(block, asked, strict=True):
+        doc_ids = [item.negatives[place] for place in np.flatnonzero(wanted).tolist()]
+        rows = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
+        yield texts[item.query_id], corpus.contents(rows)

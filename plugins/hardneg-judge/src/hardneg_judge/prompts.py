@@ -1,0 +1,61 @@
+"""What a language model is asked: templates, and the texts that are put into them."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+Scale = Literal["yes-no", "grades"]
+BEST = {"yes-no": 1.0, "grades": 3.0}
+"""The highest score of each scale; the lowest is 0."""
+
+_PARTS = ("query", "passages")
+_PART = re.compile(r"\{(query|passages)\}")
+_QUESTION = {
+    "yes-no": "Would someone who asks this query find what they look for in the passage?",
+    "grades": (
+        "How well does the passage serve someone who asks this query? 3: it holds the whole answer and little else; "
+        "2: it holds an answer, in part or among other things; 1: it is on the subject without an answer; "
+        "0: it is about something else."
+    ),
+}
+_FORM = {"yes-no": "yes or no", "grades": "0, 1, 2 or 3"}
+
+
+def built_in(scale: Scale, batch: int) -> str:
+    """The template that is used where none is given, for one passage or for several at a time."""
+    if batch == 1:
+        form = f"Answer with {_FORM[scale]} and nothing else."
+    else:
+        form = f"Answer of each passage, on a line of its own: its number, a colon, and {_FORM[scale]}. Nothing else."
+    head = "Passage" if batch == 1 else "Passages"
+    return f"Query: {{query}}\n\n{head}:\n{{passages}}\n\n{_QUESTION[scale]}\n{form}"
+
+
+def template(given: str, scale: Scale, batch: int) -> str:
+    """A template from its text, from the path of a file that has it, or the built-in one where nothing is given.
+
+    Raises:
+        ValueError: there is no such file, or a part is missing.
+    """
+    if not given:
+        return built_in(scale, batch)
+    text = given if any(f"{{{part}}}" in given for part in _PARTS) else _read(given)
+    if lacking := [f"{{{part}}}" for part in _PARTS if f"{{{part}}}" not in text]:
+        raise ValueError(f"prompt: has no {' and no '.join(lacking)}: write where the texts go")
+    return text
+
+
+def _read(name: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise ValueError(f"prompt: {name:.200} cannot be read ({reason}): give a file with a template") from None
+
+
+def filled(text: str, query: str, passages: Sequence[str]) -> str:
+    """A template with its texts; several passages are numbered from 1. Braces within texts stay as they are."""
+    listed = passages[0] if len(passages) == 1 else "\n".join(f"[{i}] {text}" for i, text in enumerate(passages, 1))
+    parts = {"query": query, "passages": listed}
+    return _PART.sub(lambda found: parts[found[1]], text)

@@ -1,0 +1,37 @@
+"""What a language model has answered, as scores; of an answer that cannot be read nothing is guessed."""
+
+import re
+
+from hardneg_judge.prompts import Scale
+
+_WORDS = {"yes-no": re.compile(r"\b(yes|no)\b", re.IGNORECASE), "grades": re.compile(r"(?<![\d.])[0-3](?![\d.]*\d)")}
+_MEANING = {"yes": 1.0, "no": 0.0, "0": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
+_NUMBERED = re.compile(r"^\W*(?:passage\W+)?(\d+)\b\W*(.*)$", re.IGNORECASE)
+_THOUGHT = "</think>"
+
+
+def verdicts(answer: str, count: int, scale: Scale) -> list[float | None]:
+    """The score of each of `count` passages; None where the answer does not say it, or says two things.
+
+    What stands before the end of a `<think>` block is no answer.
+    """
+    said = answer.rpartition(_THOUGHT)[2].strip()
+    return [_verdict(said, scale)] if count == 1 else _by_number(said, count, scale)
+
+
+def _verdict(said: str, scale: Scale) -> float | None:
+    """The word that it begins with, or else the only one that it has."""
+    found = list(_WORDS[scale].finditer(said))
+    if found and not said[: found[0].start()].strip("\"'*`([# \t\n"):
+        return _MEANING[found[0][0].lower()]
+    words = {match[0].lower() for match in found}
+    return _MEANING[words.pop()] if len(words) == 1 else None
+
+
+def _by_number(said: str, count: int, scale: Scale) -> list[float | None]:
+    """From lines that begin with the number of a passage."""
+    found: dict[int, set[float | None]] = {}
+    for match in filter(None, map(_NUMBERED.match, said.splitlines())):
+        found.setdefault(int(match[1]), set()).add(_verdict(match[2], scale))
+    told = (found.get(number, {None}) for number in range(1, count + 1))
+    return [next(iter(each)) if len(each) == 1 else None for each in told]

@@ -1,0 +1,132 @@
+"""The reranker `chat`: its contract, its options, and what is asked how often."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Served, serving
+from hardneg_judge.asking import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
+from hardneg_judge.chat import Chat
+
+from hardneg.errors import ModelError, PluginError
+from hardneg.registry import configure, plugin_identity
+from hardneg.testing import RerankerTests
+from hardneg.types import PluginSetting
+
+
+class TestChat(RerankerTests):
+    plugin = Chat("m")
+
+    @pytest.fixture(autouse=True)
+    def _served(self) -> Any:
+        with serving() as served:
+            self.url = served.url
+            yield
+
+    def make(self, folder: Path) -> Chat:
+        return Chat("m", url=self.url)
+
+
+def chat(served: Served, **options: Any) -> Chat:
+    return Chat("m", url=served.url, **options)
+
+
+def test_a_score_is_what_the_model_says(served: Served) -> None:
+    asked = [("old river", ["an old town", "the river ran", "the sea"]), ("harbor", ["the harbor"])]
+    assert [list(scores) for scores in chat(served).rerank(asked)] == [[0, 1, 0], [1]]
+    served.answer = lambda message: "Grade: 3" if "river ran" in message else "1"
+    assert list(chat(served, scale="grades").rerank(asked[:1])) == [[1, 3, 1]]
+
+
+def test_nothing_is_asked_twice(served: Served) -> None:
+    asked = [("old river", ["a river", "a sea", "a river"]), ("new river", ["a river"])]
+    with chat(served).asking() as first:
+        assert list(first.rerank(asked)) == [[1, 0, 1], [1]]
+        assert first.counts == {REQUESTS: 3, KEPT: 0, READ: 300, WRITTEN: 6, UNREADABLE: 0, "answers without usage": 0}
+    assert len(served.requests) == 3
+    with chat(served, price=(10, 1000), in_flight=1).asking() as again:
+        assert list(again.rerank(asked)) == [[1, 0, 1], [1]]
+        assert again.counts[REQUESTS] == again.counts[KEPT] == 3
+        assert again.cost == pytest.approx(300 * 10e-6 + 6 * 1000e-6)
+    assert len(served.requests) == 3
+    for other in ({"temperature": 1.0}, {"revision": "new"}, {"prompt": "{query}?\n{passages}"}, {"tokens": 2}):
+        before = len(served.requests)
+        list(chat(served, **other).rerank([("old river", ["a sea"])]))
+        assert len(served.requests) == before + 1, other
+
+
+def test_several_passages_in_a_message(served: Served) -> None:
+    served.answer = lambda message: "1: yes\n2: no" if "[2]" in message else "yes"
+    asked = chat(served, batch=2, tokens=5, characters=6)
+    assert list(asked.rerank([("river", ["passage one", "passage two", "passage three"])])) == [[1, 0, 1]]
+    assert {request["max_tokens"] for request in served.requests} == {10}
+    assert any("[1] passag\n[2] passag\n" in message for message in served.messages)
+
+
+def test_an_answer_that_cannot_be_read_is_counted(served: Served) -> None:
+    served.answer = lambda message: "I would rather not say"
+    for unreadable, score in (("irrelevant", 0.0), ("relevant", 1.0)):
+        with chat(served, unreadable=unreadable).asking() as asking:
+            assert list(asking.rerank([("q", ["a", "b"])])) == [[score, score]]
+            assert asking.counts[UNREADABLE] == 2
+    assert Chat("m", scale="grades", unreadable="relevant").unread == 3
+
+
+def test_so_many_requests_are_under_way(served: Served) -> None:
+    served.pause = 0.02
+    list(chat(served, in_flight=4).rerank([("q", [f"passage {n}" for n in range(24)])]))
+    assert served.most_under_way == 4
+
+
+def test_a_refusal_ends_it_and_keeps_what_was_said(served: Served) -> None:
+    served.fault = lambda number, handler: number > 9 and (handler.reply(401, b"who are you") or True)
+    with pytest.raises(ModelError, match="status 401: who are you; the server takes no request with this key"):
+        list(chat(served, in_flight=2).rerank([("q", [f"passage {n}"]) for n in range(100)]))
+    assert len(served.requests) < 40
+    served.fault = lambda number, handler: False
+    before = len(served.requests)
+    list(chat(served).rerank([("q", [f"passage {n}"]) for n in range(10)]))
+    assert len(served.requests) == before
+
+
+def test_the_key_is_sent_and_stands_nowhere(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "s3cret")
+    asked = chat(served, key="A_KEY")
+    list(asked.rerank([("q", ["a"])]))
+    assert served.keys == ["Bearer s3cret"]
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert written and not any(b"s3cret" in content for content in written)
+    assert "s3cret" not in repr(asked) + str(plugin_identity("chat", asked))
+    monkeypatch.delenv("A_KEY")
+    with pytest.raises(ModelError, match="model 'm': no API key: set the environment variable A_KEY"):
+        list(asked.rerank([("q", ["a"])]))
+
+
+def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
+    free = {"url": "http://far:1/v1", "key": "K", "price": (1, 2), "in_flight": 3, "timeout": 5, "deadline": 9}
+    plain = plugin_identity("chat", Chat("m"))
+    assert plugin_identity("chat", Chat("m", **free)) == plain and not {*free} & {*plain["options"]}
+    path = tmp_path / "template.txt"
+    path.write_text("{query} {passages}")
+    told = plugin_identity("chat", Chat("m", prompt=str(path)))
+    assert told["options"]["prompt"] == "{query} {passages}"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"url": "nowhere"}, "url: 'nowhere' is no address"),
+        ({"url": "http://me:pw@host/v1"}, "url: no user, key or question may stand in it"),
+        ({"batch": 0}, "batch: 0 must be above 0"),
+        ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
+        ({"price": [-1, 0]}, "price: must not be below 0"),
+        ({"more": {"messages": []}}, "more: messages: has an option of its own, or cannot be changed"),
+        ({"prompt": "{query}"}, "prompt: has no {passages}"),
+        ({"bach": 3}, "bach: chat has no such option; did you mean 'batch'"),
+        ({"scale": "yes"}, "scale"),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        configure("rerankers", PluginSetting("chat", {"model": "m", **options}))
+    assert told in str(caught.value) and "\n" not in str(caught.value)

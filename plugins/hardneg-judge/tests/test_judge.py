@@ -1,0 +1,287 @@
+"""The verb: which pairs are asked about, what becomes of what is relevant, and what is told of it."""
+
+import gzip
+import json
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from chat_server import Served
+from hardneg_judge.judge import JUDGEMENTS, Judge
+from hardneg_judge.judging import Judged
+from tiny_bert import tiny_bert
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.cli.plan_tables import plan_table
+from hardneg.data.collection import StoredCollection
+from hardneg.data.negatives import drop_batches, drops_at, read_negatives
+from hardneg.errors import DataError, RecipeError
+from hardneg.layout import DROPPED, NEGATIVES
+from hardneg.machine import Machine
+from hardneg.recipe.estimate import estimate
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.rerankers.cross_encoder import CrossEncoder
+from hardneg.stages.context import ArtifactInput
+from hardneg.stages.training_common import examples_of
+from hardneg.testing import StageTests
+from hardneg.training.examples import Examples
+from hardneg.types import Negatives
+
+CHAT = {"name": "chat", "model": "m"}
+TEXTS = {
+    "d1": "the river bends", "d2": "a stream, not a sea", "d3": "about a river", "d4": "harbor lights",
+    "d5": "a quiet harbor", "d6": "nothing at all", "d7": "ships",
+}  # fmt: skip
+QUERIES = {"q1": "which river", "q2": "which harbor", "q3": "which meadow"}
+RELEVANT = {"q1": "d1", "q2": "d4", "q3": "d7"}
+MINED = {"q1": ["d2", "d3", "d6"], "q2": ["d5", "d1", "d2"], "q3": ["d6", "d2", "d1"]}
+"""As `mine` takes them from the run, its first four less the positive."""
+
+
+class TestJudge(StageTests):
+    stage = Judge
+    mapping = MappingProxyType(
+        {
+            "stage": "judge",
+            "negatives": "some-negatives",
+            "flag": {"reranker": "some-reranker"},
+            "decide": {"plugin": CHAT, "relevant_from": 1},
+        }
+    )
+
+
+def tree_of(folder: Path, served: Served, **judge: Any) -> dict[str, Any]:
+    """Three queries, four documents each of a run that stands beside them, and a stage that judges the negatives."""
+    data = folder / "data"
+    (data / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, texts in (("corpus", TEXTS), ("queries", QUERIES)):
+        rows = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in texts.items()]
+        (data / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    for split in ("train", "test"):
+        lines = "".join(f"{query_id}\t{doc_id}\t1\n" for query_id, doc_id in RELEVANT.items())
+        (data / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
+    decide = {"plugin": {**CHAT, "url": served.url}}
+    return {
+        "dataset": f"beir:{data}",
+        "model": {"name": "nowhere", "similarity": "dot"},
+        "stages": {
+            "mined": {"stage": "mine", "miner": {"name": "random", "count": 3}, "split": "train"},
+            "judged": {"stage": "judge", "negatives": "mined", "decide": decide, **judge},
+        },
+    }
+
+
+def written(folder: Path, tree: dict[str, Any]) -> Path:
+    path = folder / "r.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    return path
+
+
+def made(folder: Path, served: Served, **judge: Any) -> dict[str, Artifact]:
+    plan = make_plan(load_recipe(written(folder, tree_of(folder, served, **judge))))
+    return dict(execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts)
+
+
+def rows(artifact: Artifact) -> dict[str, Negatives]:
+    return {item.query_id: item for item in read_negatives(artifact.path / NEGATIVES)}
+
+
+def truth(query_id: str, doc_id: str) -> bool:
+    """What the server says: whether they share a long word."""
+    return QUERIES[query_id].split()[1] in TEXTS[doc_id]
+
+
+def test_relevant_negatives_are_dropped(tmp_path: Path, served: Served) -> None:
+    found = made(tmp_path, served)
+    before, after = rows(found["mined"]), rows(found["judged"])
+    pairs = [(query_id, doc_id) for query_id, item in before.items() for doc_id in item.negatives]
+    for query_id, item in before.items():
+        kept = [place for place, doc_id in enumerate(item.negatives) if not truth(query_id, doc_id)]
+        assert after[query_id].negatives == [item.negatives[place] for place in kept]
+        np.testing.assert_array_equal(after[query_id].scores, item.scores[kept])
+        assert after[query_id].positives == [RELEVANT[query_id]]
+    facts, relevant = found["judged"].facts, sum(truth(*pair) for pair in pairs)
+    assert relevant and facts["pairs"] == len(pairs) == len(served.requests) == facts["decide: requests"]
+    assert facts["relevant"] == relevant and facts["negatives"] == len(pairs) - relevant and facts["queries"] == 3
+    lines = gzip.decompress((found["judged"].path / JUDGEMENTS).read_bytes()).decode().splitlines()
+    assert lines[0].split("\t") == ["query_id", "doc_id", "flag", "decide", "relevant"]
+    assert lines[1:] == ["\t".join([*pair, "", *[str(int(truth(*pair)))] * 2]) for pair in pairs]
+    (batch,) = drop_batches(found["judged"].path / DROPPED)
+    drops = dict(drops_at(batch, row) for row in range(len(batch)))
+    assert {(name, each) for name, item in drops.items() for each in item.doc_ids} == {p for p in pairs if truth(*p)}
+
+
+JUDGED = Judged(
+    Negatives("q", ["p"], ["a", "b", "c"], np.array([3, 2, 1], np.float32)),
+    np.array([0.2, 0.7, 0.9], np.float32),
+    np.array([np.nan, 0, 1], np.float32),
+    np.array([False, False, True]),
+)
+
+
+def test_what_becomes_of_a_relevant_negative() -> None:
+    for outcome, positives in (("drop-negative", ["p"]), ("positive", ["p", "c"])):
+        left = JUDGED.left(outcome)  # type: ignore[arg-type]
+        assert left is not None and left.negatives == ["a", "b"] and left.positives == positives
+        assert left.scores.tolist() == [3, 2] and left.dropped == {"relevant": 1}
+        assert left.drops is not None and left.drops.doc_ids == ["c"] and left.drops.candidates == 3
+        assert left.drops.ranks.tolist() == [3] and left.drops.chosen.tolist() == [1, 2]
+        assert left.drops.scores.tolist() == [1]
+    assert JUDGED.left("drop-query") is None
+    none = Judged(JUDGED.mined, JUDGED.flag, JUDGED.decide, np.zeros(3, bool))
+    whole = none.left("drop-query")
+    assert whole is not None and whole.negatives == ["a", "b", "c"] and whole.dropped == {}
+
+
+def test_queries_go_and_positives_come(tmp_path: Path, served: Served) -> None:
+    dropped = made(tmp_path, served, outcome="drop-query")
+    before = rows(dropped["mined"])
+    hit = {name for name, item in before.items() if any(truth(name, doc_id) for doc_id in item.negatives)}
+    assert rows(dropped["judged"]).keys() == before.keys() - hit and hit
+    assert dropped["judged"].facts["queries dropped"] == len(hit)
+    asked = len(served.requests)
+    found = made(tmp_path, served, outcome="positive")["judged"]
+    for name, item in rows(found).items():
+        new = [doc_id for doc_id in before[name].negatives if truth(name, doc_id)]
+        assert item.positives == [RELEVANT[name], *new]
+    assert found.facts["made positives"] == found.facts["relevant"] > 0
+    assert len(served.requests) == asked and found.facts["decide: answers kept from before"] == asked
+
+
+def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path: Path, served: Served) -> None:
+    def answer(message: str) -> str:
+        return "yes" if "stream" in message or "river bends" in message or "about" in message else "no"
+
+    served.answer = answer
+    flag = {"plugin": {**CHAT, "model": "small", "url": served.url}}
+    found = made(tmp_path, served, flag=flag)
+    facts = found["judged"].facts
+    by_model = [request["model"] for request in served.requests]
+    assert by_model.count("small") == facts["pairs"] and by_model.count("m") == facts["flagged"] < facts["pairs"]
+    assert facts["flag: requests"] == facts["pairs"] and facts["decide: requests"] == facts["flagged"]
+    again = made(tmp_path, served, flag={**flag, "relevant_from": 2})["judged"]
+    assert again.facts["flagged"] == again.facts["relevant"] == 0 and "decide: requests" not in again.facts
+
+
+@pytest.mark.slow
+def test_a_network_can_judge(tmp_path: Path, served: Served) -> None:
+    network = {"name": "cross-encoder", "source": str(tiny_bert(tmp_path / "bert")), "length": 32}
+    found = made(tmp_path, served, flag={"plugin": network, "relevant_from": 0.0})
+    lines = gzip.decompress((found["judged"].path / JUDGEMENTS).read_bytes()).decode().splitlines()[1:]
+    cells = [line.split("\t") for line in lines]
+    pairs = [(QUERIES[row[0]], TEXTS[row[1]]) for row in cells]
+    expected = CrossEncoder(network["source"], length=32).load().predict(pairs)
+    np.testing.assert_allclose([float(row[2]) for row in cells], expected, atol=0.01)
+    assert found["judged"].facts["flagged"] == 9 and not any("flag:" in name for name in found["judged"].facts)
+    level = float(np.sort(expected)[4:6].mean())
+    some = made(tmp_path, served, flag={"plugin": network, "relevant_from": level})["judged"]
+    assert some.facts["flagged"] == 4
+
+
+def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path: Path, served: Served) -> None:
+    """Beside the known one; a query without new positives keeps its own."""
+    found = made(tmp_path, served, outcome="positive")
+    plan = make_plan(load_recipe(tmp_path / "r.yaml"))
+    traits = frozenset(plan.steps["judged"].spec.traits(plan.recipe.view("judged")))
+    source = ArtifactInput("judged", "", found["judged"].path, plan.steps["judged"].spec, traits=traits)
+    data = examples_of(StoredCollection.open(found["dataset"].path), source)
+    told = {name: item.positives for name, item in rows(found["judged"]).items()}
+    assert {name: list(data.positives[name]) for name in QUERIES} == told and len(told["q1"]) > 1
+    drawn = {int(row) for start in range(0, 60, 3) for row in Examples(data, 1, seed=0).draw(start, 3).documents[:, 0]}
+    assert drawn == {int(row) for ids in told.values() for row in data.corpus.rows(ids)}
+
+
+def test_the_depth_bounds_what_is_asked(tmp_path: Path, served: Served) -> None:
+    found = made(tmp_path, served, depth=2)
+    assert found["judged"].facts["pairs"] == 6 and found["judged"].facts["negatives behind the depth"] == 3
+    assert all(len(item.negatives) <= 2 for item in rows(found["judged"]).values())
+
+
+def test_where_every_query_goes_it_is_told(tmp_path: Path, served: Served) -> None:
+    served.answer = lambda message: "yes"
+    with pytest.raises(DataError, match="judged: of 3 queries none is left: every one has a relevant negative"):
+        made(tmp_path, served, outcome="drop-query")
+
+
+def test_mistakes_are_told_with_their_path(tmp_path: Path, served: Served) -> None:
+    def told(**judge: Any) -> str:
+        with pytest.raises(RecipeError) as caught:
+            load_recipe(written(tmp_path, tree_of(tmp_path, served, **judge)))
+        return str(caught.value)
+
+    assert "stages.judged.flag: give reranker, the name of a stage that trains one, or plugin" in told(flag={})
+    assert "stages.judged.flag.reranker: 'mined' makes negatives" in told(flag={"reranker": "mined"})
+    assert "stages.judged.decide.plugin: bach: chat has no such option; did you mean 'batch'" in told(
+        decide={"plugin": {**CHAT, "bach": 2}}
+    )
+    assert "stages.judged.flag.relevant: no such option; did you mean 'relevant_from'" in told(flag={"relevant": 1})
+    assert "stages.judged.split: 'mined' is of split train, not test; say split: train" in told(split="test")
+
+
+def test_what_counts_is_in_the_key(tmp_path: Path, served: Served) -> None:
+    def key(**judge: Any) -> str:
+        return make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served, **judge)))).keys["judged"]
+
+    decide = {**CHAT, "url": served.url}
+    plain = key()
+    assert key(flagged_share=0.1) == plain
+    assert key(decide={"plugin": {**decide, "url": "http://elsewhere/v1", "price": [1, 2], "in_flight": 2}}) == plain
+    others = [
+        key(outcome="positive"),
+        key(depth=5),
+        key(flag={"plugin": decide}),
+        key(decide={"plugin": decide, "relevant_from": 0.7}),
+        key(decide={"plugin": {**decide, "model": "other"}}),
+        key(decide={"plugin": {**decide, "prompt": "{query} {passages}"}}),
+    ]
+    assert len({plain, *others}) == 7
+
+
+def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """2 queries of split train a plan reckons with, 10 negatives each: 20 pairs of 120 tokens and the template's."""
+    prompt = "{query} {passages}" + " " * 302  # 320 characters: 80 tokens
+    decide = {"plugin": {**CHAT, "url": served.url, "prompt": prompt, "price": [1000, 100], "tokens": 5}}
+    tree = {**tree_of(tmp_path, served, decide=decide, depth=10), "sizes": {"documents": 7, "queries": {"train": 2}}}
+    plan, store = make_plan(load_recipe(written(tmp_path, tree))), Store(tmp_path / "store")
+    row = estimate(plan, store)[-1]
+    assert (row.items, row.unit) == (20, "pairs")
+    assert row.charge == row.cost(3.0) == pytest.approx(20 * (200 * 1000 + 5 * 100) / 1e6)
+    plan_table(estimate(plan, store), Machine())
+    shown = capsys.readouterr().out
+    assert "cost" in shown and "4.01" in shown and "cost 4.01" in " ".join(shown.split())
+    flagged = {**tree["stages"]["judged"], "flag": {"plugin": {**CHAT, "url": served.url}}, "flagged_share": 0.25}
+    tree["stages"]["judged"] = flagged
+    assert estimate(make_plan(load_recipe(written(tmp_path, tree))), store)[-1].charge == pytest.approx(4.01 / 4)
+    assert served.requests == []
+
+
+def test_the_report_tells_what_was_found_and_asked(tmp_path: Path, served: Served) -> None:
+    found = made(tmp_path, served, decide={"plugin": {**CHAT, "url": served.url, "price": [1000, 0]}})["judged"]
+    source = ArtifactInput("judged", "", found.path, Judge.model_validate(TestJudge.mapping), facts=found.facts)
+    (section,) = Judge.model_validate(TestJudge.mapping).sections({"RLHN": source})
+    first, second = section.tables
+    facts = found.facts
+    assert list(first.columns[:4]) == ["judged", "pairs", "flagged", "relevant"]
+    assert first.rows[0][:4] == ["RLHN", str(facts["pairs"]), "0", str(facts["relevant"])]
+    assert second.rows == [["RLHN", "decide", "9", "0", "900", "18", "0", "0.90"]]
+
+
+def test_hidden_positives_that_were_found_are_counted(tmp_path: Path, served: Served) -> None:
+    tree = tree_of(tmp_path, served)
+    more = "".join(f"q1\td{number}\t1\n" for number in (2, 3, 6))
+    with (tmp_path / "data" / "qrels" / "train.tsv").open("a") as file:
+        file.write(more)
+    (tmp_path / "data" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td4\t1\n")
+    tree["dataset"] = {"name": "beir", "source": str(tmp_path / "data"), "withheld": {"positives": 0.99}}
+    plan = make_plan(load_recipe(written(tmp_path, tree)))
+    found = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    facts, mined = found["judged"].facts, rows(found["mined"])["q1"]
+    hidden = {"d1", "d2", "d3", "d6"} - {*mined.positives}
+    assert facts["hidden positives"] == len(hidden & {*mined.negatives}) > 0
+    right = [doc_id for doc_id in hidden & {*mined.negatives} if truth("q1", doc_id)]
+    assert facts["hidden positives found"] == len(right)

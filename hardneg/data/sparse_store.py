@@ -54,14 +54,15 @@ class SparseWriter:
     def _start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         shape = {"rows": self.count, "terms": self.width}
-        if (self.folder / SHAPE).exists():
+        if begun := (self.folder / SHAPE).exists():
             if _shape(self.folder) != (self.count, self.width):
                 raise ArtifactError(f"{self.folder / SHAPE}: begun with another shape: delete the folder")
             if not self._journal.begun:
                 raise ArtifactError(f"{self.folder}: already complete: delete the folder to write it anew")
         self._journal.start()
         (self.folder / _BLOCKS).mkdir(exist_ok=True)
-        replace_text(self.folder / SHAPE, json.dumps(shape))
+        if not begun:
+            replace_text(self.folder / SHAPE, json.dumps(shape))
 
     def finished_blocks(self) -> set[int]:
         """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""

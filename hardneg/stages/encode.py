@@ -22,9 +22,11 @@ from hardneg.stages.spec import FORMS, RecipeView, Row, Sizes, StageSpec, encodi
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
+    from hardneg.encoders.block_stores import BlockStore
     from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder
+    from hardneg.encoders.protocol import StoredRows, TextEncoder
     from hardneg.encoders.segmenting import SegmentedCorpus
+    from hardneg.encoders.sharding import Sharding
     from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher, StageBlocks
@@ -93,20 +95,20 @@ class Encode(StageSpec):
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
+        from hardneg.encoders.sharded import write_shards
         from hardneg.encoders.stream import write_index
 
         encoder, rows = self._opened(context)
         if self._in_shards(context):
-            self._write_shards(context, encoder, rows)
+            write_shards(encoder, rows, context.folder, self._options(), context.progress, self._sharding(context))
         else:
             write_index([encoder], rows, context.folder, self._options(), context.progress)
         return _finished(context, encoder, rows)
 
-    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks | None":
-        """Blocks of passages, or of segments; none where shards are wanted, which are made one after the other."""
-        if self._in_shards(context):
-            return None
-        return EncodedBlocks(context, *self._opened(context), self._options(), writer)
+    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
+        """Blocks of passages, or of segments; of the shards that are taken, where it is in shards."""
+        encoder, rows = self._opened(context)
+        return EncodedBlocks(context, encoder, rows, self._options(), self._store(context, encoder, rows, writer))
 
     def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
         corpus = open_corpus(context)
@@ -130,58 +132,63 @@ class Encode(StageSpec):
         one = (context.folder / "index").exists() or (context.folder / SHAPE).exists()
         return begun or (not one and (self.shards or self.shard_rows or self.place) is not None)
 
-    def _write_shards(self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows") -> None:
-        from hardneg.encoders.sharded import Sharding, write_shards
+    def _sharding(self, context: "StageContext[Encode]") -> "Sharding":
+        from hardneg.encoders.sharding import Sharding
 
         of = digest([*(context.inputs[name].key for name in ("dataset", "model")), self.identity()])
-        sharding = Sharding(self.shards, self.shard_rows, self.place, taken_shards(self.take), of)
-        write_shards(encoder, rows, context.folder, self._options(), context.progress, sharding)
+        return Sharding(self.shards, self.shard_rows, self.place, taken_shards(self.take), of)
+
+    def _store(
+        self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows", writer: int
+    ) -> "BlockStore":
+        from hardneg.encoders.block_stores import OneFolder, ShardFolders
+        from hardneg.encoders.sharding import ShardWork
+
+        if not self._in_shards(context):
+            return OneFolder(encoder, rows, context.folder, writer)
+        return ShardFolders(ShardWork.begun(encoder, rows, context.folder, self._sharding(context)), writer)
 
 
 @dataclass(frozen=True)
 class EncodedBlocks:
-    """The blocks of an index, as a process has opened them; what one holds goes into the index itself."""
+    """The blocks of an index, as a process has opened them; what one holds goes into the index, or its shard."""
 
     unit: ClassVar[str] = "passages"
     context: StageContext[Encode]
     encoder: "TextEncoder"
     rows: "StoredRows"
     options: "EncodeOptions"
-    number: int
+    store: "BlockStore"
 
     @cached_property
     def sizes(self) -> Sequence[int]:
         """The rows of each block."""
         from hardneg.encoders.stream import block_sizes
 
-        return block_sizes(self.encoder, self.rows)
-
-    @cached_property
-    def _writer(self) -> "StoreWriter":
-        return self.encoder.writer(self.context.folder, self.rows, self.number)
+        numbers = self.store.numbers
+        return block_sizes(self.encoder, self.rows)[numbers.start : numbers.stop]
 
     def finished(self) -> set[int]:
-        """All of them, where the index is complete."""
-        complete = self.encoder.is_complete(self.context.folder, self.rows)
-        return set(range(len(self.sizes))) if complete else self._writer.finished_blocks()
+        """By the store; a block's number is its place among those that are to be made."""
+        numbers = self.store.numbers
+        return {number - numbers.start for number in self.store.finished()}
 
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, tuple[int, Encoded]]]":
         """The first row of each, and what its texts are encoded into."""
         from hardneg.encoders.stream import encoded_blocks
 
-        made = encoded_blocks(self.encoder, self.rows, numbers, len(self.rows), self.options, lambda rows: None)
-        return ((number, (start, encoded)) for number, start, encoded in made)
+        first = self.store.numbers.start
+        wanted = [first + number for number in numbers]
+        made = encoded_blocks(self.encoder, self.rows, wanted, sum(self.sizes), self.options, lambda rows: None)
+        return ((number - first, (start, encoded)) for number, start, encoded in made)
 
     def write(self, number: int, made: "tuple[int, Encoded]") -> None:
-        """Into the index."""
-        self._writer.write_block(number, *made)
+        """Into the store."""
+        self.store.write(self.store.numbers[number], *made)
 
     def finish(self) -> Facts:
-        """Writes the ids."""
-        from hardneg.encoders.stream import close_index
-
-        if not self.encoder.is_complete(self.context.folder, self.rows):
-            close_index(self.encoder, self.rows, self.context.folder)
+        """Completes the index."""
+        self.store.close()
         return _finished(self.context, self.encoder, self.rows)
 
 

@@ -7,6 +7,7 @@ import pytest
 from recipe.recipes import large_collection, small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import MANIFEST, Store
+from hardneg.encoders import stream
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -93,6 +94,14 @@ def test_queries_of_a_file(tmp_path, tiny_model):
     made["stages"] = {"start-index": made["stages"]["start-index"], "own": searched}
     found = compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
     assert sorted(found["own"].files) == ["queries.arrow", "run.trec.gz"]
+
+
+def test_blocks_of_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "BLOCK", 10)
+    made = tree(small_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
+    made["stages"]["start-index"]["shards"] = 2
+    found = compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    assert Backwards.counts["start-index"] > 2 and "shard-00001/index" in found["start-index"].files
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ clean() {
     ip netns pids "$host" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
     ip netns delete "$host" 2>/dev/null || true
   done
-  wait || true
   rm -rf "$work"
+  wait || true
 }
 trap clean EXIT
 trap 'exit 130' INT TERM
@@ -55,38 +55,38 @@ here() {
   [ "$1" != 2 ] || hidden+="; mount -t tmpfs none $work/store; export HARDNEG_STORE=$work/store-c"
   ip netns exec "${hosts[$1]}" unshare -m bash -c "$hidden; exec \"\$@\"" host "${@:2}" 2>&1 | sed -u "s/^/[host $1] /"
 }
+# Ray gives a machine thirty seconds to come up: a busy one is started again
 node() {
-  here "$1" "$python" -m ray.scripts.scripts start --block --disable-usage-stats --object-store-memory 80000000 "${@:2}" \
-    >"$work/ray-$1.log"
+  until grep -qs 'Ray runtime started' "$work/ray-$1.log"; do
+    here "$1" "$python" -m ray.scripts.scripts start --block --disable-usage-stats --object-store-memory 80000000 \
+      "${@:2}" >"$work/ray-$1.log" || true
+    [ -d "$work" ] || return 0
+  done
+}
+up() { until grep -qs 'Ray runtime started' "$work/ray-$1.log"; do sleep 1; done; }
+raylet() {
+  ip netns pids "${hosts[$1]}" | while read -r pid; do
+    [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != raylet ] || echo "$pid"
+  done | head -n 1
 }
 
 echo "== one process"
 "$python" -m hardneg recipe run r.yaml --device cpu --store one --output one-out >/dev/null
 echo "== three machines"
 node 0 --head --node-ip-address 10.98.0.1 --port 6379 --num-cpus 0 --include-dashboard=false &
-until ip netns exec "${hosts[0]}" "$python" -c 'import socket; socket.create_connection(("10.98.0.1", 6379), 1)' \
-  2>/dev/null; do sleep 1; done
+up 0
 for i in 1 2; do
   node "$i" --address 10.98.0.1:6379 --node-ip-address "10.98.0.$((i + 1))" --num-cpus 1 &
 done
 if [ "${1:-}" = kill ]; then
   {
-    until grep -qs . "$work"/store/*.partial/index.journal.1; do sleep 0.2; done
+    until grep -qs . "$work"/store/*.partial/index.journal.*; do sleep 0.2; done
     echo "== the second machine's Ray is killed"
-    ip netns pids "${hosts[1]}" | while read -r pid; do
-      [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != raylet ] || kill -9 "$pid"
-    done
+    kill -9 "$(raylet 1)"
   } &
 fi
 # the driver lives where Ray's head does: it shares that machine's /tmp/ray by the address alone
-head=$(ip netns pids "${hosts[0]}" | while read -r pid; do
-  [ "$(cat "/proc/$pid/comm")" != raylet ] || echo "$pid"; done | head -n 1)
-until [ -n "$head" ]; do
-  sleep 1
-  head=$(ip netns pids "${hosts[0]}" | while read -r pid; do
-    [ "$(cat "/proc/$pid/comm")" != raylet ] || echo "$pid"; done | head -n 1)
-done
-nsenter -t "$head" -n -m --wd="$work" "$python" -m hardneg recipe run r.yaml --device cpu --output three-out \
+nsenter -t "$(raylet 0)" -n -m --wd="$work" "$python" -m hardneg recipe run r.yaml --device cpu --output three-out \
   --engine ray --engine-option address=10.98.0.1:6379 --engine-option num_cpus=1
 "$python" - "$work" <<'PYTHON'
 import sys

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hardneg_ray.engine import Ray
 from small_work import collection, cross_encoder, recipe
 from typer.testing import CliRunner
 
-from hardneg.artifacts import Artifact, Store
+from hardneg.artifacts import MANIFEST, Artifact, Store
 from hardneg.cli.main import app
 from hardneg.engines.local import Local
 from hardneg.protocols import Engine
@@ -36,6 +37,27 @@ def test_four_actors_make_the_bytes_of_one_process(tmp_path: Path) -> None:
         for stage, artifact in own.items():
             assert theirs[stage].files == artifact.files and artifact.files, stage
             assert facts(theirs[stage]) == facts(artifact), stage
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("far", [False, True])
+def test_shards_have_the_bytes_of_one_process(tmp_path: Path, shared: bool, far: bool) -> None:
+    tree = yaml.safe_load(recipe(tmp_path).read_text())
+    found = {}
+    for name, engine in (("own", Local()), ("ray", Ray(actors=4, num_cpus=1, shared=shared))):
+        place = {"place": f"file://{tmp_path}/far-{name}"} if far else {}
+        tree["stages"] = {"index": {"stage": "encode", "shards": 2, **place}}
+        (tmp_path / "shards.yaml").write_text(yaml.safe_dump(tree))
+        plan = make_plan(load_recipe(tmp_path / "shards.yaml"))
+        artifact = made(plan, tmp_path / f"{name}-store", engine)["index"]
+        folder = tmp_path / f"far-{name}" if far else artifact.path
+        files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
+        found[name] = {path.relative_to(folder): path.read_bytes() for path in files}
+        assert facts(artifact)["passages"] == 9000
+    assert found["own"] == found["ray"]
+    assert sum(path.name == "index" for path in found["ray"]) == 2
 
 
 @pytest.mark.slow

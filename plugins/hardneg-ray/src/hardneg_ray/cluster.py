@@ -1,17 +1,13 @@
-"""The Ray cluster: joined, or started on this machine; what it has, and what an actor of it takes."""
+"""The Ray cluster: what it has, and what an actor of it takes."""
 
 import math
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.errors import ArtifactError
 from hardneg_ray.engine import Ray
 
 
@@ -88,50 +84,3 @@ def _cores(cpus: list[float], gpus: list[float], num_gpus: float, actors: Any) -
 
 def _fitting(there: float, taken: float, most: float = math.inf) -> Any:
     return most if not taken else min(most, math.floor(there / taken + 1e-9))
-
-
-@contextmanager
-def joined(options: Ray) -> Iterator[Cluster]:
-    """The cluster that the options name, for the time of a block; one that was joined before is left as it is.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if ray.is_initialized():
-        yield Cluster(options, False, ray.get_runtime_context().get_node_id())
-        return
-    with _own_signals():
-        started = _join(options)
-    try:
-        yield Cluster(options, started, ray.get_runtime_context().get_node_id())
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keeps what a process does when it is asked to end: Ray would write a trace of its own, and abort."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _join(options: Ray) -> bool:
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": "error"}
-    if options.address != "local":
-        try:
-            ray.init(address=options.address, **quiet)
-            return False
-        except ConnectionError as error:
-            if options.address != "auto":
-                reason = str(error).splitlines()[0]
-                raise UsageError(f"--engine ray: no cluster at {options.address} ({reason}); see `ray start`") from None
-    try:
-        ray.init(address="local", include_dashboard=False, object_store_memory=options.object_store_memory, **quiet)
-    except Exception as error:  # Ray raises no kind of its own where its processes do not come up
-        ray.shutdown()
-        reason = str(error).split(". ")[0]
-        raise ArtifactError(f"Ray could not be started on this machine ({reason}); is it busy? Run it again") from error
-    return True

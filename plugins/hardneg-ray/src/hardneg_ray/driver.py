@@ -9,10 +9,11 @@ from hardneg.protocols import StageBlocks
 from hardneg.stages.context import StageContext
 from hardneg.stages.spec import StageSpec
 from hardneg.trials import TRIAL
-from hardneg_ray.cluster import ClusterLost, joined
+from hardneg_ray.cluster import ClusterLost
 from hardneg_ray.desk import choices_file, choices_in
 from hardneg_ray.engine import Ray
 from hardneg_ray.foreman import Foreman
+from hardneg_ray.joining import joined
 from hardneg_ray.roster import Roster
 
 

@@ -1,0 +1,129 @@
+"""The Ray cluster, joined, or started on this machine."""
+
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+
+from hardneg.errors import ArtifactError, UsageError
+from hardneg_ray.cluster import Cluster
+from hardneg_ray.engine import Ray
+
+_MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two looks
+_STARTS = 3
+Made = TypeVar("Made")
+_QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": "error"}
+
+
+@contextmanager
+def joined(options: Ray) -> Iterator[Cluster]:
+    """The cluster that the options name, for the time of a block; one that was joined before is left as it is.
+
+    Raises:
+        UsageError: there is none.
+        ArtifactError: none could be started here.
+    """
+    if ray.is_initialized():
+        yield Cluster(options, False, ray.get_runtime_context().get_node_id())
+        return
+    with beside(lambda: _join(options)) as started:
+        try:
+            yield Cluster(options, started, ray.get_runtime_context().get_node_id())
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def beside(work: Callable[[], Made]) -> Iterator[Made]:
+    """What some work gives, done in a thread that lives as long as the block.
+
+    So this thread hears at once that it is asked to end, and as it always does: Ray waits in C code while it starts,
+    and puts its own handlers of signals in place of the program's. Processes that Ray starts end with that thread.
+    """
+    made, over = Future[Made](), threading.Event()
+
+    def run() -> None:
+        try:
+            made.set_result(work())
+        except BaseException as error:
+            made.set_exception(error)
+        over.wait()
+
+    threading.Thread(target=run, name="joining", daemon=True).start()
+    try:
+        yield made.result()
+    finally:
+        over.set()
+
+
+def _join(options: Ray) -> bool:
+    """Returns whether a cluster was started here."""
+    address = _address(options.address)
+    if address != "local":
+        try:
+            ray.init(address=address, **_QUIET)
+            return False
+        except ConnectionError as error:
+            if address != "auto":
+                raise UsageError(_unreached(address, str(error).splitlines()[0])) from None
+    return _start(options.object_store_memory)
+
+
+def _start(object_store_memory: int) -> bool:
+    """Starts a cluster here; Ray gives its processes half a minute to come up, which is short on a busy machine."""
+    for left in reversed(range(_STARTS)):
+        try:
+            ray.init(address="local", include_dashboard=False, object_store_memory=object_store_memory, **_QUIET)
+        except Exception as error:  # Ray raises no kind of its own where its processes do not come up
+            ray.shutdown()
+            if not left:
+                reason = str(error).split(". ")[0]
+                told = f"Ray could not be started on this machine in {_STARTS} tries ({reason}); is it busy?"
+                raise ArtifactError(f"{told} Run it again") from error
+        else:
+            break
+    return True
+
+
+def _address(named: str) -> str:
+    """Where to join: something answers there. Ray itself would try for a quarter of an hour.
+
+    Raises:
+        UsageError: nothing answers at the address that is named, here or in the environment.
+    """
+    if named == "auto":
+        named = os.environ.get("RAY_ADDRESS") or "auto"
+    if named != "auto":
+        end = time.monotonic() + _MEETING
+        while reason := silence(named):
+            if time.monotonic() > end:
+                raise UsageError(_unreached(named, f"{reason}, for {_MEETING:g} seconds"))
+            time.sleep(_PAUSE)
+        return named
+    noted = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    gone = noted.exists() and silence(noted.read_text().strip())  # of a cluster that was killed
+    return "local" if gone else "auto"
+
+
+def silence(address: str) -> str:
+    """Why nothing answers at HOST:PORT; empty where something does, or the address has another form."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return ""
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PAUSE).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _unreached(address: str, reason: str) -> str:
+    return f"--engine ray: no cluster at {address} ({reason}); see `ray start`"

@@ -1,0 +1,100 @@
+"""How a cluster is joined, or that it is not there."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from hardneg_ray import joining
+from hardneg_ray.joining import beside, silence
+
+from hardneg.errors import UsageError
+
+
+def test_what_takes_long_is_left_when_the_process_is_asked_to_end() -> None:
+    ends = threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+        with pytest.raises(SystemExit) as ended, beside(lambda: ends.wait(60)):
+            pass
+    finally:
+        ends.set()
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 143
+
+
+def test_work_beside_lives_as_long_as_the_block() -> None:
+    with beside(threading.current_thread) as thread:
+        assert thread.is_alive() and thread is not threading.current_thread()
+    thread.join(10)
+    assert not thread.is_alive()
+    with pytest.raises(ValueError, match="no such"), beside(lambda: int("no such")):
+        pass
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address at which nothing answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_what_answers_is_joined(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "_MEETING", 0.0)
+    monkeypatch.setattr(joining, "_PAUSE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"127.0.0.1:{server.getsockname()[1]}"
+        assert silence(there) == "" and joining._address(there) == there
+    assert silence("ray://there:1") == silence("local") == ""
+    with pytest.raises(UsageError, match=f"no cluster at {closed} .*, for 0 seconds.; see `ray start`"):
+        joining._address(closed)
+
+
+def test_auto_joins_no_cluster_that_was_killed(closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert joining._address("auto") == "auto"
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"{closed}\n")
+    assert joining._address("auto") == "local"
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    assert joining._address("auto") == "local"
+
+
+STARTS = """
+import signal
+from hardneg.cli.main import _stop
+from hardneg_ray.engine import Ray
+from hardneg_ray.joining import joined
+
+signal.signal(signal.SIGTERM, _stop)
+print("begun", flush=True)
+with joined(Ray(address="local")):
+    print("joined", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.0, 4.0])
+def test_a_start_that_is_stopped_leaves_nothing(seconds: float) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout and run.stdout.readline() == "begun\n"
+        time.sleep(seconds)
+        below = psutil.Process(run.pid).children(recursive=True)
+        os.kill(run.pid, signal.SIGTERM)
+        told = run.communicate(timeout=120)[1]
+    assert run.returncode == 143 and "hardneg: stopped; what was finished is kept" in told, told
+    assert not psutil.wait_procs(below, timeout=60)[1]

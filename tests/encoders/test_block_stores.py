@@ -1,0 +1,154 @@
+"""Blocks put into one folder or into shards, by several writers, in any order, and after kills."""
+
+import json
+import threading
+
+import pytest
+from encoders.test_sharded import FP32, check_same, corpus, encode, models
+
+from hardneg.data import shard_folder
+from hardneg.data.shards import SHARD, SHARDS
+from hardneg.distributed import World
+from hardneg.encoders import sharding
+from hardneg.encoders.block_stores import OneFolder, ShardFolders
+from hardneg.encoders.sharding import Sharding, ShardWork
+from hardneg.encoders.stream import encoded_blocks
+from hardneg.errors import ArtifactError, PartDone
+from hardneg.indexes.stored import open_store
+from hardneg.progress import Silent
+
+__all__ = ["corpus", "models"]  # fixtures
+
+
+def rows_of(encoder, corpus, folder):
+    folder.mkdir(exist_ok=True)
+    return encoder.rows(corpus, None, folder, Silent(), World())
+
+
+def shards_of(encoder, corpus, folder, writer=0, sharding=Sharding(3)):  # noqa: B008
+    return ShardFolders(ShardWork.begun(encoder, rows_of(encoder, corpus, folder), folder, sharding), writer)
+
+
+def made(store, encoder, rows, numbers):
+    return encoded_blocks(encoder, rows, list(numbers), len(rows), FP32, lambda count: None)
+
+
+def put(store, numbers):
+    encoder, rows = store.work.encoder, store.work.rows
+    for block in made(store, encoder, rows, numbers):
+        store.write(*block)
+
+
+@pytest.mark.parametrize("kind", ["static", "sparse", "multi-vector"])
+def test_many_writers_in_any_order_make_what_one_does(models, corpus, tmp_path, monkeypatch, kind):
+    encoder = models[kind]
+    monkeypatch.setattr(encoder, "block", 4)
+    first = shards_of(encoder, corpus, tmp_path / "shards")
+    assert first.numbers == range(8) and first.finished() == set()
+    for writer, number in enumerate([7, 0, 3, 6, 1, 4, 2, 5], 1):
+        put(shards_of(encoder, corpus, tmp_path / "shards", writer), [number])
+        assert number in first.finished()
+    assert len(list((tmp_path / "shards").glob(f"*/{SHARD}"))) == 3  # closed by who wrote the last block of each
+    first.close()
+    found = open_store(tmp_path / "shards")
+    encode(encoder, corpus, tmp_path / "own", Sharding(3))
+    check_same(encode(encoder, corpus, tmp_path / "whole"), found)
+    for path in sorted((tmp_path / "own").glob("shard-*/*")):
+        assert path.read_bytes() == (tmp_path / "shards" / path.relative_to(tmp_path / "own")).read_bytes()
+    assert (tmp_path / "own" / SHARDS).read_bytes() == (tmp_path / "shards" / SHARDS).read_bytes()
+
+
+def test_one_folder_is_the_index_itself(models, corpus, tmp_path):
+    encoder, folder = models["static"], tmp_path / "one"
+    rows = rows_of(encoder, corpus, folder)
+    for writer, number in enumerate([5, 7, 0, 1, 6, 3, 4, 2]):
+        store = OneFolder(encoder, rows, folder, writer)
+        for block in made(store, encoder, rows, [number]):
+            store.write(*block)
+    assert store.finished() == set(store.numbers) == set(range(8))
+    store.close()
+    store.close()
+    assert store.finished() == set(range(8))
+    check_same(encode(encoder, corpus, tmp_path / "whole"), open_store(folder))
+
+
+def test_a_shard_goes_to_its_place_with_its_last_block(models, corpus, tmp_path):
+    far = Sharding(4, url=f"file://{tmp_path}/far", taken=slice(1, 3), of="x")
+    store = shards_of(models["static"], corpus, tmp_path / "here", sharding=far)
+    assert store.numbers == range(2, 6)
+    put(store, [2, 3, 4])
+    assert [path.parent.name for path in (tmp_path / "far").glob(f"*/{SHARD}")] == ["shard-00001"]
+    assert [path.name for path in (tmp_path / "here").glob("shard-*") if path.is_dir()] == ["shard-00002"]
+    assert shards_of(models["static"], corpus, tmp_path / "here", 7, far).finished() == {2, 3, 4}
+    put(store, [5])
+    with pytest.raises(PartDone, match=r"2 of 4 shards are at .*; 0, 3 are still to be made"):
+        store.close()
+    rest = shards_of(models["static"], corpus, tmp_path / "there", sharding=Sharding(4, url=far.url, of="x"))
+    assert rest.finished() == {2, 3, 4, 5}
+    put(rest, [0, 1, 6, 7])
+    rest.close()
+    check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "there"))
+
+
+@pytest.mark.parametrize("at", ["close_index", "close_shard", "put_shard"])
+def test_who_goes_on_closes_what_a_killed_writer_could_not(models, corpus, tmp_path, monkeypatch, at):
+    place = Sharding(2, url=f"file://{tmp_path}/far", of="x")
+
+    def dies(*given, **more):
+        if at == "close_index":
+            (tmp_path / "here/shard-00001/.docid.77.tmp").write_text("half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        store = shards_of(models["static"], corpus, tmp_path / "here", 3, place)
+        put(store, range(7))
+        patched.setattr(sharding, at, dies)
+        with pytest.raises(KeyboardInterrupt):
+            put(store, [7])
+    again = shards_of(models["static"], corpus, tmp_path / "here", 0, place)
+    assert again.finished() == set(range(8))
+    again.close()
+    said = json.loads((tmp_path / "far/shard-00001" / SHARD).read_text())
+    assert sorted(said["files"]) == ["docid", "index"]
+    check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "here"))
+
+
+def test_writers_at_once_close_each_shard_once(models, corpus, tmp_path, monkeypatch):
+    closed, close_shard = list[str](), shard_folder.close_shard
+
+    def counted(folder, *given):
+        closed.append(folder.name)
+        close_shard(folder, *given)
+
+    monkeypatch.setattr(sharding, "close_shard", counted)
+    stores = [shards_of(models["static"], corpus, tmp_path / "here", writer) for writer in range(8)]
+    blocks = list(made(stores[0], models["static"], stores[0].work.rows, range(8)))
+    together = threading.Barrier(8)
+
+    def write(store, block):
+        together.wait()
+        store.write(*block)
+
+    threads = [threading.Thread(target=write, args=pair) for pair in zip(stores, blocks, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(closed) == ["shard-00000", "shard-00001", "shard-00002"]
+    stores[0].close()
+    check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "here"))
+
+
+def test_what_another_run_began_is_gone_on_with(models, corpus, tmp_path):
+    put(shards_of(models["static"], corpus, tmp_path / "here", 1), [0, 1, 5])
+    again = shards_of(models["static"], corpus, tmp_path / "here", sharding=Sharding(8))
+    assert again.finished() == {0, 1, 5} and len(again.work.cut) == 4
+    found = encode(models["static"], corpus, tmp_path / "here", Sharding(5))  # this machine's own way
+    check_same(encode(models["static"], corpus, tmp_path / "whole"), found)
+
+
+def test_a_place_with_shards_of_something_else_is_left(models, corpus, tmp_path):
+    encode(models["static"], corpus, tmp_path / "a", Sharding(2, url=f"file://{tmp_path}/far", of="x"))
+    with pytest.raises(ArtifactError, match="is a shard of another corpus, model or cut"):
+        other = Sharding(2, url=f"file://{tmp_path}/far", of="y")
+        shards_of(models["static"], corpus, tmp_path / "b", sharding=other).finished()

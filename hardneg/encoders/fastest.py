@@ -42,7 +42,8 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
         return False
     weights, device = _count(transformer), transformer.device
     ways = _training_ways(transformer) if use == "training" else _inference_ways(transformer)
-    return choose(f"{use} on {device.type}, {weights:,} weights", machine_of(device), ways) == "bf16"
+    rounded = "" if torch.get_float32_matmul_precision() == "highest" or device.type != "cuda" else ", fp32 in tf32"
+    return choose(f"{use} on {device.type}, {weights:,} weights{rounded}", machine_of(device), ways) == "bf16"
 
 
 def arranged(network: nn.Module, attention: Attention = "auto", compiled: bool = False, half: bool = False) -> Any:

@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -21,6 +22,7 @@ from hardneg.encoders.spec import Attention, Kind
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError
+from hardneg.float32_products import float32_products
 from hardneg.types import Encoded
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class EncodeOptions:
         what this machine is fastest with (`hardneg.encoders.fastest`), and the usual one of a device for pairs.
     precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.encoders.fastest`).
     window: texts or pairs that are sorted by length together.
+    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
     attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
     keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.kept_ids`).
@@ -52,6 +55,7 @@ class EncodeOptions:
     attention: Attention = "auto"
     compile: bool = False
     keep_tokens: bool = True
+    tf32: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Inference:
     """A model made ready to encode.
 
     parts: its modules, the first with bfloat16 weights where asked. budget: tokens a pass. tokens: makes the rows of
-    texts. joins: whether windows are joined until they are worth a few passes.
+    texts. joins: whether windows are joined until they are worth a few passes. tf32: as in `EncodeOptions`.
     """
 
     encoder: "Encoder"
@@ -68,6 +72,7 @@ class Inference:
     budget: int
     tokens: Tokenise
     joins: bool
+    tf32: bool = False
 
 
 def prepare(
@@ -86,15 +91,23 @@ def prepare(
     device = encoder.device
     transformer, *rest = encoder.parts(kind)
     whole = next(transformer.parameters()).dtype == torch.float32
-    half = whole and takes_bf16(options.precision, transformer, "inference")
+    with float32_products(device, options.tf32):
+        half = whole and takes_bf16(options.precision, transformer, "inference")
     parts = [arranged(transformer, options.attention, options.compile, half), *rest]
     plain = partial(encoder.tokenise, kind=kind)
     make = tokens or (lambda _, texts: plain(texts))
     lengths = None if first is None else partial(_lengths, make, *first)
-    with evaluating(encoder.module), evaluating(parts[0]), torch.inference_mode():
+    with _computing(encoder, parts, options.tf32):
         found = options.tokens_per_batch or token_budget(parts, device, count, lengths)
         budget = min(found, most_tokens(parts[0], device))
-    return Inference(encoder, kind, parts, budget, make, device.type != "cpu")
+    return Inference(encoder, kind, parts, budget, make, device.type != "cpu", options.tf32)
+
+
+@contextmanager
+def _computing(encoder: "Encoder", parts: Sequence[nn.Module], tf32: bool) -> Iterator[None]:
+    products = float32_products(encoder.device, tf32)
+    with evaluating(encoder.module), evaluating(parts[0]), products, torch.inference_mode():
+        yield
 
 
 def _lengths(make: Tokenise, start: int, texts: Sequence[str]) -> NDArray[np.int64]:
@@ -178,7 +191,7 @@ def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None
             yield some, made.run(inference.parts, features, encoder.device, inference.kind)
             advance(len(some))
 
-    with evaluating(encoder.module), evaluating(inference.parts[0]), torch.inference_mode():
+    with _computing(encoder, inference.parts, inference.tf32):
         return made.gathered(batches(), len(tokens.lengths), encoder.dimension)
 
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.float32_products import float32_products
 from hardneg.indexes.exact_bf16 import search_rounded
 from hardneg.indexes.exact_faiss import search_spans
 from hardneg.indexes.exact_torch import Blocks, Vectors, search_blocks
@@ -79,7 +80,8 @@ def search_exact(
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
     engine = _engine(options, len(vectors) * queries.size, queries.shape[1])
     blocks = _blocks(options, engine, queries.shape[1])
-    with (progress or Silent()).task("search", len(vectors), "passages") as task:
+    told = (progress or Silent()).task("search", len(vectors), "passages")
+    with told as task, float32_products(blocks.device):
         return _SEARCHES[engine](vectors, queries, k, blocks, task)
 
 

@@ -23,6 +23,7 @@ from hardneg.encoders.inference import EncodeOptions, one_ahead
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError
+from hardneg.float32_products import float32_products
 from hardneg.rerankers.network import PairNetwork
 from hardneg.trials import cache_folder
 
@@ -58,7 +59,8 @@ class PairScorer:
         """The network, moved to `device` (None: the best there is)."""
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
-        half = takes_bf16(options.precision, network.module, "inference")
+        with float32_products(network.device, options.tf32):
+            half = takes_bf16(options.precision, network.module, "inference")
         network = network.in_bfloat16() if half else network.sharing()
         arrange(network.module, options.attention, options.compile)
         return cls(network, options, half)
@@ -109,7 +111,8 @@ class PairScorer:
         network, lengths = self.network, tokens.lengths
         budget = self.options.tokens_per_batch or usual_budget(network.device)
         scores = torch.empty(len(lengths), device=network.device)
-        with evaluating(network.module), torch.inference_mode():
+        products = float32_products(network.device, self.options.tf32)
+        with evaluating(network.module), torch.inference_mode(), products:
             for rows in token_batches(lengths, budget):
                 logits = network.logits(tokens.batch(rows))
                 scores[torch.from_numpy(rows).to(network.device)] = network.activated(logits)
@@ -155,7 +158,8 @@ class CachedScores:
     @classmethod
     def of(cls, scorer: PairScorer, content: object) -> "CachedScores":
         """Those of a network; content: what names it in JSON, its weights and all its options."""
-        name = digest({"content": content, "half": scorer.half})
+        rounded = {"tf32": True} if scorer.options.tf32 else {}
+        name = digest({"content": content, "half": scorer.half, **rounded})
         return cls(cache_folder() / "scores" / f"{name}.sqlite")
 
     def find(self, pairs: Sequence[bytes]) -> NDArray[np.float32]:

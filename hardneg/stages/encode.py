@@ -41,6 +41,7 @@ class Encode(StageSpec):
     shards, shard_rows: into how many shards the index is written, or of how many rows; vectors are the same, and so is
     the key. place: the URL that the shards are put at; the artifact then holds their list. take: those that are made by
     this run, such as `0:4`, counted from 0; the others are made by other machines.
+    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
     attention, compile: how a transformer computes, where that is not left to a trial.
     """
 
@@ -55,6 +56,7 @@ class Encode(StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    tf32: bool = Field(default=False, json_schema_extra=LATER)
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
@@ -124,6 +126,7 @@ class Encode(StageSpec):
             attention=self.attention,
             compile=self.compile,
             keep_tokens=self.keep_tokens,
+            tf32=self.tf32,
         )
 
     def _in_shards(self, context: "StageContext[Encode]") -> bool:

@@ -21,7 +21,7 @@ from hardneg.digest import tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.errors import PluginError
-from hardneg.fields import FREE, Name, PluginKind, Reference, Setting, Trait
+from hardneg.fields import FREE, LATER, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.progress import Task
 from hardneg.protocols import PLACES, Reranker, TrainableReranker
@@ -44,6 +44,7 @@ class Rerank(RunSpec):
     reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
     keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
+    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
     attention, compile: how a transformer computes, where that is not left to a trial.
     """
 
@@ -62,6 +63,7 @@ class Rerank(RunSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
+    tf32: bool = Field(default=False, json_schema_extra=LATER)
     keep_scores: bool = Field(default=True, json_schema_extra=FREE)
 
     @model_validator(mode="after")
@@ -161,7 +163,9 @@ class _Scoring:
         source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin
         assert isinstance(plugin, TrainableReranker)
         folder = None if source is None else source.folder / MODEL_FOLDER
-        options = EncodeOptions(spec.tokens_per_batch, spec.precision, attention=spec.attention, compile=spec.compile)
+        options = EncodeOptions(
+            spec.tokens_per_batch, spec.precision, attention=spec.attention, compile=spec.compile, tf32=spec.tf32
+        )
         scorer = PairScorer.of(plugin.load(folder), self.context.device, options)
         kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None
         return CachedScorer(scorer, kept) if kept else scorer

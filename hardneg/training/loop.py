@@ -18,6 +18,7 @@ from hardneg.distributed import barrier, from_first, world
 from hardneg.encoders.compiling import set_compiled
 from hardneg.encoders.fastest import takes_bf16
 from hardneg.errors import TrainingError, UsageError
+from hardneg.float32_products import float32_products
 from hardneg.freed_memory import freed_memory_kept
 from hardneg.progress import Progress, Silent, Task
 from hardneg.training.activations import compute_twice, transformers_of
@@ -90,12 +91,17 @@ def learn(
     progress = progress if world().first else Silent()
     checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
     with (
+        float32_products(method.encoder.device, options.tf32),
         _learning(method.encoder, options),
         accelerated(method.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
+        shared(method.forward_module) as module,
         noted(checkpoints.choices()) as choices,
         freed_memory_kept() if method.encoder.device.type == "cpu" else nullcontext(),
     ):
-        learner, kept = _learner(method, loss, options, accelerator), KeptModels(folder / KEPT, options.keep_every)
+        learner, kept = (
+            _learner(method, loss, options, accelerator, module),
+            KeptModels(folder / KEPT, options.keep_every),
+        )
         run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
@@ -240,10 +246,10 @@ def _identity(method: TrainingMethod, loss: Objective, options: TrainOptions) ->
     return digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
 
 
-def _learner(method: TrainingMethod, loss: Objective, options: TrainOptions, accelerator: "Accelerator") -> Learner:
-    model = accelerator.prepare_model(
-        shared(method.forward_module), evaluation_mode=True
-    )  # that is: not shared once more
+def _learner(
+    method: TrainingMethod, loss: Objective, options: TrainOptions, accelerator: "Accelerator", module: nn.Module
+) -> Learner:
+    model = accelerator.prepare_model(module, evaluation_mode=True)  # that is: not shared once more
     optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
     half = takes_bf16(options.precision, method.trainable, "training")
     return Learner(accelerator, method, model, optimizer, loss, options, half, layer_groups(method.trainable))

@@ -139,16 +139,16 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 4.
     """
-    stacks, begun = dict(_stacks(module)), set[str]()
+    layered, begun = dict(stacks(module)), set[str]()
     found: dict[str, list[nn.Parameter]] = {name: [] for name in GROUPS}
     for name, weights in module.named_parameters():
-        begun |= {path for path in stacks if name.startswith(path)}
+        begun |= {path for path in layered if name.startswith(path)}
         if hasattr(weights, "factor"):
             group = name
-        elif not stacks:
+        elif not layered:
             group = "all"
         else:
-            group = GROUPS[_third(name, stacks, begun)]
+            group = GROUPS[_third(name, layered, begun)]
         if weights.requires_grad:
             found.setdefault(group, []).append(weights)
     return {name: group for name, group in found.items() if group}
@@ -169,14 +169,14 @@ def _norm(tensors: list[Tensor]) -> Tensor:
     return total
 
 
-def _stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """The path and the length of each outermost list of layers of one kind."""
+def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """The path, with a dot behind it, and the length of each outermost list of layers of one kind."""
     for name, child in module.named_children():
         path = f"{prefix}{name}."
         if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:
             yield path, len(child)
         else:
-            yield from _stacks(child, path)
+            yield from stacks(child, path)
 
 
 def _third(name: str, stacks: Mapping[str, int], begun: set[str]) -> int:

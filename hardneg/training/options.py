@@ -54,6 +54,7 @@ class TrainOptions:
             with `none` those of its own process.
         precision: `bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training
             that is gone on with stays with what it began with.
+        tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
         passes: `by_length` has a CPU encode a batch in passes of texts of about equal length, with dropout that is
             drawn many times faster; `whole` pads a batch to its longest text and draws as torch does. A GPU always
             takes it whole.
@@ -85,6 +86,7 @@ class TrainOptions:
             "epsilon",
             "passes",
             "compile",
+            "tf32",
         }
     )
     """Options that models were trained without: they count where they have another value than their default."""
@@ -118,6 +120,7 @@ class TrainOptions:
     false_negative_mask: bool = True
     share_negatives_across: Literal["processes", "none"] = "processes"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    tf32: bool = False
     passes: Literal["whole", "by_length"] = "whole"
     compile: bool = False
     gradient_checkpointing: bool = False

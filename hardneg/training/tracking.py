@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.distributed import join, world
+from hardneg.distributed import from_first, join, world
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.training.reached import never_reached, unreached
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -49,14 +50,21 @@ def accelerated(
             running.finish()
 
 
-def shared(module: nn.Module) -> nn.Module:
+@contextmanager
+def shared(module: nn.Module) -> Iterator[nn.Module]:
     """The module with its gradients averaged over all processes, each on the device that its weights are on.
 
-    accelerate would take the GPU of the process's number for every one.
+    accelerate would take the GPU of the process's number for every one. Every step looks for weights without a gradient
+    only where the first process cannot tell them beforehand (`hardneg.training.reached`).
     """
     if world().size == 1:
-        return module
-    return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
+        yield module
+        return
+    names: list[str] | None = from_first(never_reached(module) if world().first else None)
+    parallel: Any = nn.parallel.DistributedDataParallel
+    parallel._set_params_and_buffers_to_ignore_for_model(module, names or [])
+    with unreached(module, names or []):
+        yield parallel(module, find_unused_parameters=names is None)
 
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:

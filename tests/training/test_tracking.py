@@ -11,19 +11,28 @@ from hardneg.distributed import World, join
 from hardneg.training import tracking
 
 
-def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [None, [], ["bias"]])
+def test_a_module_that_is_shared_stays_on_its_own_device(
+    monkeypatch: pytest.MonkeyPatch, names: list[str] | None
+) -> None:
     given: dict[str, Any] = {}
 
-    def wrapped(module: nn.Module, **options: Any) -> nn.Module:
-        given.update(options)
-        return nn.Sequential(module)
+    class Wrapped(nn.Sequential):
+        _set_params_and_buffers_to_ignore_for_model = staticmethod(lambda _, ignored: given.update(ignored=ignored))
 
-    monkeypatch.setattr(nn.parallel, "DistributedDataParallel", wrapped)
+        def __init__(self, module: nn.Module, **options: Any) -> None:
+            given.update(options)
+            super().__init__(module)
+
+    monkeypatch.setattr(nn.parallel, "DistributedDataParallel", Wrapped)
+    monkeypatch.setattr(tracking, "from_first", lambda asked: names)
     module = nn.Linear(1, 1)
-    assert tracking.shared(module) is module and given == {}
+    with tracking.shared(module) as alone:
+        assert alone is module and given == {}
     monkeypatch.setattr(tracking, "world", lambda: World(1, 2, 1, 2))
-    (inside,) = tracking.shared(module)  # type: ignore[misc]
-    assert inside is module and given == {"find_unused_parameters": True}
+    with tracking.shared(module) as wrapped:
+        assert list(wrapped.children()) == [module]
+    assert given == {"find_unused_parameters": names is None, "ignored": names or []}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -119,7 +119,7 @@ class QueryTower(nn.Module):
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.parts = nn.ModuleList(encoder.parts("query"))
-        self._embed = encoder.embed
+        self._embed, self._features = encoder.embed, encoder.features
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -128,6 +128,10 @@ class QueryTower(nn.Module):
         Scores take these from here: a distributed wrapper must see all that learns come out of the forward pass.
         """
         return self._vectors(queries), None
+
+    def trial(self) -> tuple[dict[str, Tensor]]:
+        """What a short pass takes."""
+        return (self._features(["a"], "query"),)
 
     def _vectors(self, queries: dict[str, Tensor]) -> Tensor:
         def embed(features: dict[str, Tensor]) -> Tensor:

@@ -35,12 +35,16 @@ class TwoTowers(nn.Module):
         """by_length: in several passes, where that saves time."""
         super().__init__()
         self.module = encoder.module
-        self._embed = encoder.embed
+        self._embed, self._features = encoder.embed, encoder.features
         self._by_length = by_length and encoder.device.type == "cpu"
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
         return self._one_side(queries, "query"), self._one_side(documents, "document")
+
+    def trial(self) -> tuple[Features, Features]:
+        """What a short pass takes."""
+        return self._features(["a"], "query"), self._features(["a"], "document")
 
     def _one_side(self, features: Features, kind: Kind) -> Tensor:
         parts = in_passes(features, PASS_TOKENS) if self._by_length else Parts([features], None)

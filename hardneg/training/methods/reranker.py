@@ -53,13 +53,17 @@ class PairTower(nn.Module):
     def __init__(self, network: PairNetwork) -> None:
         super().__init__()
         self.module = network.module
-        self._logits = network.logits
+        self._logits, self._features = network.logits, network.features
         self._cpu = network.device.type == "cpu"
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """float32 [n], the logit of each pair."""
         parts = in_parts(features, _PAIRS_A_PASS) if self._cpu else Parts([features], None)
         return parts.through(self._logits)
+
+    def trial(self) -> tuple[dict[str, Tensor]]:
+        """What a short pass takes."""
+        return (self._features(["a"], ["a"]),)
 
 
 class RerankerTraining(ExampleTraining):

@@ -1,0 +1,73 @@
+"""Which of a network's weights a forward pass reaches, so that several processes need not look at every step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.encoders.towers import evaluating
+from hardneg.errors import TrainingError
+from hardneg.training.optimizers import stacks
+
+_SKIPPING = ("layerdrop", "encoder_layerdrop", "layer_drop")
+
+
+def never_reached(module: nn.Module) -> list[str] | None:
+    """The names of learning weights that no pass reaches, such as those of a pooler; None where passes may differ.
+
+    Told by the graph of one pass without dropout over what `module.trial` gives. Passes may differ where a member of a
+    list of layers or of experts was not reached, where layers are skipped by chance, and where there is no `trial`.
+    """
+    trial = getattr(module, "trial", None)
+    if trial is None or _skips_layers(module):
+        return None
+    with evaluating(module), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
+        reached = set(map(id, _leaves(_tensors(module(*trial())))))
+    missed = [name for name, weight in module.named_parameters() if weight.requires_grad and id(weight) not in reached]
+    listed = tuple(path for path, _ in stacks(module))
+    return None if any(name.startswith(listed) for name in missed) else missed
+
+
+@contextmanager
+def unreached(module: nn.Module, names: list[str]) -> Iterator[None]:
+    """Inside, the weights of these names stop the training where they get a gradient after all."""
+
+    def refuse(_: Tensor) -> None:
+        raise TrainingError(
+            f"a weight that a first pass did not reach has a gradient: one of {', '.join(names)}; "
+            "several processes cannot share it: train in one"
+        )
+
+    weights = dict(module.named_parameters())
+    listened: list[Any] = [weights[name] for name in names]
+    handles = [weight.register_post_accumulate_grad_hook(refuse) for weight in listened]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _skips_layers(module: nn.Module) -> bool:
+    configs = (getattr(part, "config", None) for part in module.modules())
+    return any(getattr(config, name, 0) for config in configs for name in _SKIPPING)
+
+
+def _tensors(made: Any) -> Iterator[Tensor]:
+    parts = made if isinstance(made, tuple) else (made,)
+    return (part for part in parts if isinstance(part, Tensor))
+
+
+def _leaves(tensors: Iterator[Tensor]) -> Iterator[Tensor]:
+    """What the tensors were computed from."""
+    waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node: Any = waiting.pop()
+        if hasattr(node, "variable"):
+            yield node.variable
+        following = {child for child, _ in node.next_functions if child is not None} - seen
+        seen |= following
+        waiting += following

@@ -1,10 +1,12 @@
 """What `recipe plan` prints: a row a step, their sum, and what the times come from."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hardneg.cli.console import duration, print_table, stdout_console
 from hardneg.machine import Machine
+from hardneg.rates.foretold import Foretold
 from hardneg.recipe.estimate import Estimate
 from hardneg.reporting.table import Table
 from hardneg.wording import counted, size
@@ -18,14 +20,23 @@ _MEANING = {
 }
 
 
-def plan_table(rows: Sequence[Estimate], machine: Machine, price: float | None = None) -> None:
+Copies = Mapping[str, Mapping[int, str]]
+"""Of each stage that is made once a seed, its names by seed."""
+
+
+def plan_table(
+    rows: Sequence[Estimate], machine: Machine, price: float | None = None, copies: Copies | None = None
+) -> None:
     """One row a step, what is asked of GPUs and networks, the sum of what is to run, and what the times are made from.
 
-    The two stand in tables of their own: together they would be wider than a terminal.
+    What is made once a seed has one row, with the counts and times of all seeds. The two tables stand by themselves:
+    together they would be wider than a terminal.
     """
     console = stdout_console()
     price = 0.0 if price is None and any(row.charge for row in rows) else price
-    for words, columns in ((3, dict(_columns(rows))), (1, dict(_beyond(rows, machine, price)))):
+    told = list(_lines(rows, copies or {}))
+    shown = [line.sum for line in told]
+    for words, columns in ((3, dict(_columns(told))), (1, dict(_beyond(shown, machine, price)))):
         if len(columns) > 1:
             lines = [list(line) for line in zip(*columns.values(), strict=True)]
             print_table(console, Table(list(columns), lines, words=words), narrow="stage" if words > 1 else "step")
@@ -33,10 +44,40 @@ def plan_table(rows: Sequence[Estimate], machine: Machine, price: float | None =
         console.print(line, soft_wrap=True)
 
 
-def _columns(rows: Sequence[Estimate]) -> Iterator[tuple[str, list[str]]]:
+@dataclass(frozen=True)
+class _Line:
+    """What one row tells of a step, or of all seeds' copies of one."""
+
+    sum: Estimate
+    state: str
+
+
+def _lines(rows: Sequence[Estimate], copies: Copies) -> Iterator[_Line]:
+    """A line a step, and one for all copies of a step, where the first of them stands."""
+    stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
+    groups: dict[str, list[Estimate]] = {}
+    for row in rows:
+        groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
+    for name, group in groups.items():
+        stored = sum(row.cached for row in group)
+        state = "stored" if stored == len(group) else f"{stored} of {len(group)} stored" if stored else "to run"
+        yield _Line(_summed(f"{name} x {counted(len(group), 'seed')}" if name in copies else name, group), state)
+
+
+def _summed(name: str, group: Sequence[Estimate]) -> Estimate:
+    """Steps that run one after the other, as one."""
+    first, step = group[0], replace(group[0].step, name=name)
+    totals = {field: sum(getattr(row, field) for row in group) for field in ("items", "disk", "sent", "charge")}
+    most = {field: max(getattr(row, field) for row in group) for field in ("memory", "gpu_memory")}
+    seconds = sum((row.seconds for row in group), Foretold.of(0))
+    return replace(first, step=step, cached=all(row.cached for row in group), seconds=seconds, **totals, **most)
+
+
+def _columns(lines: Sequence[_Line]) -> Iterator[tuple[str, list[str]]]:
+    rows = [line.sum for line in lines]
     yield "step", [row.step.name for row in rows]
     yield "stage", [row.step.verb for row in rows]
-    yield "state", ["stored" if row.cached else "to run" for row in rows]
+    yield "state", [line.state for line in lines]
     yield "items", [f"{row.items:,} {row.unit}" for row in rows]
     yield "disk", [size(row.disk) for row in rows]
     yield "memory", [size(row.memory) for row in rows]

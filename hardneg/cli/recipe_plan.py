@@ -127,7 +127,7 @@ def _tell(told: Planned, until: str | None) -> None:
     from hardneg.cli.plan_tables import plan_table
     from hardneg.fields import START
 
-    plan_table(told.rows, told.machine, told.price)
+    plan_table(told.rows, told.machine, told.price, told.plan.recipe.copies)
     for line in told.too_large:
         say(f"too large: {line}")
     if any(START in step.inputs.values() for step in told.plan.until(until)):
@@ -140,7 +140,8 @@ def _tell(told: Planned, until: str | None) -> None:
 def _content(told: Planned) -> dict[str, Any]:
     """All of it, for `--json`; null for times that are unknown."""
     ahead = [row for row in told.rows if not row.cached]
-    machine = told.machine
+    machine, copies = told.machine, told.plan.recipe.copies
+    made_by = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
     where = {"device": machine.rates.device, "gpu": machine.rates.gpu, "measured": machine.rates.date or None}
     summed = ("disk", "sent", "seconds", "gpu_hours")
     total = {name: _number(sum(getattr(row, name) for row in ahead)) for name in summed}
@@ -149,7 +150,7 @@ def _content(told: Planned) -> dict[str, Any]:
         "recipe": told.plan.recipe.name,
         "preset": told.plan.recipe.preset,
         "machine": {**where, "machines": machine.machines, "processes": machine.processes},
-        "steps": [_line(row, told.price) for row in told.rows],
+        "steps": [_line(row, told.price) | made_by.get(row.step.name, {}) for row in told.rows],
         "to run": {**total, **cost},
         "too large": list(told.too_large),
         "before it can run": list(told.problems),

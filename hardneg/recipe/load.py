@@ -13,6 +13,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options, with_new_names
+from hardneg.recipe.references import reference_problems
+from hardneg.recipe.seeds import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.registry import (
     configure,
@@ -49,6 +51,7 @@ class _Top(BaseModel):
     model: Model
     sizes: DatasetSizes = DatasetSizes()
     seed: int = 42
+    seeds: Seeds | None = None
     segments: Cut | None = None
     stages: dict[Name, Any] = Field(min_length=1, max_length=_MOST_STAGES)
     outputs: dict[str, Name] = Field(default_factory=dict)
@@ -60,7 +63,8 @@ class Recipe:
 
     stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
     file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
-    sizes: what the recipe says of its dataset's size. notes: what to write otherwise, one line each.
+    sizes: what the recipe says of its dataset's size. notes: what to write otherwise, one line each. copies: of each
+    stage that is made once a seed, its names by seed.
     """
 
     name: str
@@ -75,6 +79,7 @@ class Recipe:
     sizes: DatasetSizes
     tree: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    copies: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
 
     @property
     def dataset(self) -> ReadDataset:
@@ -120,14 +125,16 @@ def check_recipe(
     with plugin_errors(stages.values()):
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
         problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
+    problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if found or problems or top is None:
         told = dict.fromkeys([*found, *map(located, problems)])
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(told))
     name, title = source.stem, top.title or source.stem
-    return Recipe(
+    recipe = Recipe(
         name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree, tuple(notes)
     )
+    return over_seeds(recipe, top.seeds) if top.seeds else recipe
 
 
 def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
@@ -245,44 +252,3 @@ def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems
         if kind not in {"model", "index"}
     ]
     return outputs
-
-
-def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
-    """What is wrong with the stages that stages name, one line each; `written`: all names in the recipe."""
-    stages, problems = view.stages, []
-    for name, spec in stages.items():
-        for field, target, need in spec.references():
-            where = f"stages.{name}.{field}"
-            made = ("model",) if target == START else stages[target].makes if target in stages else ()
-            fitting = [other for other, item in stages.items() if {*item.makes} & {*need.kinds} and other != name]
-            if not made and target not in written:
-                hint = suggestion(target, fitting) or suggestion(target, stages)
-                problems.append(
-                    f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.kinds)}"
-                )
-            elif made and not {*made} & {*need.kinds}:
-                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
-                problems.append(f"{where}: {target!r} makes {made[0]}, but {' or '.join(need.kinds)} is needed{hint}")
-            traits = view.at(name).traits(target)
-            for trait, advice in need.refuses.items():
-                if trait in traits:
-                    via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
-                    problems.append(f"{where}: {target!r} {via}{trait}; {advice}")
-    return problems + _cycle_problems(stages)
-
-
-def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
-    finished: set[str] = set()
-    problems: list[str] = []
-
-    def visit(name: str, trail: tuple[str, ...]) -> None:
-        if name in trail:
-            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
-        elif name in stages and name not in finished:
-            for _, target, _ in stages[name].references():
-                visit(target, (*trail, name))
-            finished.add(name)
-
-    for name in stages:
-        visit(name, ())
-    return problems[:1]

@@ -62,6 +62,19 @@ class Plan:
         """The key of each step."""
         return {name: step.key for name, step in self.steps.items()}
 
+    def named(self, name: str) -> list[str]:
+        """The steps of that name: one, or one for each seed.
+
+        Raises:
+            UsageError: there is no such step.
+        """
+        if name in self.recipe.copies:
+            return list(self.recipe.copies[name].values())
+        if name not in self.steps:
+            known = [*self.recipe.copies, *self.steps]
+            raise UsageError(f"no step {name!r}{suggestion(name, known)}; there are: {', '.join(known)}")
+        return [name]
+
     def until(self, name: str | None) -> list[Step]:
         """The steps that `name` needs, itself last; all steps for None.
 
@@ -70,15 +83,13 @@ class Plan:
         """
         if name is None:
             return list(self.steps.values())
-        if name not in self.steps:
-            raise UsageError(f"no step {name!r}{suggestion(name, self.steps)}; there are: {', '.join(self.steps)}")
-        needed = _ancestors(self.steps, name)
+        needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
         return [step for step in self.steps.values() if step.name in needed]
 
     def dependents(self, name: str) -> list[Step]:
         """`name` and every step that needs it, directly or not."""
-        self.until(name)
-        return [step for step in self.steps.values() if name in _ancestors(self.steps, step.name)]
+        named = set(self.named(name))
+        return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 
 
 def make_plan(recipe: Recipe, problems: list[str] | None = None) -> Plan:

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from hardneg.evaluation.metrics import is_metric
@@ -24,6 +25,18 @@ def measurements(history: History) -> dict[str, Points]:
             if (name == "loss" or is_metric(name)) and is_number(value) and is_number(row.get("step")):
                 found.setdefault(name, []).append((float(row["step"]), float(value)))
     return {name: points for name, points in found.items() if points}
+
+
+def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
+    """One history of several of the same training: at each step the mean over those that have it; one is as it is."""
+    if len(histories) == 1:
+        return [dict(row) for row in histories[0]]
+    values: dict[float, dict[str, list[float]]] = {}
+    for history in histories:
+        for name, points in measurements(history).items():
+            for step, value in points:
+                values.setdefault(step, {}).setdefault(name, []).append(value)
+    return [{"step": step, **{name: fmean(found) for name, found in values[step].items()}} for step in sorted(values)]
 
 
 def panels(histories: Mapping[str, History]) -> list[str]:

@@ -1,6 +1,7 @@
 """Stage `evaluate`: runs scored on one split, and compared pairwise."""
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from hardneg.layout import METRICS, RUN
 from hardneg.registry import suggestion
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_collection
+from hardneg.stages.seeded import BySeed, SeededStages, by_label
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.wording import counted
 
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 
 
 class Evaluate(StageSpec):
-    """Scores runs on one split and compares them pairwise; `runs` maps a row's label to a stage.
+    """Scores runs on one split and compares them pairwise.
 
+    runs: a row's label to a stage, or to one for each seed that the row's system was trained with.
+    shared_seeds: pairs of rows in which a seed is one draw for both, such as that of a warm-up that both start from.
     marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
     answer_match: how the metrics answer@k look for answers: as words, or as regular expressions.
     """
@@ -32,7 +36,7 @@ class Evaluate(StageSpec):
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
-    runs: Annotated[dict[str, Name], MEASURED]
+    runs: Annotated[dict[str, BySeed], MEASURED]
     split: Name = "test"
     metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0)
@@ -40,6 +44,7 @@ class Evaluate(StageSpec):
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
     seed: int = 42
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
+    shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them."""
@@ -51,6 +56,14 @@ class Evaluate(StageSpec):
         """The order and the names of the rows count too; marks where there are some."""
         identity = {**super().identity(), "labels": list(self.runs)}
         return identity if self.marks else {name: value for name, value in identity.items() if name != "marks"}
+
+    def over_seeds(self, made: SeededStages) -> "Evaluate":
+        """A row names the runs of all seeds; two rows share their seeds where one training decides both."""
+        seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in made.copies}
+        runs = {**self.runs, **{label: made.of(run) for label, run in seeded.items()}}
+        pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
+        shared = [(one, other) for one, other in pairs if made.share(seeded[one], seeded[other])]
+        return self.model_copy(update={"runs": runs, "shared_seeds": (*self.shared_seeds, *shared)})
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
@@ -77,6 +90,7 @@ class Evaluate(StageSpec):
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         from hardneg.evaluation.metrics_json import Measured, write_metrics
+        from hardneg.evaluation.seeds import averaged, by_system
         from hardneg.evaluation.significance import Randomisation, compare_all
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
@@ -84,7 +98,10 @@ class Evaluate(StageSpec):
             if label not in self.runs:
                 raise UsageError(f"{context.name}.{place}: no row {label!r}{suggestion(label, self.runs)}")
         collection = open_collection(context.inputs["dataset"])
-        scores, left_out = _scores(context, collection)
+        found, left_out = _scores(context, collection)
+        paths = by_label(self.runs)
+        seeds = by_system(paths, found)
+        scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed))
         write_metrics(context.folder / METRICS, Measured(scores, comparisons, self.marks))
@@ -95,7 +112,7 @@ class Evaluate(StageSpec):
 def _scores(
     context: StageContext[Evaluate], collection: StoredCollection
 ) -> tuple[dict[str, "Scores"], dict[str, int]]:
-    """Each row's scores, the metrics in the order asked for; and how many questions and answers were left out."""
+    """Each run's scores by its path, metrics in the order asked for; how many questions and answers were left out."""
     from hardneg.data.answer_matching import PassageAnswers
     from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
 
@@ -109,10 +126,10 @@ def _scores(
     )
     asked = answers.query_ids
     scores: dict[str, Scores] = {}
-    for label, source in context.inputs_of("runs").items():
+    for path, source in context.inputs_of("runs").items():
         run = read_run(source.folder / RUN)
         found = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
         found |= answer_coverage(run, answers, asked, list(cutoffs.values())) if cutoffs else {}
-        scores[label] = {name: found[name] for name in spec.metrics}
+        scores[path] = {name: found[name] for name in spec.metrics}
     without = len(collection.queries(spec.split)) - len(asked) if cutoffs else 0
     return scores, {**answers.left_out, **({"questions without answers": without} if without else {})}

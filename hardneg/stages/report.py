@@ -9,11 +9,15 @@ from hardneg.data.collection import StoredCollection
 from hardneg.fields import SECTION, Name, Reference
 from hardneg.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.seeded import BySeed, SeededStages, by_label
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.training.history import HISTORY, History
+from hardneg.training.history import HISTORY, History, Record
 
 if TYPE_CHECKING:
     from hardneg.reporting.table import Section
+
+_ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
+_LABELLED = ("training", "analyses", "reading")
 
 
 class Report(StageSpec):
@@ -28,9 +32,9 @@ class Report(StageSpec):
     needs_dataset = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
-    training: Annotated[dict[str, Name], Reference(("model", "reranker"))] = Field(default_factory=dict)
-    analyses: Annotated[dict[str, Name], Reference((SECTION,))] = Field(default_factory=dict)
-    reading: Annotated[dict[str, Name], Reference((SECTION,))] = Field(default_factory=dict)
+    training: Annotated[dict[str, BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
+    analyses: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    reading: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
     title: str = ""
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -38,6 +42,15 @@ class Report(StageSpec):
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         return {path: target for path, target, need in references if "run" in need.kinds}
+
+    def over_seeds(self, made: SeededStages) -> "Report":
+        """All seeds' trainings, analyses and readings under the label of each."""
+        fields: dict[str, dict[str, BySeed]] = {name: getattr(self, name) for name in _LABELLED}
+        changed = {
+            field: {label: made.of(name) if isinstance(name, str) else name for label, name in named.items()}
+            for field, named in fields.items()
+        }
+        return self.model_copy(update=changed)
 
     def estimate(self, sizes: Sizes) -> Row:
         """Little."""
@@ -54,35 +67,68 @@ class Report(StageSpec):
         from hardneg.reporting.page import write_report
         from hardneg.reporting.queries import Passages
 
-        evaluation, trained = context.inputs["evaluation"], context.inputs_of("training")
+        evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
         measured = read_metrics(evaluation.folder / METRICS)
         content = ReportContent.of(
             self.title or "Results",
             measured,
-            histories={label: History(source.folder / HISTORY).read() for label, source in trained.items()},
+            histories=_histories(trained),
             settings=_settings(evaluation, trained),
-            sections=_sections(context.inputs_of("analyses")) + _sections(context.inputs_of("reading")),
+            sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         split = getattr(evaluation.spec, "split", "test")
         collection = StoredCollection.open(context.inputs["dataset"].folder)
-        runs = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
+        runs = {label: source.folder / RUN for label, source in _runs(context).items()}
         write_report(context.folder, content, measured, Passages(runs, collection.qrels(split), collection, split))
         return {}
 
 
-def _settings(evaluation: ArtifactInput, trained: Mapping[str, ArtifactInput]) -> dict[str, object]:
-    """What one needs to know to judge the table, name by name; of trainings with the label before."""
-    found = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
-    for label, source in trained.items():
-        told = source.spec.settings(source) if source.spec else {}
-        found |= {f"{label}: {name}": value for name, value in told.items()}
+def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
+    """The inputs of a field by label and seed; the seed is None where there is one alone."""
+    places, found = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
+    for path, source in context.inputs_of(field).items():
+        label, seed = places[path]
+        found.setdefault(label, {})[seed] = source
     return found
 
 
-def _sections(sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+def _runs(context: StageContext[Report]) -> dict[str, ArtifactInput]:
+    """The run of each row, to show passages of: that of the first seed where there are several."""
+    evaluation = context.inputs["evaluation"].spec
+    places, found = by_label(getattr(evaluation, "runs", {})), dict[str, ArtifactInput]()
+    for path, source in context.inputs_of("runs").items():
+        found.setdefault(places[path][0] if path in places else path, source)
+    return found
+
+
+def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
+    """The learning curve of each label; that of several seeds is the mean."""
+    from hardneg.reporting.curve import mean_history
+
+    read = {label: [History(item.folder / HISTORY).read() for item in made.values()] for label, made in trained.items()}
+    return {
+        label if len(found) == 1 else f"{label} (mean of {len(found)} seeds)": mean_history(found)
+        for label, found in read.items()
+    }
+
+
+def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
+    """What one needs to know to judge the table, name by name; of trainings with the label before."""
+    found = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
+    for label, made in trained.items():
+        told = [source.spec.settings(source) if source.spec else {} for source in made.values()]
+        for name in dict.fromkeys(name for settings in told for name in settings):
+            values = {str(settings[name]): settings[name] for settings in told if name in settings}
+            found[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
+    return found
+
+
+def _sections(sources: _ByLabel) -> "list[Section]":
     """What the verbs that made the artifacts show of them, each of all of its own at once."""
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
-    for label, source in sources.items():
-        if source.spec is not None:
-            by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][label] = source
+    for label, made in sources.items():
+        for seed, source in made.items():
+            if source.spec is not None:
+                named = label if seed is None else f"{label}, seed {seed}"
+                by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
     return [section for spec, made in by_verb.values() for section in spec.sections(made)]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher, StageBlocks
     from hardneg.reporting.table import Section
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
+    from hardneg.stages.seeded import SeededStages
 
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
@@ -145,6 +146,10 @@ class StageSpec(BaseModel):
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         told = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in told if trait in passes}
+
+    def over_seeds(self, made: "SeededStages") -> Self:
+        """For verbs that read what others make with all seeds: the same stage, naming all of it."""
+        return self
 
     def query_model(self, recipe: RecipeView) -> str | None:
         """Of an index: the stage whose model encodes its queries; None where it is searched with texts."""

@@ -1,0 +1,167 @@
+"""`seeds:` of a recipe: trainings are made once a seed, and so is all that needs what they make; the rest is made once.
+
+A copy of a stage is the stage with its seed, so it has the key that it has where the seed is written into the recipe.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from hardneg.errors import RecipeError
+from hardneg.fields import Name
+from hardneg.recipe.references import with_references
+from hardneg.recipe.yaml_load import NAME
+from hardneg.registry import suggestion
+from hardneg.stages.seeded import SeededStages
+from hardneg.stages.spec import StageSpec
+from hardneg.wording import counted
+
+if TYPE_CHECKING:
+    from hardneg.recipe.load import Recipe
+
+_MOST_STAGES = 2_000
+_MOST_SEEDS = 100
+
+
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if again := sorted({value for value in values if values.count(value) > 1}):
+        raise ValueError(f"{', '.join(map(str, again))}: twice in the list; each seed and stage stands once")
+    return values
+
+
+def _listed(value: Any) -> Any:
+    return {"values": value} if isinstance(value, list | tuple) else value
+
+
+class _Seeds(BaseModel):
+    """The seeds, and the stages that have them: those that are named, or else all that train."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    values: Annotated[
+        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=_MOST_SEEDS), AfterValidator(_each_once)
+    ]
+    stages: Annotated[tuple[Name, ...], AfterValidator(_each_once)] = ()
+
+
+Seeds = Annotated[_Seeds, BeforeValidator(_listed)]
+
+
+def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seeds: _Seeds) -> list[str]:
+    """What is wrong with `seeds` beside these stages, one line each; `tree`: what is written of them."""
+    problems = []
+    for place, name in enumerate(seeds.stages):
+        if name not in stages:
+            problems.append(f"seeds.stages.{place}: no stage {name!r}{suggestion(name, stages)}")
+        elif _seed_path(stages[name]) is None:
+            problems.append(f"seeds.stages.{place}: {name!r} (stage {stages[name].verb}) draws nothing: leave it out")
+    drawing = _drawing(stages, seeds)
+    if not drawing and not problems:
+        problems.append("seeds: no stage of this recipe trains: leave it out")
+    for name in drawing:
+        if _is_written(tree["stages"].get(name), path := _seed_path(stages[name])):
+            told = "`seeds` gives this stage its seed: leave this out, or name the stages to seed in seeds.stages"
+            problems.append(f"stages.{name}.{path}: {told}")
+    return problems + list(_name_problems(stages, _seeded(stages, seeds)))
+
+
+def over_seeds(recipe: "Recipe", seeds: _Seeds) -> "Recipe":
+    """The recipe with a copy for each seed of every stage that one decides; outputs are those of the first seed.
+
+    Raises:
+        RecipeError: a verb keeps the name of another stage where it does not say so.
+    """
+    made = _seeded(recipe.stages, seeds)
+    stages = dict(_copied(recipe.stages, made, _drawing(recipe.stages, seeds)))
+    if lost := list(_left_behind(stages, made)):
+        raise RecipeError(str(recipe.source), lost)
+    plugins = {
+        (copy, field): plugin
+        for (name, field), plugin in recipe.plugins.items()
+        for copy in made.copies.get(name, {0: name}).values()
+    }
+    first = {name: next(iter(copies.values())) for name, copies in made.copies.items()}
+    outputs = {kind: first.get(name, name) for kind, name in recipe.outputs.items()}
+    return replace(recipe, stages=stages, plugins=plugins, outputs=outputs, copies=made.copies)
+
+
+def _seed_path(spec: StageSpec) -> str | None:
+    """Where a stage's seed is; None where it draws nothing."""
+    if hasattr(getattr(spec, "options", None), "seed"):
+        return "options.seed"
+    return "seed" if "seed" in type(spec).model_fields else None
+
+
+def _drawing(stages: Mapping[str, StageSpec], seeds: _Seeds) -> list[str]:
+    """The stages that have another seed each time."""
+    if seeds.stages:
+        return [name for name in seeds.stages if name in stages and _seed_path(stages[name])]
+    return [name for name, spec in stages.items() if _seed_path(spec) == "options.seed"]
+
+
+def _is_written(stage: Any, path: str | None) -> bool:
+    for key in (path or "").split("."):
+        if not isinstance(stage, Mapping) or key not in stage:
+            return False
+        stage = stage[key]
+    return True
+
+
+def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
+    drawing, found = set(_drawing(stages, seeds)), dict[str, frozenset[str]]()
+
+    def trainings(name: str, trail: frozenset[str] = frozenset()) -> frozenset[str]:
+        if name not in stages or name in trail:
+            return frozenset()
+        if name not in found:
+            named = () if _reads_all(stages[name]) else (target for _, target, _ in stages[name].references())
+            own = frozenset({name} & drawing)
+            found[name] = own.union(*(trainings(target, trail | {name}) for target in named))
+        return found[name]
+
+    decided = {name: by for name in stages if (by := trainings(name))}
+    return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
+
+
+def _reads_all(spec: StageSpec) -> bool:
+    """Whether its verb reads what is made with all seeds."""
+    return type(spec).over_seeds is not StageSpec.over_seeds
+
+
+def _name_problems(stages: Mapping[str, StageSpec], made: SeededStages) -> Iterator[str]:
+    for name, copies in made.copies.items():
+        for copy in copies.values():
+            if copy in stages or not NAME.fullmatch(copy):
+                why = "a stage of that name is there already" if copy in stages else "that is too long"
+                yield f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise"
+    if (count := sum(map(len, made.copies.values())) + len(stages) - len(made.copies)) > _MOST_STAGES:
+        yield f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most"
+
+
+def _copied(
+    stages: Mapping[str, StageSpec], made: SeededStages, drawing: Iterable[str]
+) -> Iterator[tuple[str, StageSpec]]:
+    """All stages in their order, the copies of one behind each other."""
+    for name, spec in stages.items():
+        if name not in made.copies:
+            named = any(target in made.copies for _, target, _ in spec.references())
+            yield name, spec.over_seeds(made) if named else spec
+        for seed, copy in made.copies.get(name, {}).items():
+            renamed = with_references(spec, {other: copies[seed] for other, copies in made.copies.items()})
+            yield copy, _with_seed(renamed, seed) if name in drawing else renamed
+
+
+def _with_seed(spec: StageSpec, seed: int) -> StageSpec:
+    options = getattr(spec, "options", None)
+    changed = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
+    return spec.model_copy(update=changed)
+
+
+def _left_behind(stages: Mapping[str, StageSpec], made: SeededStages) -> Iterator[str]:
+    """References that still name what is made once a seed: where a verb, or a row of one seed, cannot name it all."""
+    for name, spec in stages.items():
+        for path, target, _ in spec.references():
+            if target in made.copies:
+                yield f"stages.{name}.{path}: {target!r} is made once a seed, which cannot stand here"

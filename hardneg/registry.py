@@ -16,7 +16,8 @@ from hardneg.types import PluginSetting
 from hardneg.wording import complaint
 
 KINDS = (
-    "datasets", "encoders", "miners", "losses", "regularizers", "indexes", "rerankers", "stages", "analyses", "engines"
+    "datasets", "encoders", "miners", "losses", "regularizers", "batches", "indexes", "rerankers", "stages", "analyses",
+    "engines",
 )  # fmt: skip
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""

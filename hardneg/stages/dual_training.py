@@ -8,9 +8,10 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 from hardneg.encoders.kinds import certain_kind, known_dimension
 from hardneg.fields import LATER, RegularizerSetting
 from hardneg.protocols import Regularizer
+from hardneg.stages.batch_order import BatchedSpec
 from hardneg.stages.context import StageContext
 from hardneg.stages.spec import RecipeView
-from hardneg.stages.training_common import FORM_WORDS, EncoderTrainingSpec
+from hardneg.stages.training_common import FORM_WORDS
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -34,7 +35,7 @@ Dimensions = Annotated[
 """The weight of the loss at each number of dimensions; a list of dimensions gives each a weight of 1."""
 
 
-class DualTrainingSpec(EncoderTrainingSpec):
+class DualTrainingSpec(BatchedSpec):
     """What the stages have in common that train both sides, each query against the documents of its batch.
 
     dims: numbers of dimensions, each of which the loss is taken at, as a list or with a weight each; without them all

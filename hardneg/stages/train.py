@@ -15,12 +15,14 @@ from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
 from hardneg.fields import Name, Reference
 from hardneg.layout import RUN
+from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import Row, Sizes
 from hardneg.stages.training_common import data_facts, encoder_training, examples_of, loss_of, save, validation
-from hardneg.training.examples import TrainingData, mixed
+from hardneg.training.examples import TrainingData
+from hardneg.training.mixture import mixed
 from hardneg.training.teacher import Teacher, write_teacher
 
 _QUERIES = 4096
@@ -90,7 +92,7 @@ def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[T
     data, told = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
         data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
-    return replace(data, segments=context.spec.segments), told
+    return ordered(context, replace(data, segments=context.spec.segments)), told
 
 
 def taught(context: StageContext[Train], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:

@@ -97,6 +97,8 @@ class TrainQueries(EncoderTrainingSpec):
             raise ValueError("segments: the index has one vector a document; leave them out")
         if named := self.options.given_of_batches():
             raise ValueError(f"options.{named[0]}: queries meet lists of their own, and no batch; leave it out")
+        if self.options.rank_windows:
+            raise ValueError("options.rank_windows: queries meet lists of the index, not drawn negatives; leave it out")
         if self.centroids == "trained" and self.options.keep_every:
             raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
         needs = {"negatives": "static", "refresh_every": "refreshed"}

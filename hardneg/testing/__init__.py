@@ -4,6 +4,7 @@ pytest is imported by none of this until a test runs. Each failure says which ru
 """
 
 from hardneg.testing.analyses import AnalysisTests
+from hardneg.testing.batches import BatchOrderTests
 from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.encoders import EncoderTests
 from hardneg.testing.engines import EngineTests
@@ -17,6 +18,7 @@ from hardneg.testing.stages import StageTests
 
 __all__ = [
     "AnalysisTests",
+    "BatchOrderTests",
     "DatasetTests",
     "EncoderTests",
     "EngineTests",

@@ -1,22 +1,22 @@
-"""Which query meets which documents when: a function of the seed, the epoch and the query; sets of such as one."""
+"""Which query meets which documents when: a function of the seed, the epoch and the query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from itertools import chain
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.batches.shuffled import Shuffled
 from hardneg.data.corpus import Corpus
 from hardneg.data.hash_index import ranges
 from hardneg.data.segments import Segments
 from hardneg.digest import digest
 from hardneg.errors import TrainingError
 from hardneg.seeding import generator
+from hardneg.training.drawing import Drawing, by_margin, uniformly
+from hardneg.training.query_order import QueryOrder
 from hardneg.training.teacher import Teacher
-from hardneg.wording import counted
 
 
 class NegativeLists(Protocol):
@@ -41,7 +41,7 @@ class TrainingData:
     query_ids and texts: the training queries. positives: known relevant documents by query id; one is
     drawn, and none of them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: how
     documents are cut, each then scored by its best segment; none: their first tokens count. teacher: its scores of the
-    queries' documents, if any.
+    queries' documents, if any. order: which queries share a batch; none: they are shuffled.
     """
 
     corpus: Corpus
@@ -51,6 +51,7 @@ class TrainingData:
     negatives: NegativeLists | None = None
     segments: Segments | None = None
     teacher: Teacher | None = None
+    order: QueryOrder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +99,22 @@ class QueryRows:
     owner: NDArray[np.int64]
 
 
-class Examples:
-    """The queries that can be learnt from, in an endless order: one epoch's permutation after the other.
+_PLAIN = Drawing()
+_SHUFFLED = Shuffled()
 
-    A query's positive and its n negatives are drawn uniformly, anew in each epoch; negatives without
-    replacement, unless there are fewer than n. With `positive` "first" its first known positive is taken instead. With
-    `iterate_negatives` an epoch has all negatives of a query, n at a time and one example after the other.
+
+class Examples:
+    """The queries that can be learnt from, in an endless order: one epoch's after the other.
+
+    A query's positive and its n negatives are drawn anew in each epoch, as `drawing` says; negatives without
+    replacement, unless there are fewer than n.
 
     skipped: how many queries were left out, and how many positives were, by reason.
     """
 
-    def __init__(
-        self,
-        data: TrainingData,
-        negatives_per_query: int,
-        seed: int,
-        positive: Literal["drawn", "first"] = "drawn",
-        iterate_negatives: bool = False,
-    ) -> None:
+    def __init__(self, data: TrainingData, negatives_per_query: int, seed: int, drawing: Drawing = _PLAIN) -> None:
         self._data = data
-        self._first = positive == "first"
+        self._drawing = drawing
         self._width = negatives_per_query
         self._seed = seed
         self._orders: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
@@ -135,12 +132,13 @@ class Examples:
         if not len(self._queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
             raise TrainingError(f"no query can be trained on: {reasons or 'there are none'}")
-        self._iterated = iterate_negatives and negatives_per_query > 0
+        self._iterated = drawing.iterate_negatives and negatives_per_query > 0
         turns = self._counts[self._queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
+        self._length = int(self._turns.sum()) if data.order is None else len(self._order(0)[0])
 
     def __len__(self) -> int:
-        return int(self._turns.sum())
+        return self._length
 
     def digest(self) -> str:
         """A name for the queries, their positives, and how many negatives each has."""
@@ -148,7 +146,8 @@ class Examples:
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
         segments, teacher = self._data.segments, self._data.teacher
         named += [] if segments is None else [asdict(segments)]
-        return digest(named if teacher is None else [*named, teacher.name])
+        named += [] if teacher is None else [teacher.name]
+        return digest(named if self._data.order is None else [*named, self._data.order.name])
 
     def draw(self, start: int, count: int) -> SampledBatch:
         """The examples at positions `start` to `start + count` of the endless order.
@@ -195,23 +194,51 @@ class Examples:
     def _order(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
-            order = generator(self._seed, "order", epoch).permutation(len(self._queries))
-            turn, place = ranges(np.zeros_like(order), self._turns[order])
-            self._orders[epoch] = self._queries[order][place], turn
+            self._orders[epoch] = self._ordered(epoch)
         return self._orders[epoch]
 
+    def _ordered(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if self._data.order is not None:
+            queries = self._data.order.of(self._queries, epoch, self._seed)
+            return queries, _times_before(queries)
+        queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
+        turn, place = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
+        return queries[place], turn
+
     def _draw(self, query: int, epoch: int, turn: int) -> tuple[int, list[str]]:
-        source = generator(self._seed, "draw", epoch, self._data.query_ids[query])
+        again = [turn] if turn and not self._iterated else []
+        source = generator(self._seed, "draw", epoch, self._data.query_ids[query], *again)
         known = self._positives[self._starts[query] : self._starts[query + 1]]
-        positive = int(known[0 if self._first else source.integers(len(known))])
+        positive = int(known[0 if self._drawing.positive == "first" else source.integers(len(known))])
         if not self._width or self._data.negatives is None:
             return positive, []
-        count = int(self._counts[query])
         if self._iterated:
-            places = np.arange(turn * self._width, (turn + 1) * self._width) % count
+            places = np.arange(turn * self._width, (turn + 1) * self._width) % int(self._counts[query])
         else:
-            places = source.choice(count, self._width, replace=count < self._width)
+            places = self._places(query, epoch, source)
         return positive, self._data.negatives.pick(int(self._lists[query]), places)
+
+    def _places(self, query: int, epoch: int, source: np.random.Generator) -> NDArray[np.int64]:
+        """Those in the query's list of negatives that an example has, int64 [n]."""
+        start, stop = self._drawing.window(epoch, int(self._counts[query]), self._width)
+        if self._drawing.negatives == "uniformly":
+            return start + uniformly(stop - start, self._width, source)
+        return start + by_margin(self._taught(query, np.arange(start, stop)), self._width, source)
+
+    def _taught(self, query: int, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The teacher's scores of a query's negatives at some places, float32 [n], nan where it has none."""
+        if self._data.teacher is None or self._data.negatives is None:
+            return np.full(len(places), np.nan, np.float32)
+        rows = self._data.corpus.rows(self._data.negatives.pick(int(self._lists[query]), places))
+        return self._data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
+
+
+def _times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often each of some queries, int64 [n], stands before its place; int64 [n]."""
+    order = queries.argsort(kind="stable")
+    number = np.empty_like(queries)
+    number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
+    return number
 
 
 def _positive_rows(data: TrainingData) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -232,50 +259,3 @@ def _lists(data: TrainingData, wanted: int) -> tuple[NDArray[np.int64], NDArray[
     places = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
     rows[:] = [places.get(query_id, -1) for query_id in data.query_ids]
     return rows, np.where(rows >= 0, np.append(data.negatives.counts, 0)[rows], 0)
-
-
-@dataclass(frozen=True)
-class JoinedLists:
-    """The rows of several files of negatives, one file after the other."""
-
-    files: Sequence[NegativeLists]
-
-    @property
-    def query_ids(self) -> list[str]:
-        """The query of each row."""
-        return list(chain.from_iterable(file.query_ids for file in self.files))
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """int64, how many negatives each row has."""
-        return np.concatenate([file.counts for file in self.files])
-
-    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at the given places."""
-        number = int(np.searchsorted(self._starts, row, "right")) - 1
-        return self.files[number].pick(row - int(self._starts[number]), places)
-
-    @cached_property
-    def _starts(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *(len(file.counts) for file in self.files[:-1])], dtype=np.int64)
-
-
-def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
-    """The queries of both over one corpus, each with its own positives and negatives, drawn in one shuffled order.
-
-    Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are put together without weights.
-
-    Raises:
-        TrainingError: a query is in both.
-    """
-    if both := sorted({*data.query_ids} & {*more.query_ids}):
-        told = counted(len(both), "query is", "queries are")
-        raise TrainingError(f"{told} in both sets of examples, such as {both[0]!r}: label queries of another split")
-    files = [part.negatives for part in (data, more) if part.negatives is not None]
-    return replace(
-        data,
-        query_ids=[*data.query_ids, *more.query_ids],
-        texts=[*data.texts, *more.texts],
-        positives={**data.positives, **more.positives},
-        negatives=None if data.negatives is None else JoinedLists(files),
-    )

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from hardneg.distributed import world
 from hardneg.fields import Renamed, old_names
+from hardneg.training.drawing import Drawing, Drawn, Windows
 
 
 def below(options: object, least: int, *names: str) -> list[str]:
@@ -31,6 +32,12 @@ class TrainOptions:
             the judgements, as DPR's files have the gold passage first.
         iterate_negatives: an epoch has each query once for each `negatives_per_query` of its negatives, in their order,
             one time after the other, as ANCE's program has a query's triples; otherwise once, its negatives drawn.
+        negatives_drawn: a query's negatives are drawn `uniformly`, or by `margin_bins`: a bin, of ten of equal width
+            from the least to the largest of the query's margins by the teacher, each that has any as likely; then any
+            negative in it, as TAS-B does.
+        rank_windows: pairs [skip, depth]: epoch e, from 0, draws from ranks skip + 1 to depth of a query's negatives as
+            the e-th pair says, and the last pair holds on; a list that ends before draws from its end. So negatives can
+            become harder epoch by epoch.
         epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
         max_steps: updates of the weights in all.
         stop_at: the step to end at, though the learning rate goes on as if all steps were to come; a training that has
@@ -78,6 +85,8 @@ class TrainOptions:
         {
             "positive",
             "iterate_negatives",
+            "negatives_drawn",
+            "rank_windows",
             "chunk",
             "false_negative_mask",
             "share_negatives_across",
@@ -103,6 +112,8 @@ class TrainOptions:
     negatives_per_query: int = 1
     positive: Literal["drawn", "first"] = "drawn"
     iterate_negatives: bool = False
+    negatives_drawn: Drawn = "uniformly"
+    rank_windows: Windows | None = None
     epochs: float | None = 1.0
     max_steps: int | None = None
     stop_at: int | None = None
@@ -142,6 +153,11 @@ class TrainOptions:
         kept = {name: value for name, value in asdict(self).items() if name not in left_out}
         return old_names(kept, self.renamed) | alone
 
+    @property
+    def drawing(self) -> Drawing:
+        """How a query's positive and negatives are drawn."""
+        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
+
     def given_of_batches(self) -> list[str]:
         """Those `of_batches` that have another value than their default."""
         return [name for name in self.of_batches if getattr(self, name) != getattr(TrainOptions, name)]
@@ -176,7 +192,21 @@ class TrainOptions:
             found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
         if self.epochs is None and self.max_steps is None:
             found.append("give epochs or max_steps")
-        return found + self._at_odds() + self._never_reached()
+        return found + self._of_drawing() + self._at_odds() + self._never_reached()
+
+    def _of_drawing(self) -> list[str]:
+        windows = self.rank_windows or ()
+        given = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
+        named = [name for name, is_given in given.items() if is_given]
+        found = [
+            f"rank_windows: need 0 <= skip < depth, not {[*pair]}" for pair in windows if not 0 <= pair[0] < pair[1]
+        ]
+        found += ["rank_windows: give one pair [skip, depth] or more"] if self.rank_windows == () else []
+        if named and self.iterate_negatives:
+            found.append(f"{' and '.join(named)}: iterate_negatives draws nothing: leave one of them out")
+        if named and not self.negatives_per_query:
+            found.append(f"{' and '.join(named)}: negatives_per_query is 0, so that nothing is drawn: leave it out")
+        return found
 
     def _at_odds(self) -> list[str]:
         """Options that change how dropout is drawn, beside those that have to repeat it."""

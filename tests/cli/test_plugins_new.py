@@ -19,6 +19,7 @@ KINDS = {
     "miner": "miners",
     "loss": "losses",
     "regularizer": "regularizers",
+    "batches": "batches",
     "index": "indexes",
     "reranker": "rerankers",
     "stage": "stages",

@@ -8,7 +8,8 @@ from training.toy import toy_data, write_toy
 
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.errors import TrainingError
-from hardneg.training.examples import Examples, JoinedLists, TrainingData, mixed
+from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.mixture import JoinedLists, mixed
 from hardneg.types import Negatives
 
 

@@ -165,4 +165,4 @@ class AnceTraining(DualEncoderTraining):
 
     def _listed(self, data: TrainingData) -> Examples:
         options = self._options
-        return Examples(data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives)
+        return Examples(data, options.negatives_per_query, options.seed, options.drawing)

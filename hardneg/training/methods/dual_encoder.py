@@ -72,9 +72,7 @@ class DualEncoderTraining(ExampleTraining):
         self._unmasked = not options.false_negative_mask
         self._here = _sharing(options)
         self._chunk, self._options = _chunk(options), options
-        self.examples = Examples(
-            data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
-        )
+        self.examples = Examples(data, options.negatives_per_query, options.seed, options.drawing)
 
     def make(self, drawn: SampledBatch) -> Batch:
         """The batch of what was drawn, or of this process's own queries where it shares with no other."""

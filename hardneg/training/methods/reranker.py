@@ -77,9 +77,7 @@ class RerankerTraining(ExampleTraining):
         self.trainable: nn.Module = network.module
         self.forward_module: nn.Module = PairTower(network)
         self._corpus, self._loss, self._size = data.corpus, loss, options.adversarial
-        self.examples = Examples(
-            data, options.negatives_per_query, options.seed, options.positive, options.iterate_negatives
-        )
+        self.examples = Examples(data, options.negatives_per_query, options.seed, options.drawing)
 
     def digest(self) -> str:
         """That of the examples, and how much is read of them."""

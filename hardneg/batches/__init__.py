@@ -1,0 +1,1 @@
+"""Which training queries share a batch: orders of an epoch's queries, as plugins of `hardneg.batches`."""

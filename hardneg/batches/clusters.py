@@ -1,0 +1,65 @@
+"""Clusters of vectors by faiss's k-means, and a way through clusters from each to one nearby."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import MissingDependency, UsageError
+
+ROUNDS = 20
+"""How often k-means goes over the vectors."""
+_BLOCK = 65_536
+
+
+def k_means(
+    name: str, vectors: NDArray[np.float32], count: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Cuts vectors float32 [Q, d] into clusters; `name` begins messages.
+
+    Each round sees 256 vectors a cluster at most, drawn with the seed.
+
+    Returns:
+        int64 [Q], the number of each vector's cluster, and float32 [count, d], the centroids.
+
+    Raises:
+        MissingDependency: faiss is not installed.
+        UsageError: there are more clusters than vectors.
+    """
+    if not 1 <= count <= len(vectors):
+        raise UsageError(f"{name}: {count} clusters of {len(vectors)} queries cannot be: give 1 to {len(vectors)}")
+    faiss = _faiss(name)
+    on_gpus = faiss.get_num_gpus() > 0
+    found = faiss.Kmeans(
+        vectors.shape[1], count, niter=ROUNDS, seed=seed % (1 << 31), min_points_per_centroid=1, gpu=on_gpus
+    )
+    found.train(np.ascontiguousarray(vectors, np.float32))
+    blocks = (np.ascontiguousarray(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK))
+    cluster = np.concatenate([found.index.search(block, 1)[1][:, 0] for block in blocks])
+    return cluster.astype(np.int64), np.asarray(found.centroids, np.float32).reshape(count, -1)
+
+
+def _faiss(name: str) -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
+    return faiss
+
+
+def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
+    """A way through all clusters that begins at the first and goes from each to the nearest that is left.
+
+    Args:
+        centroids: float32 [k, d].
+
+    Returns:
+        int64 [k], the place of each cluster on the way.
+    """
+    place, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
+    squares = (centroids**2).sum(1)
+    for step in range(len(centroids)):
+        place[here], left[here] = step, False
+        distance = squares - 2 * (centroids @ centroids[here])
+        here = int(np.where(left, distance, np.inf).argmin())
+    return place

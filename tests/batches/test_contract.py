@@ -1,0 +1,44 @@
+"""The built-in orders of queries against their contract."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from hardneg.batches.clustered import Clustered
+from hardneg.batches.hardest_together import HardestTogether
+from hardneg.batches.one_source import OneSource
+from hardneg.batches.shuffled import Shuffled
+from hardneg.batches.topic_balanced import TopicBalanced
+from hardneg.testing import BatchOrderTests
+
+
+class TestShuffled(BatchOrderTests):
+    plugin = Shuffled()
+
+
+class TestTopicBalanced(BatchOrderTests):
+    plugin = TopicBalanced(clusters=5)
+
+
+class TestTopicBalancedByDefault(BatchOrderTests):
+    plugin = TopicBalanced()
+
+
+class TestClustered(BatchOrderTests):
+    plugin = Clustered()
+
+
+class TestOneSource(BatchOrderTests):
+    plugin = OneSource()
+
+
+class TestHardestTogether(BatchOrderTests):
+    plugin = HardestTogether()
+
+
+class TestHardestTogetherOfEmptyLists(BatchOrderTests):
+    plugin = HardestTogether()
+
+    def queries(self, folder):
+        found = super().queries(folder)
+        return replace(found, run=[type(one)([], np.empty(0, np.float32)) for one in found.run])

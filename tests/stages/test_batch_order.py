@@ -1,0 +1,167 @@
+"""Which queries share a batch, as a recipe says it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import codes, launch
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.artifacts import SCRATCH, Store
+from hardneg.batches.topic_balanced import TopicBalanced
+from hardneg.data.collection import StoredCollection
+from hardneg.distributed import join, leave
+from hardneg.errors import RecipeError, UsageError
+from hardneg.progress import Silent
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.stages.batch_order import ordered
+from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.stages.train import Train
+from hardneg.stages.training_common import training_data
+from hardneg.training.examples import Examples
+
+TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}
+
+
+def tree_of(collection, model, **said):
+    tree = small_tree(collection, model)
+    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
+    tree["stages"]["star"] |= said
+    return tree
+
+
+def planned(folder, tree, *settings):
+    return make_plan(load_recipe(write_recipe(folder / "batches.yaml", tree), settings=settings))
+
+
+def made(folder, plan, until=None):
+    return execute(plan, Store(folder / "store"), Options(until=until, device="cpu"), Watcher()).artifacts
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return small_collection(tmp_path_factory.mktemp("batches") / "data")
+
+
+def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, tiny_model):
+    keys = [
+        planned(tmp_path, tree_of(small, tiny_model, **said)).keys["star"]
+        for said in ({}, {"batches": "shuffled"}, TOPICS, {**TOPICS, "batches": "topic-balanced"})
+    ]
+    assert keys[0] == keys[1] and len(set(keys)) == 3
+    plan = planned(tmp_path, tree_of(small, tiny_model, **TOPICS))
+    assert plan.steps["star"].inputs["batches_from"] == "start-index"
+    assert plan.steps["star"].inputs["batches_from.model"] == "start"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            {"batches": "topic-balanced"},
+            r"batches_from: missing; topic-balanced is made by vectors: name an encode stage",
+        ),
+        (
+            {**TOPICS, "batches_from": "start-train"},
+            r"batches_from: 'start-train' has no vectors; name an encode stage",
+        ),
+        ({"batches": "hardest-together", "batches_from": "start-index"}, r"'start-index' has no run; name a run of"),
+        ({"batches": "one-source", "batches_from": "start-train"}, r"batches one-source are made by the queries alone"),
+        (
+            {"batches_from": "start-train"},
+            r"batches_from: batches shuffled are made by the queries alone; leave it out",
+        ),
+        (
+            {**TOPICS, "options": {"iterate_negatives": True}},
+            r"batches: options.iterate_negatives has a query's examples",
+        ),
+        ({"batches": "topic-balance", "batches_from": "start-index"}, r"batches: .*did you mean 'topic-balanced'"),
+        ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of a teacher's scores"),
+        ({"options": {"rank_windows": [[5, 5]]}}, r"rank_windows: need 0 <= skip < depth, not \[5, 5\]"),
+        ({"options": {"rank_windows": []}}, r"rank_windows: give one pair"),
+        ({"options": {"rank_windows": [[0, 5]], "iterate_negatives": True}}, r"rank_windows: iterate_negatives draws"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(small, tmp_path, tiny_model, said, told):
+    with pytest.raises(RecipeError, match=told):
+        planned(tmp_path, tree_of(small, tiny_model, **said))
+
+
+def test_trainings_with_each_order(small, tmp_path, tiny_model):
+    stages = {
+        "topics": TOPICS,
+        "near": {"batches": "clustered", "batches_from": "start-index"},
+        "hard": {"batches": {"name": "hardest-together", "neighbours": 4}, "batches_from": "start-train"},
+        "sources": {"batches": {"name": "one-source", "separator": "q"}},
+    }
+    tree = tree_of(small, tiny_model)
+    star = tree["stages"].pop("star")
+    star["options"] |= {"max_steps": 2}
+    tree["stages"] |= {name: {**star, **said} for name, said in stages.items()}
+    artifacts = made(tmp_path, planned(tmp_path, tree))
+    weights = {(artifacts[name].path / "model" / "model.safetensors").read_bytes() for name in stages}
+    assert len(weights) == 4
+    assert not any((artifacts[name].path / SCRATCH).exists() for name in stages)
+
+
+def test_ids_without_a_source_end_the_run_in_one_line(small, tmp_path, tiny_model):
+    tree = tree_of(small, tiny_model, batches="one-source")
+    with pytest.raises(UsageError, match=r"one-source: 36 of 36 query ids have no '/'"):
+        made(tmp_path, planned(tmp_path, tree))
+
+
+def context_of(folder: Path, collection: Path, model: Path) -> StageContext:
+    """A training with batches of one topic, at work in a folder."""
+    from hardneg.encoders.spec import ModelSpec
+
+    options = {"batch_size": 6, "negatives_per_query": 0}
+    spec = Train.model_validate({"stage": "train", "loss": "star", "options": options, **TOPICS})
+    inputs = {
+        "dataset": ArtifactInput("dataset", "", collection),
+        "batches_from.model": ArtifactInput("start", "", None, model=ModelSpec(str(model), query_length=16)),
+    }
+    return StageContext("topics", spec, folder, inputs, {"batches": TopicBalanced(3)}, Silent(), "cpu")
+
+
+def batches_of(context: StageContext, collection: StoredCollection) -> list[list[str]]:
+    data = ordered(context, training_data(collection, collection.queries("train"), None))
+    examples = Examples(data, 0, 42)
+    return [examples.draw(start, 6).query_ids for start in range(0, 3 * len(examples), 6)]
+
+
+def main(folder: str, collection: str, model: str) -> None:
+    """Writes the batches of three epochs, as one of several processes draws them."""
+    here = join(on_cpu=True)
+    context = context_of(Path(folder), Path(collection), Path(model))
+    found = batches_of(context, StoredCollection.open(Path(collection)))
+    lines = "".join(f"{' '.join(batch)}\n" for batch in found)
+    Path(folder, f"batches-{here.size}-{here.rank}").write_text(lines)
+    leave()
+
+
+@pytest.mark.slow
+def test_one_and_two_processes_and_one_that_goes_on_have_the_same_batches(small, tmp_path, tiny_model):
+    dataset = made(tmp_path, planned(tmp_path, tree_of(small, tiny_model)), until="dataset")["dataset"].path
+    for number in (1, 2):
+        folder = tmp_path / f"work-{number}"
+        folder.mkdir()
+        assert codes(launch(Path(__file__), [str(folder), str(dataset), str(tiny_model)], number)) == [0] * number
+    one = (tmp_path / "work-1" / "batches-1-0").read_text()
+    assert len(one.splitlines()) == 18
+    assert [(tmp_path / "work-2" / f"batches-2-{rank}").read_text() for rank in range(2)] == [one, one]
+    clusters = np.load(tmp_path / "work-1" / SCRATCH / "batches.npy")
+    places = {f"q{place}": int(cluster) for place, cluster in enumerate(clusters)}
+    sizes = np.bincount(clusters)
+    for batch in one.splitlines():
+        found = {places[query_id] for query_id in batch.split()}
+        assert len(found) == 1 or sizes.min() < 6
+    np.save(tmp_path / "work-1" / SCRATCH / "batches.npy", np.zeros_like(clusters))
+    again = batches_of(context_of(tmp_path / "work-1", dataset, tiny_model), StoredCollection.open(dataset))
+    assert again != [batch.split() for batch in one.splitlines()]  # what was kept is what is used
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -46,6 +46,7 @@ class Trait(StrEnum):
     ADDED_POSITIVES = "lists positives that were not found"
     PSEUDO_POSITIVES = "tells positives that nobody judged"
     OWN_QUERIES = "is of the queries of a file"
+    OF_POSITIVES = "is of the texts of positives, not of queries"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Reference:
     passes: tuple[str, ...] = ()
 
 
-MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without `positives`"})
+OF_QUERIES = {Trait.OF_POSITIVES: "name one whose `text_of` is query"}
+MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without `positives` or `text_of`"})
 """Marks a field as the name of a run that something is measured by."""
 
 

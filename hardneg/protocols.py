@@ -76,6 +76,14 @@ class NegativeMiner(Protocol):
         """
 
 
+@runtime_checkable
+class RunJoiner(Protocol):
+    """A miner that selects from several runs, and may not do with those that a stage gives it."""
+
+    def problems(self, runs: Sequence[str]) -> Iterator[str]:
+        """What is wrong with runs of these labels, one line each; asked before anything runs."""
+
+
 class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 

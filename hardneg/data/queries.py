@@ -6,7 +6,7 @@ Topics of TREC and of Anserini are `<top>` blocks, an id and a text between tabs
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -38,7 +38,7 @@ class Queries:
     """The queries of one split, in the source's order: ids, and texts beside them."""
 
     query_ids: list[str]
-    texts: list[str]
+    texts: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.query_ids)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hardneg.errors import PluginError
-from hardneg.miners.selection import refusal, select
+from hardneg.miners.selection import evenly, refusal, select
 from hardneg.seeding import generator
 from hardneg.types import Candidates, Negatives
 
@@ -149,8 +149,7 @@ class Mixed:
 def _interleaved(top: Negatives, drawn: Negatives) -> Negatives:
     """Both, each spread evenly over the list."""
     doc_ids = [*top.negatives, *drawn.negatives]
-    places = [(np.arange(size) + 0.5) / size for size in (len(top.negatives), len(drawn.negatives)) if size]
-    order = np.concatenate(places or [np.empty(0)]).argsort(kind="stable")
+    order = evenly([len(top.negatives), len(drawn.negatives)])
     scores = np.concatenate([top.scores, drawn.scores])[order]
     dropped = dict(Counter(top.dropped) + Counter(drawn.dropped))
     return Negatives(top.query_id, top.positives, [doc_ids[place] for place in order.tolist()], scores, dropped)

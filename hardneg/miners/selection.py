@@ -37,6 +37,19 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
     return reason
 
 
+def fit_places(doc_ids: Sequence[str], reason: Callable[[str], str | None]) -> tuple[NDArray[np.int64], Counter[str]]:
+    """The places of the documents that `reason` has nothing against, int64 [n], ascending; others by its word."""
+    told = [reason(doc_id) for doc_id in doc_ids]
+    places = np.array([place for place, why in enumerate(told) if why is None], np.int64)
+    return places, Counter(why for why in told if why is not None)
+
+
+def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """An order, int64 [sum of sizes], of lists that stand one after the other: each spread evenly over the whole."""
+    places = [(np.arange(size) + 0.5) / size for size in sizes if size]
+    return np.concatenate(places or [np.empty(0)]).argsort(kind="stable")
+
+
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
     """The first `count` documents fit to be negatives at the given ranks, counted from 0, of the list."""
     ranking = query.ranking

@@ -19,10 +19,12 @@ from hardneg.data.negatives import join_negatives, recorded, write_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.errors import DataError
-from hardneg.fields import LATER, AnswerMatch, MinerSetting, Name, Reference, Trait, has_answers
+from hardneg.fields import LATER, OF_QUERIES, AnswerMatch, MinerSetting, Name, Reference, Trait, has_answers
 from hardneg.layout import DROPPED, NEGATIVES, RUN
+from hardneg.miners.beside import filled
+from hardneg.miners.filtered import SCORES
 from hardneg.progress import Task
-from hardneg.protocols import NegativeMiner
+from hardneg.protocols import NegativeMiner, RunJoiner
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_queries
 from hardneg.stages.run_blocks import QueryBlocks, query_blocks
@@ -38,7 +40,8 @@ class Mine(StageSpec):
 
     without_answers: documents that have an answer to the query are no negatives of it. pseudo_positives: the first of
     so many documents of that list that has an answer is the positive of a query for which none is known. answer_match:
-    how answers are looked for: as words, or as regular expressions.
+    how answers are looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random
+    documents of the corpus until it has so many.
     """
 
     version = 1
@@ -53,12 +56,21 @@ class Mine(StageSpec):
     without_answers: bool = Field(default=False, json_schema_extra=LATER)
     pseudo_positives: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
+    fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
 
     @model_validator(mode="after")
     def _complete(self) -> "Mine":
         if self.pseudo_positives and not self.runs:
             raise ValueError("pseudo_positives: they come from the first of `runs`, and there is none")
         return self
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What a miner that joins several runs has against them."""
+        miner = recipe.plugin("miner")
+        if isinstance(miner, RunJoiner):
+            yield from (f"miner: {told}" for told in miner.problems(list(self.runs)))
+        if SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[SCORES]):
+            yield f"runs.{SCORES}: {self.runs[SCORES]!r} {Trait.OF_POSITIVES}; {OF_QUERIES[Trait.OF_POSITIVES]}"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""
@@ -122,7 +134,11 @@ class _Mining:
         offered = _candidates(listed, self.known, self.collection, facts)
         if spec.without_answers:
             offered = without_answers(offered, self.answers, dropped)
-        mined = self.context.plugin("miner", NegativeMiner).mine(offered, seed=spec.seed)
+        miner = self.context.plugin("miner", NegativeMiner)
+        if spec.fill_to is None:
+            mined = miner.mine(offered, seed=spec.seed)
+        else:
+            mined = filled(miner, offered, spec.seed, spec.fill_to)
         if spec.without_answers:
             mined = without_drawn_answers(mined, self.answers)
         yield from _counted(mined, facts)

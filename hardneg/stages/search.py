@@ -35,12 +35,13 @@ class Search(RunSpec):
 
     model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
     by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
-    known positives that it lacks, at their own scores; such a run is for mining, not to be measured. scores: `angular`
-    are 1 - arccos(cosine) / pi, in the same order, for an index of normalised vectors. queries: a file of queries to
-    search for in place of a split, of which nothing is known; they stand beside the run for `rerank` and `label`.
-    query_vectors: the queries' vectors, which no model has to encode then; query_ids: of an array, whose they are.
-    place: a URL at which machines share what they find in the shards of the index; take: the shards that this one
-    searches, such as `0:4`, counted from 0.
+    known positives that it lacks, at their own scores; such a run is for mining, not to be measured. text_of: with
+    `positive` each query's first known positive is searched with in place of the query, encoded as a document; such a
+    run is for mining too, and has no queries without positives. scores: `angular` are 1 - arccos(cosine) / pi, in the
+    same order, for an index of normalised vectors. queries: a file of queries to search for in place of a split, of
+    which nothing is known; they stand beside the run for `rerank` and `label`. query_vectors: the queries' vectors,
+    which no model has to encode then; query_ids: of an array, whose they are. place: a URL at which machines share what
+    they find in the shards of the index; take: the shards that this one searches, such as `0:4`, counted from 0.
     """
 
     version = 1
@@ -55,6 +56,7 @@ class Search(RunSpec):
     depth: int = Field(default=100, gt=0)
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     positives: bool = Field(default=False, json_schema_extra=LATER)
+    text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
     queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text a line")] = Field(
         default=None, json_schema_extra=FREE
@@ -80,12 +82,23 @@ class Search(RunSpec):
             yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
         if texts and self.positives:
             yield f"positives: {self.index!r} holds texts, which have no scores of their own"
+        yield from self._problems_of_positives()
         if self.scores == "angular" and recipe.model.similarity is not None:
             if recipe.model.similarity != "cosine":
                 told = f"angular needs model.similarity: cosine, not {recipe.model.similarity}"
                 yield f"scores: {told}; leave it out"
             elif texts:
                 yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
+
+    def _problems_of_positives(self) -> Iterator[str]:
+        if self.text_of == "query":
+            return
+        if self.queries is not None:
+            yield "text_of: nothing is known of the queries of a file; leave queries out, or text_of"
+        if self.query_vectors is not None:
+            yield "text_of: the positives are encoded; leave query_vectors out, or text_of"
+        if self.positives:
+            yield "positives: each query's own positive would head its list; leave positives out, or text_of"
 
     def _problems_of_vectors(self, recipe: RecipeView) -> Iterator[str]:
         traits = recipe.traits(self.index)
@@ -117,7 +130,11 @@ class Search(RunSpec):
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Positives that were not found, and queries of a file."""
-        own = {Trait.ADDED_POSITIVES: self.positives, Trait.OWN_QUERIES: self.queries is not None}
+        own = {
+            Trait.ADDED_POSITIVES: self.positives or self.text_of == "positive",
+            Trait.OWN_QUERIES: self.queries is not None,
+            Trait.OF_POSITIVES: self.text_of == "positive",
+        }
         return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
 
     def estimate(self, sizes: Sizes) -> Row:
@@ -129,7 +146,7 @@ class Search(RunSpec):
             return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
         if "model" not in sizes.inputs:
             return Row(count, "queries", disk, JVM_BYTES, count / 150 + 8)
-        length = sizes.model.query_length * 0.4
+        length = sizes.model.query_length * 0.4 if self.text_of == "query" else sizes.model.document_length * 0.6
         held, sent = sizes.shape.weights + BLOCK_BYTES, sizes.fetched
         seconds = scores + sizes.encoding_seconds(count * length, length) + sizes.machine.sending(sent) + 3
         return Row(count, "queries", disk, PROCESS_BYTES + sizes.search_memory, seconds, held, sent=sent)

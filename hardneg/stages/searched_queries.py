@@ -8,6 +8,8 @@ import numpy as np
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors
+from hardneg.data.positive_texts import positive_texts
+from hardneg.data.qrels import positives
 from hardneg.data.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.data.vectors_import import VectorOwners, arrange_vectors
 from hardneg.distributed import barrier, world
@@ -23,15 +25,28 @@ if TYPE_CHECKING:
 def searched_queries(context: "StageContext[Search]", collection: StoredCollection, facts: Counter[str]) -> Queries:
     """The queries of the file that a search names, which the first process writes, or those of its split.
 
+    Where the search is with the text of positives, that stands in place of each query's own.
+
     Raises:
-        DataError: the file has mistakes, or no query but the collection's own.
+        DataError: the file has mistakes, or no query but the collection's own; no query has a positive.
     """
     if context.spec.queries is None:
-        return open_queries(context, collection, context.spec.split)
+        queries = open_queries(context, collection, context.spec.split)
+        return queries if context.spec.text_of == "query" else _positives_of(context, collection, queries, facts)
     if world().first:
         _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
     barrier()
     return Queries.open(context.folder / QUERIES)
+
+
+def _positives_of(
+    context: "StageContext[Search]", collection: StoredCollection, queries: Queries, facts: Counter[str]
+) -> Queries:
+    found = positive_texts(queries, positives(collection.all_qrels()), collection.corpus, facts)
+    if not len(found):
+        told = f"no query of split {context.spec.split} has a positive, a judgement above zero of a document"
+        raise DataError(f"{context.name}: text_of: {told} in the corpus")
+    return found
 
 
 def _write_queries(

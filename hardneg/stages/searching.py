@@ -32,6 +32,7 @@ from hardneg.types import Encoded, Hits, RankedList
 
 if TYPE_CHECKING:
     from hardneg.encoders.protocol import TextEncoder
+    from hardneg.encoders.spec import Kind
     from hardneg.protocols import Searcher
     from hardneg.stages.search import Search
 
@@ -153,7 +154,8 @@ class Searching:
             return texts
         with self.seconds.of("encode queries"):
             options = EncodeOptions(precision=self.context.spec.precision)
-            return encoder.encode(texts, "query", options, self.context.progress)
+            side: Kind = "query" if self.context.spec.text_of == "query" else "document"
+            return encoder.encode(texts, side, options, self.context.progress)
 
     def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
         with self.seconds.of("search"):

@@ -13,7 +13,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_in_order
 from hardneg.distributed import barrier, world
 from hardneg.errors import TrainingError
-from hardneg.fields import Name, Reference
+from hardneg.fields import OF_QUERIES, Name, Reference
 from hardneg.layout import RUN
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
@@ -42,7 +42,7 @@ class Train(DualTrainingSpec):
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     augmented: Annotated[Name | None, Reference(("negatives",))] = None
-    teacher: Annotated[Name | None, Reference(("run",))] = None
+    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = None
 
     @model_validator(mode="after")
     def _complete(self) -> "Train":

@@ -74,13 +74,16 @@ class TrainRefreshed(DualTrainingSpec):
 
     def identity(self) -> dict[str, Any]:
         """The steps between checkpoints count too where those decide which models mine."""
-        identity = super().identity()
+        identity = {**super().identity(), "refresh": self.refresh.identity()}
         if self.refresh.policy == "continuous":
             identity["checkpoint_every"] = self.options.checkpoint_every
         return identity
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Also an index that is not built from what the recipe's model makes."""
+        """Also what a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
+        if self.refresh.replace == "decayed" and self.negatives is not None:
+            told = "replace decayed goes on from what the model as it starts has mined"
+            yield f"negatives: {told}; leave negatives out, or replace"
         source = getattr(recipe.plugin("backend"), "input", None)
         kind = certain_kind(recipe.model)
         if self.backend is not None and source == "texts":

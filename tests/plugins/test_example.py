@@ -16,10 +16,10 @@ def test_an_outside_package_from_installation_to_recipe(
     tmp_path: Path, tiny_model: Path, outside: Callable[..., str]
 ) -> None:
     assert " passed" in outside("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", TESTS)
-    assert "simans" in outside("-m", "hardneg", "plugins", "list", "miners")
-    assert "sharpness: float = 1.0" in outside("-m", "hardneg", "plugins", "show", "miners", "simans")
+    assert "semi-hard" in outside("-m", "hardneg", "plugins", "list", "miners")
+    assert "margin: float = 0.2" in outside("-m", "hardneg", "plugins", "show", "miners", "semi-hard")
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"]["static"]["miner"] = {"name": "simans", "count": 5, "sharpness": 20.0}
+    tree["stages"]["static"]["miner"] = {"name": "semi-hard", "count": 5, "margin": 2.0}
     recipe = write_recipe(tmp_path / "small.yaml", tree)
     outside(
         "-m", "hardneg", "recipe", "run", recipe, "--until", "static", "--output", tmp_path / "out", "--device", "cpu"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from hardneg.data.negatives import read_negatives
 from hardneg.digest import digest
@@ -83,7 +83,7 @@ class AnceTraining(DualEncoderTraining):
     def digest(self) -> str:
         """A name for the queries, their positives, how negatives are refreshed, and those to begin with."""
         first = None if self._first is None else self._first.digest()
-        return digest([self._terms.named_with(self._all.digest()), asdict(self._refreshing), first])
+        return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
     def prepare(self, step: int) -> None:
         """Has negatives made where it is time to, and waits for them where there are none.

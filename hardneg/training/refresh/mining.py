@@ -6,13 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardneg.data.answer_matching import REASON, PassageAnswers, without_answers
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import candidates
-from hardneg.data.negatives import write_negatives
+from hardneg.data.negatives import NegativesFile, write_negatives
 from hardneg.distributed import barrier, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.fastest import usual_budget
@@ -29,6 +26,7 @@ from hardneg.progress import Seconds, Silent
 from hardneg.protocols import ExactSearcher, IndexBackend, NegativeMiner, Searcher
 from hardneg.seeding import derive_seed
 from hardneg.training.examples import TrainingData
+from hardneg.training.refresh.decayed import KeptWhileHard, LastMined, mined_before
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import Candidates, Negatives, RankedList
@@ -73,9 +71,11 @@ class Mining:
         return EncodeOptions(usual_budget(encoder.device) if settled else None, self.options.precision)
 
     def miner(self) -> NegativeMiner:
-        """What chooses from the top of the corpus."""
+        """What chooses from the top of the corpus, and from what there was, where that stays."""
         options = self.options
-        return TopK(options.negatives) if options.choice == "top" else Sampled(options.depth, options.negatives)
+        count = options.negatives if options.replace == "all" else 2 * options.negatives  # half of them may be there
+        new = TopK(count) if options.choice == "top" else Sampled(options.depth, count)
+        return new if options.replace == "all" else KeptWhileHard(new, options)
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
@@ -146,7 +146,8 @@ def _published(
         with seconds.of("index"):
             _build_index(mining.backend, vectors)
     with seconds.of("write", without=("queries", "search")):
-        found = _found(encoder, mining, vectors, number, seconds)
+        before = mined_before(mining.options, place, number)
+        found = _found(encoder, mining, vectors, number, seconds, before)
         write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
     refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
     try:
@@ -217,10 +218,13 @@ def _mined(found: Iterator[Candidates], mining: Mining, number: int, dropped: Co
     return mining.miner().mine(found, seed=derive_seed(mining.seed, "refresh", number))
 
 
-def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds) -> Iterator[Candidates]:
-    """The top of the corpus for each query that has positives."""
+def _found(
+    encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds, before: NegativesFile | None
+) -> Iterator[Candidates]:
+    """The top of the corpus for each query that has positives; beside it the negatives that it had before."""
     data, options = mining.data, mining.encoding(encoder)
     searcher = pooled(_opened(mining, vectors, str(encoder.device)), vectors, data.corpus.doc_ids)
+    last = None if before is None else LastMined(before, data.corpus, _exact(mining, vectors, str(encoder.device)))
     queries, step = mining.asked(number), _BLOCKS * encoder.block
     for start in range(0, len(queries), step):
         places = queries[start : start + step]
@@ -228,10 +232,13 @@ def _found(encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds
             asked = encoder.encode([data.texts[place] for place in places], "query", options)
         with seconds.of("search"):
             hits = searcher.search(asked, mining.options.depth)
-        for place, rows, scores in zip(places, hits.rows, hits.scores, strict=True):
-            yield _candidates(data, data.query_ids[place], rows[rows >= 0], scores[rows >= 0])
+            query_ids = [data.query_ids[place] for place in places]
+            had = [{}] * len(places) if last is None else list(last.hits(query_ids, asked))
+        for query_id, rows, scores, more in zip(query_ids, hits.rows, hits.scores, had, strict=True):
+            listed = RankedList(data.corpus.ids(rows[rows >= 0]), scores[rows >= 0])
+            yield candidates(data.corpus, query_id, data.positives[query_id], {"dense": listed, **more})
 
 
-def _candidates(data: TrainingData, query_id: str, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Candidates:
-    listed = RankedList(data.corpus.ids(rows), scores)
-    return candidates(data.corpus, query_id, data.positives[query_id], {"dense": listed})
+def _exact(mining: Mining, vectors: Path, device: str) -> Searcher:
+    """What was encoded, by document."""
+    return pooled(open_store(vectors, ExactOptions(device=device)), vectors, mining.data.corpus.doc_ids)

@@ -1,8 +1,8 @@
 """What can be said about refreshed negatives, and which devices and threads the inferencer has."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.distributed import World
 from hardneg.errors import UsageError
@@ -37,10 +37,17 @@ class RefreshOptions:
         without_answers: documents that have a short answer to the query are no negatives of it; as many as before are
             kept, of the others among the top.
         answer_match: how answers are looked for: as words, or as regular expressions.
+        replace: what a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those
+            that have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).
+        decay: of `decayed`: a negative may go where its score, times this, is less than when it was mined.
+        easy_below: of `decayed`: and where its score is nearer to 0 than this; made for cosines.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), sections 4 and 5.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"replace", "decay", "easy_below"})
+    """Options that models were trained without: they count where they have another value than their default."""
 
     policy: Policy = "every"
     every: int | None = None
@@ -52,6 +59,14 @@ class RefreshOptions:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     without_answers: bool = False
     answer_match: Literal["string", "regex"] = "string"
+    replace: Literal["all", "decayed"] = "all"
+    decay: float = 1.15
+    easy_below: float = 0.8
+
+    def identity(self) -> dict[str, Any]:
+        """The options that may change what is mined."""
+        left_out = {name for name in self.later if getattr(self, name) == getattr(RefreshOptions, name)}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @property
     def waits(self) -> bool:
@@ -79,6 +94,20 @@ class RefreshOptions:
             found.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
         if self.policy == "never" and self.query_chunks > 1:
             found.append("policy never: leave out query_chunks, the other parts would never be trained on")
+        return found + self._problems_of_decay()
+
+    def _problems_of_decay(self) -> list[str]:
+        found = [
+            f"{name} must be a number above 0, not {value}"
+            for name in ("decay", "easy_below")
+            if not (value := getattr(self, name)) > 0
+        ]
+        if self.replace == "decayed" and self.policy == "never":
+            found.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
+        if self.replace == "decayed" and self.query_chunks > 1:
+            found.append("replace decayed goes on from what the last refresh mined: leave out query_chunks")
+        if self.replace == "all" and {"decay", "easy_below"} & {*self.identity()}:
+            found.append("decay and easy_below go with replace: decayed; leave them out, or give that too")
         return found
 
 

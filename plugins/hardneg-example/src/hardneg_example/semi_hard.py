@@ -1,0 +1,51 @@
+"""Semi-hard negatives: those that score below the positive, and not far below it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hardneg.types import Candidates, Negatives
+
+
+@dataclass(frozen=True)
+class SemiHard:
+    """Takes the documents that score less than the query's best positive, by no more than a margin.
+
+    A query whose list has no positive gets no negatives.
+
+    Source: Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering (CVPR 2015), Eq. 4, with
+    scores in place of distances.
+
+    Args:
+        margin: how far below the positive a document may score.
+        count: how many documents to keep, the highest scores first.
+    """
+
+    version: ClassVar[int] = 1
+
+    margin: float = 0.2
+    count: int = 50
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not self.margin > 0:
+            raise ValueError("semi-hard: count must be 1 or above, margin above 0")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
+        for query in candidates:
+            yield self._between(query)
+
+    def _between(self, query: Candidates) -> Negatives:
+        ranking, refused = query.ranking, {*query.positives, *query.duplicates}
+        listed = list(zip(ranking.doc_ids, ranking.scores.tolist(), strict=True))
+        best = max((score for doc_id, score in listed if doc_id in query.positives), default=float("-inf"))
+        places: dict[str, int] = {}
+        dropped: Counter[str] = Counter()
+        for place, (doc_id, score) in enumerate(listed):
+            if doc_id in refused or doc_id in places:
+                dropped["known"] += 1
+            elif best - self.margin <= score < best:
+                places[doc_id] = place
+        kept = list(places.values())[: self.count]
+        return Negatives(query.query_id, query.positives, [*places][: self.count], ranking.scores[kept], dict(dropped))

@@ -14,11 +14,11 @@ from hardneg.atomic_write import replacing
 from hardneg.batches.protocol import BatchOrder, TrainingQueries
 from hardneg.data.runs import lists_in_order
 from hardneg.distributed import barrier, world
-from hardneg.fields import LATER, Name, PluginKind, Reference, Setting
+from hardneg.fields import LATER, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import RUN
 from hardneg.registry import needs_of
 from hardneg.stages.context import StageContext
-from hardneg.stages.encoded_queries import NOT_ONE_VECTOR, encoded_queries, query_encoder
+from hardneg.stages.encoded_queries import encoded_queries
 from hardneg.stages.spec import RecipeView
 from hardneg.stages.training_common import EncoderTrainingSpec
 from hardneg.training.examples import TrainingData
@@ -26,6 +26,14 @@ from hardneg.training.query_order import QueryOrder
 from hardneg.types import PluginSetting, RankedList
 
 _FROM = "batches_from"
+_MODEL = "batches_from.model"
+_ANOTHER = "name an encode stage of a model with one vector a text"
+_REFUSED = {
+    Trait.TEXTS: _ANOTHER,
+    Trait.WEIGHTS: _ANOTHER,
+    Trait.TOKEN_VECTORS: _ANOTHER,
+    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
+}
 _MADE_BY = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
 """What a plugin may need: what a stage makes that has it, and the same in words."""
 
@@ -45,13 +53,14 @@ class BatchedSpec(EncoderTrainingSpec):
     batches: Annotated[Setting | None, AfterValidator(_unless_shuffled), PluginKind("batches")] = Field(
         default=None, json_schema_extra=LATER
     )
-    batches_from: Annotated[Name | None, Reference(("index", "run"), refuses=NOT_ONE_VECTOR)] = Field(
+    batches_from: Annotated[Name | None, Reference(("index", "run"), refuses=_REFUSED)] = Field(
         default=None, json_schema_extra=LATER
     )
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The model that encodes the queries for the order."""
-        return {**super().implied(recipe), **query_encoder(recipe, _FROM, self.batches_from)}
+        model = None if self.batches_from is None else recipe.query_model(self.batches_from)
+        return {**super().implied(recipe), **({} if model is None else {_MODEL: model})}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also an order that lacks what it is made by, or has what it does not take."""
@@ -99,7 +108,7 @@ def ordered(context: "StageContext[BatchedSpec]", data: TrainingData) -> Trainin
 
 def _needed(context: "StageContext[BatchedSpec]", plugin: BatchOrder, data: TrainingData) -> dict[str, Any]:
     made: dict[str, Callable[[], NDArray[np.float32] | Iterable[RankedList]]] = {
-        "vectors": lambda: encoded_queries(context, _FROM, data.texts),
+        "vectors": lambda: encoded_queries(context, context.inputs[_MODEL], data.texts, "batches-queries"),
         "run": lambda: lists_in_order(context.inputs[_FROM].folder / RUN, data.query_ids),
     }
     return {need: made[need]() for need in plugin.needs}

@@ -5,10 +5,14 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from hardneg.encoders.packing import Packing, made_up, padded_made_up
 from hardneg.encoders.spec import Attention
+from hardneg.encoders.towers import finish, in_mode, sharing
+from hardneg.encoders.unpadded import UNPADDED, has_kernel, register
 from hardneg.errors import ModelError
 from hardneg.trials import Way, choose, machine_of
 
@@ -22,8 +26,10 @@ _BYTES = 1 << 20  # of scores at a time, which stay in a core's cache
 _TRIAL = (8, 128)  # texts, and their tokens
 
 
-def check_attention(asked: Attention, transformer: Any) -> None:
+def check_attention(asked: Attention, transformer: Any, packed: bool = False) -> None:
     """Refuses an implementation that is not installed, or that this device or network has not.
+
+    packed: whether the transformer may be given packed texts.
 
     Raises:
         ModelError: names the implementation.
@@ -39,26 +45,50 @@ def check_attention(asked: Attention, transformer: Any) -> None:
         raise ModelError(f"{named}, and {module} is not installed: {told}, or {instead}")
     if asked == "batched" and device.type != "cpu":
         raise ModelError(f"{named}, which is for CPUs; this is {device.type}: {instead}")
+    if asked == "unpadded":
+        _check_unpadded(transformer, packed)
     if not transformer.is_backend_compatible() and transformer.config._attn_implementation != asked:
         raise ModelError(f"{named}, and a {type(transformer).__name__} has its own attention alone: {instead}")
 
 
-def set_attention(transformer: Any, asked: Attention) -> None:
-    """Has a transformer attend as asked for; `auto` by a trial on CPUs in bfloat16, and as its library does elsewhere.
+def _check_unpadded(transformer: Any, packed: bool) -> None:
+    named, instead = "attention is unpadded", "leave it out, or say auto"
+    if not packed:
+        raise ModelError(
+            f"{named}, and a {type(transformer).__name__} here does not take texts in one row, as encoders of one "
+            f"pooled vector do that are told positions: {instead}"
+        )
+    if transformer.device.type == "cuda" and not has_kernel():
+        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.10 or later, or {instead}")
+    if transformer.device.type == "cuda" and transformer.dtype == torch.float32:
+        raise ModelError(f"{named}, which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or {instead}")
+
+
+def set_attention(transformer: Any, asked: Attention, packed: bool = False) -> None:
+    """Has a transformer attend as asked for; `auto` by a trial in bfloat16, and as its library does elsewhere.
+
+    packed: whether it may be given packed texts.
 
     Raises:
         ModelError: it cannot.
     """
-    check_attention(asked, transformer)
-    chosen = _fastest(transformer) if asked == "auto" else asked
-    if chosen == "batched":
-        _register()
-    if chosen not in {"auto", transformer.config._attn_implementation}:
-        transformer.set_attn_implementation(_BATCHED if chosen == "batched" else chosen)
+    check_attention(asked, transformer, packed)
+    chosen = _fastest(transformer, packed) if asked == "auto" else asked
+    if chosen in _OURS:
+        name, register_it = _OURS[chosen]
+        register_it()
+        transformer.set_attn_implementation(name)
+    elif chosen not in {"auto", transformer.config._attn_implementation}:
+        transformer.set_attn_implementation(chosen)
 
 
-def _fastest(transformer: Any) -> Attention:
-    """`batched`, where a trial finds it faster than the library's, else `auto`: what there is."""
+def _fastest(transformer: Any, packed: bool) -> Attention:
+    """`batched` or `unpadded`, where a trial finds it faster than the library's, else `auto`: what there is."""
+    if packed and transformer.device.type == "cuda" and has_kernel() and transformer.dtype != torch.float32:
+        weights = sum(weight.numel() for weight in transformer.parameters())
+        subject = f"attention in half precision on cuda, {weights:,} weights"
+        found = choose(subject, machine_of(transformer.device), _ways_of_texts(transformer))
+        return "unpadded" if found == "unpadded" else "auto"
     config, device = transformer.config, transformer.device
     heads, width = int(getattr(config, "num_attention_heads", 0)), int(getattr(config, "hidden_size", 0))
     usual = transformer.is_backend_compatible() and config._attn_implementation == "sdpa"
@@ -93,6 +123,29 @@ def _ways(heads: int, size: int) -> dict[str, Way]:
         return attended(query * size**-0.5, key, value, ~mask[:, 0, 0])
 
     return {"sdpa": lambda: ready(library), "batched": lambda: ready(ours)}
+
+
+def _ways_of_texts(transformer: Any) -> dict[str, Way]:
+    """Passes of made-up texts of several lengths: padded, and in one row."""
+    lengths = np.linspace(_TRIAL[1], _TRIAL[1] // 2, 32 * _TRIAL[0]).astype(np.int64)
+
+    def ready(packed: bool) -> Callable[[], object]:
+        model: Any = sharing(transformer)
+        if packed:
+            set_attention(model, "unpadded", packed=True)
+        features = made_up(Packing.of(model), lengths) if packed else padded_made_up(lengths)
+        there = {
+            name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in features.items()
+        }
+
+        def run() -> None:
+            with in_mode(model, training=False), torch.inference_mode():
+                model(**there)
+            finish(model.device)
+
+        return run
+
+    return {"sdpa": lambda: ready(False), "unpadded": lambda: ready(True)}
 
 
 @cache
@@ -139,6 +192,10 @@ def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: d
         causal = rest.get("is_causal")
         return not (getattr(module, "is_causal", True) if causal is None else causal)
     return mask.dtype == torch.bool and mask.shape[1] == 1 and bool((mask == mask[:, :, :1]).all())
+
+
+_OURS = {"batched": (_BATCHED, _register), "unpadded": (UNPADDED, register)}
+"""As transformers knows them, and what makes them known to it."""
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:

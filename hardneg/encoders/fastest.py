@@ -10,15 +10,15 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from hardneg.atomic_write import replace_text
 from hardneg.encoders.attention import set_attention
 from hardneg.encoders.compiling import set_compiled
 from hardneg.encoders.onednn import multiply_fastest
+from hardneg.encoders.packing import Packing, batches, made_up, packing_of, padded_made_up
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.encoders.tokens import token_batches
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.trials import Way, cache_folder, choose, machine_of
 
@@ -46,20 +46,24 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     return choose(f"{use} on {device.type}, {weights:,} weights{rounded}", machine_of(device), ways) == "bf16"
 
 
-def arranged(network: nn.Module, attention: Attention = "auto", compiled: bool = False, half: bool = False) -> Any:
+def arranged(
+    network: nn.Module, attention: Attention = "auto", compiled: bool = False, half: bool = False, packed: bool = False
+) -> Any:
     """A copy of a network with a transformer inside, to compute without gradients, and fast: see `arrange`.
 
     half: whether the copy has bfloat16 weights; else it shares those of the network.
     """
     copied = in_bfloat16(network) if half else sharing(network)
-    arrange(copied, attention, compiled)
+    arrange(copied, attention, compiled, packed)
     return copied
 
 
-def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = False) -> None:
+def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = False, packed: bool = False) -> None:
     """Has a copy of a network, in the precision that it has, compute in the ways that trials find the fastest.
 
     A network without a transformer, or with one of fewer than a million weights, stays as it is unless asked for.
+
+    packed: whether it may be given packed texts; not where it is compiled.
 
     Raises:
         ModelError: the attention is not to be had, or nothing can be compiled here.
@@ -68,7 +72,7 @@ def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = 
     if transformer is None:
         return
     if attention != "auto" or _worth_a_trial(transformer):
-        set_attention(transformer, attention)
+        set_attention(transformer, attention, packed and not compiled)
     if compiled:
         set_compiled(transformer)
     elif _worth_a_trial(transformer):
@@ -157,7 +161,7 @@ def usual_budget(device: torch.device) -> int:
 def token_budget(
     parts: Sequence[nn.Module], device: torch.device, count: int, lengths: Callable[[], NDArray[np.int64]] | None = None
 ) -> int:
-    """Padded tokens a pass for `count` texts: what was remembered for such a model here, timed, or the usual.
+    """Tokens a pass, padding included, for `count` texts: remembered for such a model here, timed, or the usual.
 
     lengths: tells the tokens of some of the texts, int64 [n], which are then timed; else all have 128. Few texts are
     not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
@@ -177,7 +181,8 @@ def _setting(transformer: nn.Module, device: torch.device) -> str:
     """All that the best budget depends on, in words."""
     weights = list(transformer.parameters())
     size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
-    return f"{machine_of(device)}, {size} weights in {dtype}"
+    packed = "" if packing_of(transformer) is None else ", unpadded"
+    return f"{machine_of(device)}, {size} weights in {dtype}{packed}"
 
 
 @cache
@@ -245,10 +250,11 @@ def _speed(
     parts: Sequence[nn.Module], device: torch.device, budget: int, lengths: NDArray[np.int64] | None = None
 ) -> float:
     """Tokens a second, padding aside, of a few passes: of short and of long texts, where there are such."""
+    packing = packing_of(parts[0]) if parts else None
     passes = _passes(
-        budget, np.full(max(1, 8192 // _LENGTH, budget // _LENGTH), _LENGTH) if lengths is None else lengths
+        budget, np.full(max(1, 8192 // _LENGTH, budget // _LENGTH), _LENGTH) if lengths is None else lengths, packing
     )
-    features = [_made_up(some) for some in passes]
+    features = [padded_made_up(some) if packing is None else made_up(packing, some) for some in passes]
     forward(parts, dict(features[0]), device)
     finish(device)
     start = time.perf_counter()
@@ -258,13 +264,8 @@ def _speed(
     return int(sum(some.sum() for some in passes)) / (time.perf_counter() - start)
 
 
-def _passes(budget: int, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _passes(budget: int, lengths: NDArray[np.int64], packing: Packing | None = None) -> list[NDArray[np.int64]]:
     """The lengths of the texts of some passes, evenly taken from all that the texts make; about 8,192 tokens or one."""
-    batches = [lengths[rows] for rows in token_batches(lengths, budget)]
-    count = min(len(batches), max(1, 8192 // budget))
-    return [batches[len(batches) * (2 * number + 1) // (2 * count)] for number in range(count)]
-
-
-def _made_up(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
-    return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}
+    found = [lengths[rows] for rows in batches(lengths, budget, packing)]
+    count = min(len(found), max(1, 8192 // budget))
+    return [found[len(found) * (2 * number + 1) // (2 * count)] for number in range(count)]

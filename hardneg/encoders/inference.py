@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from hardneg.encoders.backend import cores
 from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
+from hardneg.encoders.packing import batches, packing_of, packs, taken_packed
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.segmenting import SegmentTokens, rows_of
 from hardneg.encoders.spec import Attention, Kind
-from hardneg.encoders.tokens import Tokens, token_batches
+from hardneg.encoders.tokens import Tokens
 from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError
 from hardneg.float32_products import float32_products
@@ -93,7 +94,8 @@ def prepare(
     whole = next(transformer.parameters()).dtype == torch.float32
     with float32_products(device, options.tf32):
         half = whole and takes_bf16(options.precision, transformer, "inference")
-    parts = [arranged(transformer, options.attention, options.compile, half), *rest]
+    packed = encoder.representation.form == "vectors" and taken_packed([transformer, *rest])
+    parts = [arranged(transformer, options.attention, options.compile, half, packed), *rest]
     plain = partial(encoder.tokenise, kind=kind)
     make = tokens or (lambda _, texts: plain(texts))
     lengths = None if first is None else partial(_lengths, make, *first)
@@ -184,15 +186,17 @@ def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
 def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
     encoder, made = inference.encoder, inference.encoder.representation
 
-    def batches() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        rows = token_batches(tokens.lengths, inference.budget)
-        ready = ((some, tokens.batch(some, encoder.device)) for some in rows)
+    def passes() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        packing = packing_of(inference.parts[0]) if packs(tokens) else None
+        rows = batches(tokens.lengths, inference.budget, packing)
+        put = tokens.batch if packing is None else partial(packing.features, tokens)
+        ready = ((some, put(some, encoder.device)) for some in rows)
         for some, features in one_ahead(ready):
             yield some, made.run(inference.parts, features, encoder.device, inference.kind)
             advance(len(some))
 
     with _computing(encoder, inference.parts, inference.tf32):
-        return made.gathered(batches(), len(tokens.lengths), encoder.dimension)
+        return made.gathered(passes(), len(tokens.lengths), encoder.dimension)
 
 
 def _check(inference: Inference, start: int, encoded: Encoded, cut: bool) -> None:

@@ -1,0 +1,197 @@
+"""Texts in one row, without padding: what is packed by hand, and the vectors of padded ones for every architecture."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from hardneg.encoders import attention, unpadded
+from hardneg.encoders.attention import check_attention
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.fastest import arranged, token_budget
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.packing import Packing, batches, packing_of, packs
+from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.tokens import Tokens
+from hardneg.encoders.unpadded import one_by_one
+from hardneg.errors import ModelError
+from tests.encoders.test_architectures import LONG, TEXTS, tiny
+
+CPU = torch.device("cpu")
+MIXED = [*TEXTS, "two words", "", LONG, "<pad> in a text", *(f"passage {number} " * number for number in range(1, 30))]
+_SLOW = pytest.mark.slow
+THREE = ["Roberta", *(pytest.param(name, marks=_SLOW) for name in ("Bert", "ModernBert"))]
+OTHERS = [pytest.param(name, marks=_SLOW) for name in ("XLMRoberta", "Electra", "DistilBert", "Qwen3", "Gemma3Text")]
+
+
+def some_tokens() -> Tokens:
+    ids = np.array([7, 8, 1, 9, 5, 6], np.int32)
+    return Tokens({"input_ids": ids}, np.array([0, 3, 4, 6]), {}, False, 2, {"attention_mask": 1, "token_type_ids": 1})
+
+
+def test_two_texts_in_one_row_by_hand() -> None:
+    found = Packing().features(some_tokens(), np.array([2, 0]), CPU)
+    assert found["input_ids"].tolist() == [[5, 6, 7, 8, 1]]
+    assert found["position_ids"].tolist() == [[0, 1, 0, 1, 2]]
+    assert found["token_type_ids"].tolist() == [[1, 1, 1, 1, 1]]
+    assert found["cu_seq_lens_q"].tolist() == found["cu_seq_lens_k"].tolist() == [0, 2, 5]
+    assert found["cu_seq_lens_q"].dtype == torch.int32
+    assert (found["max_length_q"], found["max_length_k"]) == (3, 3)
+    assert found["prompt_length"].tolist() == [2, 2]
+    assert "attention_mask" not in found
+
+
+def test_positions_begin_behind_the_id_of_padding_which_has_none_of_its_own() -> None:
+    found = Packing(2, 1).features(some_tokens(), np.array([0, 1, 2]), CPU)
+    assert found["position_ids"].tolist() == [[2, 3, 1, 2, 2, 3]]
+
+
+def test_batches_count_no_padding() -> None:
+    lengths = np.array([3, 9, 1, 4, 2])
+    assert [rows.tolist() for rows in batches(lengths, 7, Packing())] == [[1], [3, 0], [4, 2]]
+    assert [rows.tolist() for rows in batches(lengths, 7, None)] == [[1], [3], [0, 4], [2]]
+
+
+def test_texts_with_tokens_that_nobody_looks_at_are_padded() -> None:
+    ids, ends = np.ones(2, np.int32), np.array([0, 2])
+    assert packs(Tokens({"input_ids": ids, "attention_mask": ids}, ends, {}, False, 0))
+    assert not packs(Tokens({"input_ids": ids, "attention_mask": 1 - ids}, ends, {}, False, 0))
+    assert not packs(Tokens({"input_ids": ids}, ends, {}, False, 0, {"attention_mask": 0}))
+
+
+@pytest.mark.parametrize("reach", [(-1, -1), (-1, 0), (2, 2), (2, 0)])
+def test_each_text_looks_at_itself_alone(reach: tuple[int, int]) -> None:
+    """As one attention over all tokens, masked by text and by distance."""
+    draws = torch.Generator().manual_seed(0)
+    query = torch.randn(9, 4, 8, generator=draws)
+    key, value = (torch.randn(9, 2, 8, generator=draws) for _ in range(2))
+    begins = torch.tensor([0, 4, 5, 9], dtype=torch.int32)
+    found = one_by_one([query, key, value], (begins, 4), 0.3, reach)
+    text, place = torch.tensor([0, 0, 0, 0, 1, 2, 2, 2, 2]), torch.arange(9)
+    ahead = place - place[:, None]
+    before, behind = (100 if side < 0 else side for side in reach)
+    seen = (text == text[:, None]) & (ahead >= -before) & (ahead <= behind)
+    whole = [part.transpose(0, 1) for part in (query, key.repeat_interleave(2, 1), value.repeat_interleave(2, 1))]
+    wanted = scaled_dot_product_attention(*whole, attn_mask=seen, scale=0.3).transpose(0, 1)
+    torch.testing.assert_close(found, wanted)
+
+
+def encoder_of(folder: Path, name: str) -> Encoder:
+    return Encoder.load(ModelSpec(str(tiny(folder, name)), query_length=64, document_length=300), "cpu")
+
+
+def encoded(encoder: Encoder, kind: Any, way: Any, budget: int = 400) -> Any:
+    return encoder.encode(MIXED, kind, EncodeOptions(budget, "fp32", attention=way))
+
+
+@pytest.mark.parametrize("name", [*THREE, *OTHERS])
+def test_vectors_are_those_of_padded_texts(name: str, tmp_path: Path) -> None:
+    encoder = encoder_of(tmp_path, name)
+    for kind in ("query", "document"):
+        for budget in (1, 400, 100_000):
+            usual, found = (encoded(encoder, kind, way, budget) for way in ("sdpa", "unpadded"))
+            np.testing.assert_allclose(found, usual, atol=1e-5, rtol=0)
+    assert encoder.parts("query")[0].model.config._attn_implementation == "sdpa"
+
+
+def test_no_padding_is_computed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, list[int]]] = []
+
+    def listened(qkv: list[Tensor], bounds: Any, *rest: Any) -> Tensor:
+        seen.append((len(qkv[0]), bounds[0].tolist()))
+        return one_by_one(qkv, bounds, *rest)
+
+    monkeypatch.setattr(unpadded, "one_by_one", listened)
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoded(encoder, "document", "unpadded", 100_000)
+    tokens, bounds = seen[0]
+    lengths = encoder.tokenise(MIXED, "document").lengths
+    assert tokens == bounds[-1] == lengths.sum()
+    assert len(bounds) == len(MIXED) + 1
+
+
+@pytest.mark.parametrize(("similarity", "pooling"), [("dot", "cls"), ("cosine", "mean"), ("dot", "lasttoken")])
+def test_poolings_without_their_prompt(tiny_model: Path, similarity: Any, pooling: Any) -> None:
+    spec = ModelSpec(str(tiny_model), pooling=pooling, similarity=similarity, query_prompt="a prompt: ")
+    encoder = Encoder.load(spec, "cpu")
+    encoder.parts("query")[1].include_prompt = False
+    usual, found = (encoded(encoder, "query", way) for way in ("sdpa", "unpadded"))
+    np.testing.assert_allclose(found, usual, atol=1e-5, rtol=0)
+
+
+def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model: Path) -> None:
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    first = encoder.parts("document")[0]
+    features = encoder.features(TEXTS, "document")
+    alike = {name: value[2:3, :2] for name, value in encoder.features(["", "", ""], "document").items()}
+    with torch.inference_mode():
+        own = arranged(first, "unpadded", packed=True)
+        for given in (features, {name: value for name, value in alike.items() if name != "attention_mask"}):
+            torch.testing.assert_close(
+                own(dict(given))["token_embeddings"], first(dict(given))["token_embeddings"], atol=1e-5, rtol=0
+            )
+
+
+def test_what_a_network_adds_to_its_scores_is_not_left_out() -> None:
+    module, part = torch.nn.Module(), torch.ones(1, 1, 2, 4)
+    with pytest.raises(ModelError, match="attention is unpadded, and a Module has a softcap: leave it out"):
+        unpadded._forward(module, part, part, part, None, softcap=3.0)
+
+
+def test_what_cannot_be_packed_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="attention is unpadded, and a MPNetModel here does not take texts in one row"):
+        encoded(encoder_of(tmp_path, "MPNet"), "document", "unpadded")
+
+
+class OnGpu:
+    """A network of transformers on a GPU."""
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.device, self.dtype = torch.device("cuda"), dtype
+        self.config = type("Config", (), {"_attn_implementation": "sdpa"})()
+
+    def is_backend_compatible(self) -> bool:
+        return True
+
+    def parameters(self) -> list[Tensor]:
+        return [torch.ones(3)]
+
+
+def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_attention("unpadded", OnGpu(), packed=True)
+    with pytest.raises(ModelError, match="which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or"):
+        check_attention("unpadded", OnGpu(torch.float32), packed=True)
+    monkeypatch.setattr(attention, "has_kernel", lambda: False)
+    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.10 or later, or"):
+        check_attention("unpadded", OnGpu(), packed=True)
+
+
+def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(attention, "choose", lambda subject, *_: asked.append(subject) or "unpadded")
+    monkeypatch.setattr(attention, "machine_of", lambda _: "a GPU")
+    monkeypatch.setattr(attention, "_ways_of_texts", lambda _: {})
+    assert attention._fastest(OnGpu(), packed=True) == "unpadded"
+    assert asked == ["attention in half precision on cuda, 3 weights"]
+    assert attention._fastest(OnGpu(), packed=False) == "auto"
+    assert attention._fastest(OnGpu(torch.float32), packed=True) == "auto"
+    assert len(asked) == 1
+
+
+def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    for way in attention._ways_of_texts(encoder.parts("document")[0].model).values():
+        way()()
+    first, *rest = encoder.parts("document")
+    own = arranged(first, "unpadded", packed=True)
+    assert packing_of(first) is None and packing_of(own) == Packing()
+    with torch.inference_mode():
+        assert token_budget([own, *rest], CPU, 20_000, lambda: np.array([3, 5, 90])) > 0
+    assert "unpadded" in (tmp_path / "hardneg" / "token_budgets.json").read_text()

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from hardneg.registry import suggestion
 from hardneg.types import Document, Query, RankedList
 
 if TYPE_CHECKING:
+    from hardneg.encoders.spec import Kind
     from hardneg.evaluation.metrics import Scores
     from hardneg.protocols import DenseSearcher
 
@@ -37,7 +38,7 @@ class System:
     """An index with one vector a document, opened, and the model of its queries.
 
     doc_ids: those of its rows. rows: finds documents, int64 [n], -1 where the index lacks one. encode: query vectors
-    float32 [n, d] of texts. device: where to compute.
+    float32 [n, d] of texts. device: where to compute. encode_documents: the same of texts as documents, where it can.
     """
 
     searcher: "DenseSearcher"
@@ -45,6 +46,7 @@ class System:
     rows: Callable[[Sequence[str]], NDArray[np.int64]]
     encode: Callable[[Sequence[str]], NDArray[np.float32]]
     device: str = "cpu"
+    encode_documents: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
 
 
 class AnalysisInputs(ABC):
@@ -268,14 +270,12 @@ class Files(AnalysisInputs):
             sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")
 
-        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            vectors: NDArray[np.float32] = encoder.encode(
-                texts, "query", EncodeOptions(precision="fp32"), self.progress
-            )
+        def encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+            vectors: NDArray[np.float32] = encoder.encode(texts, kind, EncodeOptions(precision="fp32"), self.progress)
             return vectors
 
-        ids = opened.doc_ids
-        return System(opened.searcher, ids, lambda wanted: _rows(ids, wanted), encode, str(encoder.device))
+        ids, sides = opened.doc_ids, (partial(encode, "query"), partial(encode, "document"))
+        return System(opened.searcher, ids, partial(_rows, ids), sides[0], str(encoder.device), sides[1])
 
 
 def _rows(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:

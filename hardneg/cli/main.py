@@ -19,6 +19,7 @@ from hardneg.cli.fuse import fuse
 from hardneg.cli.merge import merge
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
+from hardneg.cli.recommend import recommend
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, index_app, search, train
 from hardneg.distributed import world
@@ -51,6 +52,7 @@ app.add_typer(index_app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 index_app.command("merge")(merge)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
+app.command("recommend", rich_help_panel=options.RECIPES)(recommend)
 app.command("encode", rich_help_panel=options.STAGES)(encode)
 app.command("search", rich_help_panel=options.STAGES)(search)
 app.command("rerank", rich_help_panel=options.STAGES)(rerank)

@@ -16,6 +16,7 @@ from hardneg.analysis.inputs import AnalysisInputs, Record, System
 from hardneg.data.collection import StoredCollection
 from hardneg.data.qrels import Qrels, positives
 from hardneg.data.runs import Run, lists_in_order, read_run, stream_run
+from hardneg.encoders.spec import Kind
 from hardneg.errors import PluginError
 from hardneg.evaluation.metrics import Scores
 from hardneg.fields import Name, Reference, Trait
@@ -273,10 +274,11 @@ class Artifacts(AnalysisInputs):
         assert isinstance(searcher, DenseSearcher)
         opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
 
-        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            return cast(NDArray[np.float32], opened().encode(texts, "query", EncodeOptions(precision="fp32"), progress))
+        def encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+            return cast(NDArray[np.float32], opened().encode(texts, kind, EncodeOptions(precision="fp32"), progress))
 
-        return System(searcher, corpus.doc_ids, corpus.rows, encode, str(ExactOptions(device=device).where))
+        where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
+        return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])
 
 
 _OLD_OPTIONS = ("models", "cut", "score_queries", "metric")

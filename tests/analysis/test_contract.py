@@ -30,6 +30,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "gradients": HISTORY,
     "latency": {**INDEXES, "sample": 1},
     "matrix": {"evaluation": "metrics.json", "rows": {"r": {"c": "A"}}},
+    "miner-sweep": {"run": "a.trec", "depths": [1, 2], "skips": [1]},
     "operations": {"stages": {"t": "trained", "i": "indexed"}, "totals": {"both": ["i"]}},
     "overlap": {**RUNS, "negatives": {"n": "negatives.arrow"}, "met": {"n": "a.trec"}},
     "overlap-curve": {"negatives": {"n": {0: "negatives.arrow"}}, "met": {"n": {0: "a.trec", 5: "b.trec"}}},
@@ -73,7 +74,7 @@ def write_all(folder: Path) -> None:
     scores = np.array([3, 2, 1], np.float32)
     for name, ids in (("a", ["d0", "d1", "d2"]), ("b", ["d1", "d0", "d2"])):
         write_run(folder / f"{name}.trec", [(query_id, RankedList(ids, scores)) for query_id in ("q1", "q2")])
-    (folder / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n")
+    (folder / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\nq2 0 d2 1\n")
     (folder / "hidden.txt").write_text("q1 0 d2 1\n")
     (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "one"}\n{"_id": "q2", "text": "two"}\n')
     hits = {name: RankedList(["d0", "d1", "d2"], scores / 4) for name in ("run", "scores")}

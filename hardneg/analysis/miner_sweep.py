@@ -1,0 +1,204 @@
+"""Miners compared by the positives that they let in and by how hard their negatives are; one of them is chosen."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt, model_validator
+
+from hardneg.analysis.base import Analysis, Option, percent
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, planted_lists, several
+from hardneg.analysis.swept_miners import TOP, WINDOW, ChoiceRule, choice, evidence, rows, swept
+from hardneg.errors import DataError
+from hardneg.fields import Name, Reference, Trait
+from hardneg.miners.selection import RULES
+from hardneg.registry import suggestion
+from hardneg.reporting.figure import COLOURS, figure, lines, plain_axes
+from hardneg.reporting.table import Table
+
+THRESHOLDS: dict[str, tuple[float, ...]] = {"pos-percent": (0.98, 0.95, 0.9), "pos-margin": (0.0, 0.05, 0.1)}
+_KINDS = {
+    JUDGED: (
+        "Planted: of each of the {queries:,} queries with several judged positives, one stays known and the others are "
+        "taken as if nobody had labelled them ({planted:,} with their copies)."
+    ),
+    HALVES: (
+        "Planted: too few queries have several judged positives, so into each of {queries:,} lists goes one half of a "
+        "known positive, drawn, at the model's score. It stands for quotes, versions and overlapping cuts of what is "
+        "labelled. Other passages that answer in other words may get in more often: no judgement tells of them."
+    ),
+}
+_VECTORS = {
+    each: "name one of an encoder with one vector a document"
+    for each in (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS)
+}
+
+
+class MinerSweep(Analysis):
+    """Compare miners, windows and filters by planted positives and by hardness, and choose one.
+
+    Example: hardneg analyze miner-sweep --run dev.trec.gz --qrels dev.tsv
+    """
+
+    name = "miner-sweep"
+    title = "which negatives"
+    asks = ("qrels", "queries?", "corpus?", "seed")
+
+    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run that negatives are taken from.")
+    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("--filter-by")] = Field(
+        default_factory=dict, description="A TREC run whose scores filters decide by too, beside those of --run."
+    )
+    index: Annotated[Name | None, Reference(("index",), _VECTORS)] = Field(
+        None, description="The index that was searched: for halves of positives, where few queries have several."
+    )
+    model: Annotated[Name | None, Reference(("model",))] = Field(None, description="The model of that index.")
+    depths: Annotated[tuple[PositiveInt, ...], Option("--depth"), Field(min_length=1)] = Field(
+        (10, 20, 50, 100, 200), description="How many negatives of a query to take; by default 10 to 200."
+    )
+    skips: Annotated[tuple[PositiveInt, ...], Option("--skip")] = Field(
+        (5, 10, 20, 50), description="How many ranks windows leave out at the top; by default 5 to 50."
+    )
+    thresholds: Annotated[
+        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("--threshold", metavar="FILTER=VALUE")
+    ] = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
+    most_planted: float = Field(0.01, ge=0, le=1, description="The highest share of planted among the negatives.")
+    least_queries: float = Field(0.95, ge=0, le=1, description="The lowest share of queries with enough negatives.")
+    wanted: int = Field(4, gt=0, description="How many negatives of a query are enough.")
+    least_judged: int = Field(50, gt=0, description="Halves are planted where fewer queries have several positives.")
+    split: Annotated[Name, Option("-")] = "dev"
+
+    @model_validator(mode="after")
+    def _known(self) -> "MinerSweep":
+        for name in self.thresholds:
+            if name not in RULES:
+                told = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
+                raise ValueError(f"thresholds: {told}")
+        return self
+
+    @property
+    def rule(self) -> ChoiceRule:
+        """By what one is chosen."""
+        return ChoiceRule(self.most_planted, self.least_queries, self.wanted)
+
+    def encoders(self) -> Mapping[str, str]:
+        """The model that encoded the index."""
+        return {"model": self.index} if self.index is not None and self.model is None else {}
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Queries of the split."""
+        splits = collection["splits"]
+        if not splits.get(self.split, {}).get("queries"):
+            told = f"split {self.split} has no queries; there are {', '.join(splits)}"
+            yield f"{self.name}.split: {told}: name one that is not tested on"
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """What each miner takes, and which is chosen.
+
+        Raises:
+            DataError: nothing can be planted.
+        """
+        labels = [OWN, *self.scores]
+        lists = self._planted(inputs)
+        usable = labels if lists.kind == JUDGED else [OWN]
+        miners = list(swept(sorted(set(self.depths)), self.skips, self.thresholds, usable))
+        found = [evidence(miner, lists, self.wanted) for miner in miners]
+        return {
+            "split": self.split,
+            "planted": {"kind": lists.kind, "queries": len(lists.planted), "planted": int(lists.planted.sum())},
+            "unused": [label for label in labels if label not in usable],
+            "listed": max(self.depths),
+            "rule": {**asdict(self.rule), "said": str(self.rule)},
+            "miners": rows(miners, found, max(self.depths)),
+            **choice(miners, found, self.rule),
+        }
+
+    def _planted(self, inputs: AnalysisInputs) -> PlantedLists:
+        """Judged positives where enough queries have several, or no index is named; halves otherwise."""
+        known, labels, depth = inputs.relevant(), list(self.scores), max(self.depths)
+        asked = [query_id for query_id in inputs.query_ids("run", self.split) if query_id in known]
+        with_several = several(known, asked)
+        if len(with_several) >= self.least_judged or (self.index is None and with_several):
+            return planted_lists(JUDGED, list(judged(inputs, self.split, with_several, labels)), depth, labels)
+        if self.index is None or not asked:
+            told = "no query has several known positives, of which some could be planted"
+            raise DataError(f"{inputs.place('run')}: {told}: name the index and its model, so that halves can be")
+        return planted_lists(HALVES, list(halves(inputs, self.split, asked, ("index", "model"))), depth)
+
+    def table(self, found: Any) -> Table:
+        """One row a miner."""
+        return _table(found, range(len(found["miners"])))
+
+    def tables(self, found: Any) -> Sequence[Table]:
+        """The best depth of each way, best first; and all."""
+        return [_table(found, found["best_of_each_way"]), self.table(found)]
+
+    def explain(self, found: Any) -> str:
+        """What was planted, the columns, and by what one is chosen."""
+        unused = f" Filters by {', '.join(found['unused'])} are left out: halves have no score there."
+        return (
+            f"{told_planted(found)}{unused if found['unused'] else ''} Let in: of what is planted. Planted among the "
+            "negatives: the chance that one that is drawn is. Hardness: the negatives' score minus that of the known "
+            f"positive, in the mean. The rule: {found['rule']['said']}"
+        )
+
+    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+        """One line a way, a point a depth: planted share against hardness; the chosen one in a ring.
+
+        A panel has the top and its windows, and another one, for each run of scores, the top and its filters.
+        """
+        panels = list(dict.fromkeys(_panel(row) for row in found["miners"]))
+        chosen, least = found["miners"][found["chosen"]], 100 * found["rule"]["most_planted"]
+        with figure(paths, len(panels), height=4.4, width=5.6) as drawn:
+            for axes, panel in zip(drawn, panels, strict=True):
+                rows = [row for row in found["miners"] if _panel(row) == panel or row["miner"]["name"] == TOP]
+                lines(axes, {way: list(_points(each)) for way, each in groupby(rows, key=way_of)})
+                axes.axhline(least, color="#888888", linewidth=0.8, linestyle="--")
+                if chosen in rows and (point := list(_points([chosen]))):
+                    ring = {"facecolors": "none", "edgecolors": COLOURS[5], "linewidths": 1.8, "zorder": 3}
+                    axes.scatter(*point[0], s=140, **ring)
+                plain_axes(axes, panel, "hardness (score minus the positive's)", "planted among the negatives (%)")
+
+
+def _panel(row: Mapping[str, Any]) -> str:
+    if row["miner"]["name"] in (TOP, WINDOW):
+        return "ranks"
+    return f"filters by {row['by']}" if row["by"] else "filters"
+
+
+def _points(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    return ((row["hardness"], 100 * row["planted"]) for row in rows if None not in (row["hardness"], row["planted"]))
+
+
+def told_planted(found: Any) -> str:
+    """What was planted, in words."""
+    return _KINDS[found["planted"]["kind"]].format(**found["planted"])
+
+
+def way_of(row: Mapping[str, Any]) -> str:
+    """A miner without its depth, in words."""
+    miner, by = row["miner"], f" by {row['by']}" if row["by"] else ""
+    if miner["name"] == WINDOW:
+        return f"window behind rank {miner['skip']}"
+    options = [f"{value:g}" for name, value in miner.items() if name not in ("name", "depth", "count")]
+    return " ".join([miner["name"], *options]) + by
+
+
+def depth_of(row: Mapping[str, Any]) -> int:
+    """How many of a list it takes at most."""
+    miner = row["miner"]
+    return int(miner.get("count", miner["depth"] - miner.get("skip", 0)))
+
+
+def _table(found: Any, places: Sequence[int]) -> Table:
+    columns = ("miner", "takes", "let in", "planted among the negatives", "hardness", "queries with enough", "")
+    told = []
+    for place in places:
+        row = found["miners"][place]
+        shares = [percent(row[name]) for name in ("let_in", "planted")]
+        hardness = "–" if row["hardness"] is None else f"{row['hardness']:+.4f}"
+        chosen = "chosen" if place == found["chosen"] else ""
+        told.append([way_of(row), f"{depth_of(row):,}", *shares, hardness, percent(row["enough"]), chosen])
+    return Table(columns, told)

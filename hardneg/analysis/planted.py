@@ -1,0 +1,165 @@
+"""Lists of dev queries with positives planted among them as if nobody had labelled them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import DataError
+from hardneg.miners.selection import lowest, scores_of
+from hardneg.seeding import derive_seed
+from hardneg.types import RankedList
+
+if TYPE_CHECKING:
+    from hardneg.analysis.inputs import AnalysisInputs
+
+JUDGED, HALVES = "judged", "halves"
+OWN = ""
+"""The label of the list's own scores."""
+
+_HALF = "\0half"
+_QUERIES = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedLists:
+    """The lists of Q queries, C deep, and what of them is planted.
+
+    kind: `judged`, of several known positives all but one are planted; `halves`, one half of a known positive is.
+    scores: float32 [Q, C], the list's own, nan behind its end. positive: float32 [Q], the lowest own score of the
+    known positives, nan where none has one. deciding, deciding_positive: the same by each other run's scores.
+    candidate: bool [Q, C], neither a known positive nor a copy of one. hidden: bool [Q, C], planted. planted: int64
+    [Q], how many were planted, listed or not.
+    """
+
+    kind: str
+    scores: NDArray[np.float32]
+    positive: NDArray[np.float32]
+    deciding: Mapping[str, NDArray[np.float32]]
+    deciding_positive: Mapping[str, NDArray[np.float32]]
+    candidate: NDArray[np.bool_]
+    hidden: NDArray[np.bool_]
+    planted: NDArray[np.int64]
+
+    def by(self, label: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The scores that decide, float32 [Q, C], and those of the positives, float32 [Q]."""
+        return (self.scores, self.positive) if label == OWN else (self.deciding[label], self.deciding_positive[label])
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedQuery:
+    """One query's list, whole, with what is known and what is planted.
+
+    copies: documents with the contents of a known positive. more: the lists of other runs, by label.
+    """
+
+    ranking: RankedList
+    known: Sequence[str]
+    hidden: frozenset[str]
+    copies: frozenset[str] = frozenset()
+    more: Mapping[str, RankedList] | None = None
+
+
+def several(positives: Mapping[str, Sequence[str]], query_ids: Sequence[str]) -> list[str]:
+    """The queries that have more than one known positive."""
+    return [query_id for query_id in query_ids if len(positives.get(query_id, ())) > 1]
+
+
+def known_one(query_id: str, positives: Sequence[str], seed: int) -> str:
+    """The positive that stays known, drawn from the seed and the ids alone."""
+    return min(positives, key=lambda doc_id: (derive_seed(seed, "planted", query_id, doc_id), doc_id))
+
+
+def judged(
+    inputs: "AnalysisInputs", split: str, asked: Collection[str], labels: Sequence[str]
+) -> Iterator[PlantedQuery]:
+    """Queries with several positives, of which one stays known; copies of the others are planted too."""
+    positives = inputs.relevant()
+    for query_id, ranking, more in _lists(inputs, split, asked, labels):
+        one = known_one(query_id, positives[query_id], inputs.seed)
+        copies = frozenset(inputs.copies([one])) - {one}
+        others = [doc_id for doc_id in positives[query_id] if doc_id != one and doc_id not in copies]
+        yield PlantedQuery(ranking, [one], frozenset(inputs.copies(others)), copies, more)
+
+
+def halves(
+    inputs: "AnalysisInputs", split: str, asked: Collection[str], paths: tuple[str, str]
+) -> Iterator[PlantedQuery]:
+    """Queries with positives, all of them known, and one half of one of them in the list where its score puts it.
+
+    paths: those of the index and the model.
+
+    Raises:
+        DataError: the model encodes no documents here.
+    """
+    positives, texts, system = inputs.relevant(), inputs.queries(split), inputs.system(*paths)
+    if system.encode_documents is None:
+        raise DataError(f"{inputs.place(paths[1])}: has no vectors of documents, so that no halves can be planted")
+    lists = _lists(inputs, split, asked, ())
+    while some := list(islice(lists, _QUERIES)):
+        ones = [known_one(query_id, positives[query_id], inputs.seed) for query_id, _, _ in some]
+        wholes = inputs.texts(ones)
+        parts = [half(wholes[one], derive_seed(inputs.seed, "half", one) % 2) for one in ones]
+        queries = system.encode([texts[query_id] for query_id, _, _ in some])
+        scores = np.einsum("qd,qd->q", queries, system.encode_documents(parts))
+        for (query_id, ranking, _), score in zip(some, scores.tolist(), strict=True):
+            known = positives[query_id]
+            copies = frozenset(inputs.copies(known)).difference(known)
+            yield PlantedQuery(with_document(ranking, _HALF, score), known, frozenset([_HALF]), copies)
+
+
+def half(text: str, second: int) -> str:
+    """The first or the second half of a text, cut at the blank next behind its middle."""
+    middle = text.find(" ", len(text) // 2)
+    middle = len(text) // 2 if middle < 0 else middle
+    return (text[middle:] if second else text[:middle]).strip() or text
+
+
+def with_document(ranking: RankedList, doc_id: str, score: float) -> RankedList:
+    """The list with one more document where its score puts it, behind those of the same score."""
+    place = int(np.searchsorted(-ranking.scores, -score, "right"))
+    doc_ids = [*ranking.doc_ids[:place], doc_id, *ranking.doc_ids[place:]]
+    return RankedList(doc_ids, np.insert(ranking.scores, place, score).astype(np.float32))
+
+
+def _lists(
+    inputs: "AnalysisInputs", split: str, asked: Collection[str], labels: Sequence[str]
+) -> Iterator[tuple[str, RankedList, dict[str, RankedList]]]:
+    """Of the queries of a split those that are asked for, with their lists."""
+    query_ids, wanted = inputs.query_ids("run", split), frozenset(asked)
+    more = [inputs.lists(f"scores.{label}", query_ids) for label in labels]
+    for query_id, ranking, *others in zip(query_ids, inputs.lists("run", query_ids), *more, strict=True):
+        if query_id in wanted:
+            yield query_id, ranking, dict(zip(labels, others, strict=True))
+
+
+def planted_lists(kind: str, queries: Sequence[PlantedQuery], depth: int, labels: Sequence[str] = ()) -> PlantedLists:
+    """The first `depth` documents of each list side by side."""
+    shape = len(queries), depth
+    made = PlantedLists(
+        kind,
+        np.full(shape, np.nan, np.float32),
+        _positives(queries, OWN),
+        {label: np.full(shape, np.nan, np.float32) for label in labels},
+        {label: _positives(queries, label) for label in labels},
+        np.zeros(shape, bool),
+        np.zeros(shape, bool),
+        np.array([len(query.hidden) for query in queries], np.int64),
+    )
+    for row, query in enumerate(queries):
+        doc_ids = query.ranking.doc_ids[:depth]
+        aside, width = query.copies.union(query.known), len(doc_ids)
+        made.scores[row, :width] = query.ranking.scores[:width]
+        made.hidden[row, :width] = [doc_id in query.hidden for doc_id in doc_ids]
+        made.candidate[row, :width] = [doc_id not in aside for doc_id in doc_ids]
+        for label in labels:
+            made.deciding[label][row, :width] = scores_of(doc_ids, (query.more or {})[label])
+    return made
+
+
+def _positives(queries: Sequence[PlantedQuery], label: str) -> NDArray[np.float32]:
+    lists = [(query.known, query.ranking if label == OWN else (query.more or {})[label]) for query in queries]
+    return np.array([lowest(scores_of(known, scored)) for known, scored in lists], np.float32)

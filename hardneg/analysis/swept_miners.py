@@ -1,0 +1,164 @@
+"""What miners would take of planted lists, each at several depths, and which of them to choose."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.analysis.planted import OWN, PlantedLists
+from hardneg.miners.selection import RULES
+
+TOP, WINDOW = "topk", "window"
+_OPTIONS = {"pos-percent": "share", "pos-margin": "margin", "denoised": "below", "max-score": "highest"}
+"""What each filter calls its threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweptMiner:
+    """A miner with its options, known positives and their copies left out of all that it takes.
+
+    name: of the miner. depth: how many it takes of a query's list; of a window, the last rank. skip: the ranks before a
+    window. threshold: of a filter. by: the label of the scores that a filter decides by, empty for the list's own.
+    """
+
+    name: str
+    depth: int
+    skip: int = 0
+    threshold: float | None = None
+    by: str = OWN
+
+    @property
+    def way(self) -> tuple[Any, ...]:
+        """All but the depth."""
+        return self.name, self.skip, self.threshold, self.by
+
+    def setting(self, listed: int) -> dict[str, Any]:
+        """As a recipe has it, where lists are so many documents long."""
+        if self.name == TOP:
+            return {"name": TOP, "depth": self.depth}
+        if self.name == WINDOW:
+            return {"name": WINDOW, "skip": self.skip, "depth": self.depth}
+        return {"name": self.name, _OPTIONS[self.name]: self.threshold, "depth": listed, "count": self.depth}
+
+    def takes(self, lists: PlantedLists) -> NDArray[np.bool_]:
+        """Which documents of the lists it takes: bool [Q, C]."""
+        if self.name == WINDOW:
+            ranks = np.arange(lists.candidate.shape[1])
+            return lists.candidate & (ranks >= self.skip) & (ranks < self.depth)
+        fit = lists.candidate
+        if self.threshold is not None:
+            scores, positive = lists.by(self.by)
+            fit = fit & RULES[self.name](self.threshold)(scores, positive[:, None])
+        return fit & (np.cumsum(fit, axis=1) <= self.depth)
+
+
+def swept(
+    depths: Sequence[int], skips: Sequence[int], thresholds: Mapping[str, Sequence[float]], labels: Sequence[str]
+) -> Iterator[SweptMiner]:
+    """All to try: the top, windows as long as each depth within the deepest, and each filter by each run's scores."""
+    yield from (SweptMiner(TOP, depth) for depth in depths)
+    last = max(depths)
+    yield from (SweptMiner(WINDOW, skip + depth, skip) for skip in skips for depth in depths if skip + depth <= last)
+    for name, values in thresholds.items():
+        for label in labels:
+            for value in values:
+                yield from (SweptMiner(name, depth, 0, value, label) for depth in depths)
+
+
+@dataclass(frozen=True, slots=True)
+class MinerEvidence:
+    """What a miner takes; shares are None where there is nothing to divide by.
+
+    let_in: of the planted positives, how many it takes. planted: the chance that one of a query's negatives, drawn
+    uniformly, is a planted positive, as a mean over queries that have negatives. hardness: the negatives' score minus
+    that of the query's known positive, the planted ones left out, as a mean over queries. enough: the share of
+    queries with as many negatives as wanted. negatives: how many a query has in the mean.
+    """
+
+    let_in: float | None
+    planted: float | None
+    hardness: float | None
+    enough: float
+    negatives: float
+
+
+def evidence(miner: SweptMiner, lists: PlantedLists, wanted: int) -> MinerEvidence:
+    """What a miner takes of the lists; queries have enough with `wanted` negatives that are not planted."""
+    taken = miner.takes(lists)
+    false = taken & lists.hidden
+    counts, wrong = taken.sum(axis=1), false.sum(axis=1)
+    true = counts - wrong
+    gaps = np.where(taken & ~lists.hidden, lists.scores - lists.positive[:, None], 0).sum(axis=1)
+    hardness = gaps[true > 0] / true[true > 0]
+    return MinerEvidence(
+        _mean(wrong.sum(), lists.planted.sum()),
+        _mean((wrong[counts > 0] / counts[counts > 0]).sum(), (counts > 0).sum()),
+        _mean(np.nansum(hardness), np.isfinite(hardness).sum()),
+        float((true >= wanted).mean()),
+        float(counts.mean()),
+    )
+
+
+def _mean(total: Any, count: Any) -> float | None:
+    return float(total) / float(count) if count else None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRule:
+    """By what a miner is chosen: the hardest negatives under two conditions.
+
+    most_planted: the highest share of planted positives among the negatives. least_queries: the lowest share of the
+    queries that have `wanted` negatives.
+    """
+
+    most_planted: float = 0.01
+    least_queries: float = 0.95
+    wanted: int = 4
+
+    def __str__(self) -> str:
+        return (
+            f"The hardest negatives of which at most {100 * self.most_planted:g} % are planted positives and of which "
+            f"at least {100 * self.least_queries:g} % of the queries have {self.wanted} or more; of equally hard ones "
+            "those with fewer planted positives, then the first of the sweep."
+        )
+
+    def order(self, found: Sequence[MinerEvidence]) -> list[int]:
+        """The places of all, best first: behind those that keep both conditions those with enough, then the others."""
+        return sorted(range(len(found)), key=lambda place: (*self._rank(found[place]), place))
+
+    def keeps(self, found: MinerEvidence) -> bool:
+        """Whether both conditions are kept."""
+        return self._rank(found)[0] == 0
+
+    def _rank(self, found: MinerEvidence) -> tuple[int, float, float]:
+        planted = 1.0 if found.planted is None else found.planted
+        hardness = -np.inf if found.hardness is None else found.hardness
+        if found.enough < self.least_queries:
+            return 2, -found.enough, planted
+        return (0, -hardness, planted) if planted <= self.most_planted else (1, planted, -hardness)
+
+
+def choice(miners: Sequence[SweptMiner], found: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:
+    """As JSON: the places of the chosen one, of the best of each way and of the best of each depth, best first.
+
+    The depth of a window is its length here.
+    """
+    order = rule.order(found)
+    by_way = {miners[place].way: place for place in reversed(order)}
+    by_depth = {miners[place].depth - miners[place].skip: place for place in reversed(order)}
+    return {
+        "chosen": order[0],
+        "kept": rule.keeps(found[order[0]]),
+        "best_of_each_way": sorted(by_way.values(), key=order.index),
+        "best_of_each_depth": sorted(by_depth.values(), key=order.index),
+    }
+
+
+def rows(miners: Sequence[SweptMiner], found: Sequence[MinerEvidence], listed: int) -> list[dict[str, Any]]:
+    """One a miner, as JSON."""
+    return [
+        {"miner": miner.setting(listed), "by": miner.by, **asdict(each)}
+        for miner, each in zip(miners, found, strict=True)
+    ]

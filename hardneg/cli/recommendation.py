@@ -1,0 +1,123 @@
+"""What `hardneg recommend` has found: which miner, in words, as a recipe and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.cli.adhoc_recipe import MINED, TRAINED
+from hardneg.cli.console import print_table, say, say_json, stdout_console
+from hardneg.cli.recommended_recipe import ALONE, METRIC, TRAIN_RUN, Asked
+from hardneg.wording import counted
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A miner of a sweep, chosen.
+
+    found: the sweep. trials: what trainings came to on the dev queries, by stage; None where none was asked for.
+    steps: of these trainings.
+    """
+
+    found: Mapping[str, Any]
+    trials: Mapping[str, float] | None
+    steps: int | None
+
+    @property
+    def place(self) -> int:
+        """Of the chosen miner in the sweep: by the rule, or the best on the dev queries, of equal ones the first."""
+        places: Sequence[int] = self.found["best_of_each_depth"]
+        if self.trials is None:
+            return int(self.found["chosen"])
+        scores = [self.trials[f"{TRAINED}-{number}"] for number in range(1, len(places) + 1)]
+        return places[scores.index(max(scores))]
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """What the sweep says of it."""
+        row: Mapping[str, Any] = self.found["miners"][self.place]
+        return row
+
+    def rule(self) -> str:
+        """By what it was chosen, in one sentence."""
+        said = str(self.found["rule"]["said"])
+        if self.trials is None:
+            return said
+        tried = f"Of the best miner of each depth the one whose training of {counted(self.steps or 0, 'step')} has the"
+        return (
+            f"{tried} highest {METRIC} on the dev queries, of equal ones the first; the best are, in this order: {said}"
+        )
+
+    def recipe(self, asked: Asked, tree: Mapping[str, Any], facts: Mapping[str, Any], output: Path) -> str:
+        """The recipe that trains with it, as text."""
+        tested = "test" if facts["splits"].get("test", {}).get("queries") else asked.split
+        told = {"head": "\n".join(self._head(asked, tested, output)), MINED: self.evidence()}
+        told[TRAIN_RUN] = "With the scores of all known positives, which filters compare with."
+        if self.trials is not None:
+            told[TRAINED] = " ".join(self._tried())
+        return asked.recipe(tree, self.row, told, tested, self.steps)
+
+    def _head(self, asked: Asked, tested: str, output: Path) -> Iterator[str]:
+        from hardneg.analysis.miner_sweep import told_planted
+
+        yield f"Negatives chosen on the queries of split {asked.split} by `hardneg recommend`"
+        yield " "
+        yield f"  hardneg recipe run {output}"
+        yield " "
+        yield told_planted(self.found)
+        yield f"The rule: {self.rule()}"
+        yield "Training has hardneg's defaults but for what was given by --train-option."
+        if tested == asked.split:
+            yield f"There is no split test: it is measured on split {tested}, by which the negatives were chosen."
+
+    def evidence(self) -> str:
+        """What the chosen miner takes, beside the top of the lists as deep as was searched."""
+        top = next(
+            row for row in self.found["miners"] if row["miner"] == {"name": "topk", "depth": self.found["listed"]}
+        )
+        told = f"Chosen: {_in_words(self.row)}. Beside it, {_in_words(top)}."
+        kept = "" if self.found["kept"] else " No miner keeps both conditions of the rule: this is the nearest to them."
+        return told + (kept if self.trials is None else "")
+
+    def _tried(self) -> Iterator[str]:
+
+        trials = self.trials or {}
+        yield f"{METRIC} on the dev queries after {counted(self.steps or 0, 'step')}:"
+        yield f"in-batch negatives alone {trials[ALONE]:.4f},"
+        rows = [self.found["miners"][place] for place in self.found["best_of_each_depth"]]
+        scores = [trials[f"{TRAINED}-{number}"] for number in range(1, len(rows) + 1)]
+        yield ", ".join(f"{_named(row)} {score:.4f}" for row, score in zip(rows, scores, strict=True)) + "."
+        if max(scores) <= trials[ALONE]:
+            yield "No hard negatives are above in-batch ones there: train with these alone."
+
+    def tell(self, as_json: bool, output: Path) -> None:
+        """Prints it."""
+        from hardneg.analysis.miner_sweep import MinerSweep
+
+        if as_json:
+            chosen = {"chosen": self.place, "rule": {**self.found["rule"], "said": self.rule()}}
+            return say_json({"recipe": str(output), **self.found, "trials": self.trials, **chosen})
+        sweep, console = MinerSweep.model_construct(), stdout_console()
+        print_table(console, sweep.tables(self.found)[0])
+        console.print(sweep.explain(self.found), style="dim", soft_wrap=not console.is_terminal)
+        if self.trials is not None:
+            say(" ".join(self._tried()))
+            say(f"The rule: {self.rule()}")
+        say(self.evidence())
+        say(f"{output}: hardneg recipe run {output}")
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    from hardneg.analysis.miner_sweep import depth_of, way_of
+
+    return f"{way_of(row)}, {depth_of(row)} a query"
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    from hardneg.analysis.base import percent
+
+    hardness = "unknown" if row["hardness"] is None else f"{row['hardness']:+.4f}"
+    return (
+        f"{_named(row)}: lets in {percent(row['let_in'])} of what is planted, {percent(row['planted'])} of its "
+        f"negatives are planted, hardness {hardness}, {percent(row['enough'])} of the queries have enough"
+    )

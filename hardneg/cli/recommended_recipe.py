@@ -1,0 +1,135 @@
+"""The stages behind `hardneg recommend`, and the recipe that it writes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from hardneg.cli.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
+
+ANY = {"best_of_each_depth": [0], "miners": [{"miner": {"name": "topk"}, "by": ""}]}
+"""A sweep, for a recipe of trials that is to be checked before there is one."""
+
+SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
+ALONE = "in-batch"
+METRIC = "mrr@10"
+TRAIN_RUN, _TRAIN_JUDGE = "train-run", "train-reranked"
+_SYSTEM, _BASELINE, _SHIPPED = "Recommended", "In-Batch Neg", "as shipped"
+_DEPTHS = (10, 20, 50, 100)
+_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to recommend by.
+
+    split: the queries to choose by. depth: how far down their lists go. reranker: a second model that filters decide
+    by, as a recipe names it. options: of training. temperature: of the losses.
+    """
+
+    split: str
+    depth: int
+    reranker: Mapping[str, Any] | None
+    options: Mapping[str, Any]
+    temperature: float = 0.05
+
+    def sweep(self) -> dict[str, Any]:
+        """The stages that compare miners."""
+        analysis = {"run": SEARCHED, "index": ENCODED, **({"scores": {JUDGE: JUDGE}} if self.reranker else {})}
+        depths = sorted({*(depth for depth in _DEPTHS if depth < self.depth), self.depth})
+        analyses = {"miner-sweep": {**analysis, "depths": depths, "split": self.split}}
+        return {
+            ENCODED: {"stage": "encode"},
+            **self._searched(SEARCHED, JUDGE, self.split, self.reranker is not None),
+            SWEEP: {"stage": "analyze", "analysis": analyses, "split": self.split},
+        }
+
+    def trials(self, found: Mapping[str, Any], steps: int) -> dict[str, Any]:
+        """The same stages, and those that train with the best miner of each depth and measure by the same queries."""
+        rows = [found["miners"][place] for place in found["best_of_each_depth"]]
+        judged = any(row["by"] for row in rows)
+        stages = {**self.sweep(), **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", judged)}
+        runs = {}
+        for number, row in enumerate([None, *rows]):
+            name = ALONE if row is None else f"{TRAINED}-{number}"
+            if row is not None:
+                stages[f"{MINED}-{number}"] = _mining(row, TRAIN_RUN, _TRAIN_JUDGE)
+            stages[name] = self._training(None if row is None else f"{MINED}-{number}", {"max_steps": steps})
+            stages[f"{name}-index"] = {"stage": "encode", "model": name}
+            runs[name] = f"{name}-run"
+            stages[runs[name]] = {"stage": "search", "index": f"{name}-index", "split": self.split}
+        return {**stages, TRIALS: {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
+
+    def _searched(self, run: str, judge: str, split: str, judged: bool) -> dict[str, Any]:
+        lists = {"split": split, "depth": self.depth, "positives": True}
+        stages: dict[str, Any] = {run: {"stage": "search", "index": ENCODED, **lists}}
+        if judged:
+            stages[judge] = {"stage": "rerank", "run": run, "plugin": self.reranker, **lists}
+        return stages
+
+    def _training(self, negatives: str | None, steps: Mapping[str, Any]) -> dict[str, Any]:
+        options = {"negatives_per_query": 1, **self.options, **steps}
+        if negatives is None:
+            loss = {"name": "ranknet", "pairs": "all", "temperature": self.temperature}
+            return {"stage": "train", "loss": loss, "options": {**options, "negatives_per_query": 0}}
+        loss = {"name": "star", "temperature": self.temperature}
+        return {"stage": "train", "negatives": negatives, "loss": loss, "options": options}
+
+    def recipe(
+        self, tree: Mapping[str, Any], row: Mapping[str, Any], told: Mapping[str, str], tested: str, steps: int | None
+    ) -> str:
+        """A recipe that trains with the miner of a row of the sweep, and with in-batch negatives alone beside it.
+
+        tree: the recipe of the command. told: comments, by the part of the recipe that they stand before, `head` those
+        of the whole. tested: the split to evaluate on.
+        """
+        given = {} if steps is None or "max_steps" in self.options else {"max_steps": steps}
+        with_judge = self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(row["by"]))
+        runs = {_SHIPPED: "start-run"}
+        stages = {
+            ENCODED: {"stage": "encode"},
+            "start-run": {"stage": "search", "index": ENCODED, "split": tested},
+            **with_judge,
+            MINED: _mining(row, TRAIN_RUN, _TRAIN_JUDGE),
+            ALONE: {**self._training(None, given), "system": _BASELINE},
+            TRAINED: {**self._training(MINED, given), "system": _SYSTEM},
+            "scores": {
+                "stage": "evaluate",
+                "runs": runs,
+                "baselines": [_BASELINE, _SHIPPED],
+                "metrics": [METRIC, "ndcg@10", "recall@100"],
+            },
+            "report": {"stage": "report", "evaluation": "scores"},
+        }
+        of_split = (
+            {"defaults": {"search": {"split": tested}, "evaluate": {"split": tested}}} if tested != "test" else {}
+        )
+        top = {"title": f"{_SYSTEM} negatives", **{key: tree[key] for key in ("dataset", "model", "seed")}, **of_split}
+        return "".join(_written({**top, "stages": stages, "outputs": {"model": TRAINED}}, told))
+
+
+def _mining(row: Mapping[str, Any], run: str, judge: str) -> dict[str, Any]:
+    runs = {"dense": run, **({"scores": judge} if row["by"] else {})}
+    return {"stage": "mine", "runs": runs, "miner": dict(row["miner"])}
+
+
+def _written(tree: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[str]:
+    """The YAML of a tree, with comments before the stages that they are about."""
+    from hardneg.recipe.yaml_load import as_yaml
+
+    yield from _comment(told.get("head", ""))
+    for key, value in tree.items():
+        if key != "stages":
+            yield as_yaml({key: value})
+            continue
+        yield "stages:\n"
+        for name, stage in value.items():
+            yield from _comment(told.get(name, ""), "  ")
+            yield "".join(f"  {line}\n" for line in as_yaml({name: stage}).splitlines())
+
+
+def _comment(text: str, indent: str = "") -> Iterator[str]:
+    """Comment lines; a paragraph that begins with a blank is one line as it is."""
+    for paragraph in text.split("\n") if text else ():
+        lines = [paragraph] if paragraph.startswith(" ") else wrap(paragraph, _WIDTH)
+        yield from (f"{indent}# {line}".rstrip() + "\n" for line in lines)

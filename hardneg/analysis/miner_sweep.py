@@ -54,7 +54,9 @@ class MinerSweep(Analysis):
     index: Annotated[Name | None, Reference(("index",), _VECTORS)] = Field(
         None, description="The index that was searched: for halves of positives, where few queries have several."
     )
-    model: Annotated[Name | None, Reference(("model",))] = Field(None, description="The model of that index.")
+    model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
+        None, description="The model of that index."
+    )
     depths: Annotated[tuple[PositiveInt, ...], Option("--depth"), Field(min_length=1)] = Field(
         (10, 20, 50, 100, 200), description="How many negatives of a query to take; by default 10 to 200."
     )

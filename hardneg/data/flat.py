@@ -136,7 +136,12 @@ def is_complete(folder: Path, dimension: int, count: int) -> bool:
 
 
 class FlatVectors:
-    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards."""
+    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards.
+
+    first_row: the number in the folder of the first of its rows.
+    """
+
+    first_row = 0
 
     def __init__(self, folder: Path, dimension: int, shards: Shards, pieces: Pieces) -> None:
         self.folder, self.dimension, self.count = folder, dimension, len(pieces)
@@ -242,6 +247,7 @@ class _SomeRows(FlatVectors):
     def __init__(self, whole: FlatVectors, rows: range) -> None:
         super().__init__(whole.folder, whole.dimension, whole.shards, Pieces(np.array([0, len(rows)])))
         self._whole, self._rows = whole, rows
+        self.first_row = whole.first_row + rows.start
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """As the whole does."""

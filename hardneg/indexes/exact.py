@@ -10,9 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hardneg.data.flat import FlatVectors
+from hardneg.distributed import world
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.float32_products import float32_products
 from hardneg.indexes.exact_bf16 import search_rounded
+from hardneg.indexes.exact_devices import search_on
 from hardneg.indexes.exact_faiss import search_spans
 from hardneg.indexes.exact_torch import Blocks, Vectors, search_blocks
 from hardneg.indexes.validation import check_queries
@@ -34,11 +37,14 @@ class ExactOptions:
     """How to search; it changes speed and memory, and the last bits of scores at most.
 
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
-    device: where to compute; None takes the first GPU, or the CPU where there is none.
+    device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
+        process shares the work, `cuda:1` is that one.
     engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores anew in float32 what a bound
         of the error leaves in question. `auto` is torch, but for a search of more than about a second: there a trial
         tells which of those that this machine has is fastest. The documents are the same, and scores but for their
         last bits.
+    devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
+        `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew,
         block by block.
     """
@@ -48,11 +54,22 @@ class ExactOptions:
     device: str | None = None
     engine: Literal["auto", "torch", "faiss", "bf16"] = "auto"
     resident: int = 0
+    devices: tuple[str, ...] = ()
 
     @property
     def where(self) -> torch.device:
-        """The device that searches run on."""
-        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        """The device that searches run on, or the first of several."""
+        first = self.devices[0] if self.devices else self.device
+        return torch.device(first or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def everywhere(self) -> list[torch.device]:
+        """All devices that one search runs on."""
+        if self.devices:
+            return [torch.device(name) for name in self.devices]
+        if self.where != torch.device("cuda") or world().size > 1:
+            return [self.where]
+        return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
 
 
 def search_exact(
@@ -81,7 +98,11 @@ def search_exact(
     engine = _engine(options, len(vectors) * queries.size, queries.shape[1])
     blocks = _blocks(options, engine, queries.shape[1])
     told = (progress or Silent()).task("search", len(vectors), "passages")
+    devices = options.everywhere
+    several = len(devices) > 1 and engine != "faiss" and len(vectors) > blocks.corpus
     with told as task, float32_products(blocks.device):
+        if several and isinstance(vectors, FlatVectors):
+            return search_on(devices, _SEARCHES[engine], vectors, queries, k)(blocks, task)
         return _SEARCHES[engine](vectors, queries, k, blocks, task)
 
 

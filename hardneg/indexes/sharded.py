@@ -26,7 +26,7 @@ from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import PooledSearcher
 from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
 from hardneg.indexes.sparse import SparseSearcher
-from hardneg.indexes.validation import check_encoded, check_vectors, in_order
+from hardneg.indexes.validation import check_encoded, check_vectors, merged_lists
 from hardneg.protocols import Searcher
 from hardneg.types import Encoded, Hits, SparseRows, TokenVectors
 
@@ -158,15 +158,6 @@ def _search_flat(searcher: FlatSearcher, queries: NDArray[np.float32], k: int, r
     part: FlatVectors = searcher.flat.part(rows)
     found = search_exact(part, queries, k, searcher.options, searcher.progress)
     return Hits(np.where(found.rows >= 0, found.rows + rows.start, -1), found.scores)
-
-
-def merged_lists(one: Hits, other: Hits) -> Hits:
-    """The best of two lists a query, [Q, k] each, of different rows: by descending score, ties by ascending row."""
-    k = one.rows.shape[1]
-    rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
-    pads = np.iinfo(np.int64).max
-    hits = in_order(np.where(rows < 0, pads, rows), scores)
-    return Hits(np.where(hits.rows == pads, -1, hits.rows)[:, :k], hits.scores[:, :k])
 
 
 def _digest(queries: Encoded, k: int, shards: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ def sample_tiles(
             block = vectors.rows[torch.from_numpy(rows).to(vectors.rows.device)].to(device)
         else:
             read = _read(vectors, numbers, rows)
-            check_finite(read, rows)
+            check_finite(read, rows + (vectors.first_row if isinstance(vectors, FlatVectors) else 0))
             block = torch.from_numpy(read).to(device)
         yield Tile.of(0, block)
 

@@ -80,8 +80,9 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
     else:
         parts = ((start, vectors[start : start + size]) for start in range(0, len(vectors), size))
         blocks = ((start, np.require(part, np.float32, ["C", "ALIGNED", "WRITEABLE"])) for start, part in parts)
+    first = vectors.first_row if isinstance(vectors, FlatVectors) else 0
     for start, block in blocks:
-        check_finite(block, range(start, start + len(block)))
+        check_finite(block, range(first + start, first + start + len(block)))
         yield start, block
 
 
@@ -123,3 +124,12 @@ def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
     """Lists [Q, k] in any order by descending score, ties by ascending row; pads last."""
     order = np.lexsort((rows, -scores))
     return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def merged_lists(one: Hits, other: Hits) -> Hits:
+    """The best of two lists a query, [Q, k] each, of different rows: by descending score, ties by ascending row."""
+    k = one.rows.shape[1]
+    rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
+    pads = np.iinfo(np.int64).max
+    hits = in_order(np.where(rows < 0, pads, rows), scores)
+    return Hits(np.where(hits.rows == pads, -1, hits.rows)[:, :k], hits.scores[:, :k])

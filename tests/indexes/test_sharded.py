@@ -17,8 +17,9 @@ from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.flat import Flat
-from hardneg.indexes.sharded import KeptLists, ShardedSearcher, merged_lists, shard_by_shard
+from hardneg.indexes.sharded import KeptLists, ShardedSearcher, shard_by_shard
 from hardneg.indexes.stored import form_in, open_store
+from hardneg.indexes.validation import merged_lists
 from hardneg.progress import Silent
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
 from hardneg.types import Hits

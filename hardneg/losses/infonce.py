@@ -1,12 +1,15 @@
 """The softmax loss, also known as InfoNCE or the negative log-likelihood of the positive."""
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from hardneg.errors import PluginError
+from hardneg.losses.directions import Direction, needed, side_scores
 from hardneg.losses.pairs import check_temperature, negatives, positive_scores, safe_scores, weighted_mean
 from hardneg.types import ScoreBatch
 
@@ -16,34 +19,74 @@ class InfoNCE:
     """Cross-entropy of each query's positive among the documents of the batch, averaged over queries.
 
     A query's other known positives are not among its negatives. Where a row has several
-    positives, each is set against the negatives alone.
+    positives, each is set against the negatives alone. A row without any negative does not count.
 
     Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval
-    (EMNLP 2020).
+    (EMNLP 2020). The directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning
+    (2023), section 3.2, all four but `positive-positive` in one softmax, the positive in two of them; Solatorio,
+    GISTEmbed (2024), with `query-query` and `positive-positive`. The hardness: Lan et al., LLaVE (2025), Eq. 5, of
+    `others` by 9; Schechter Vera et al., EmbeddingGemma (2025), of `own` by 5.
 
     Attributes:
         temperature: what scores are divided by first.
         negatives: `all` takes every document of the batch as a negative, `own` only those mined
             for the query.
+        directions: what stands in the softmax: of a query `query-document` and `query-query`; of its positive
+            `document-query`, `document-document` (documents of other queries) and `positive-positive` (their
+            positives alone).
+        hardness: how much of a negative document's score, before the temperature and without gradient, is added to
+            its logit.
+        hardness_of: which negatives that is done for: `all`, those mined for the query (`own`), or the `others`.
     """
 
     version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"directions", "hardness", "hardness_of"})
 
     temperature: float = 1.0
     negatives: Literal["all", "own"] = "all"
+    directions: tuple[Direction, ...] = ("query-document",)
+    hardness: float = 0.0
+    hardness_of: Literal["all", "own", "others"] = "all"
 
     def __post_init__(self) -> None:
         check_temperature("infonce", self.temperature)
+        if not (self.hardness >= 0 and isfinite(self.hardness)):
+            raise PluginError(f"infonce: hardness must be 0 or above, not {self.hardness}")
+        if "query-document" not in self.directions or len({*self.directions}) < len(self.directions):
+            told = ", ".join(self.directions) or "none"
+            raise PluginError(f"infonce: directions must have query-document, and each one once, not: {told}")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What of a batch its directions look at."""
+        return needed(self.directions)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
+        """The loss, a scalar.
+
+        Raises:
+            TrainingError: the batch lacks the scores of a direction.
+        """
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
         chosen = negatives(batch) & batch.own if self.negatives == "own" else negatives(batch)
         lowest = torch.finfo(scores.dtype).min / 2
-        against = scores.masked_fill(~chosen, lowest).logsumexp(1, keepdim=True)
+        logits = [self._weighted(scores, batch).masked_fill(~chosen, lowest)]
+        for direction in self.directions:
+            if direction != "query-document":
+                more, there, against = side_scores(direction, batch)
+                logits.append((more / self.temperature).masked_fill(~there, lowest))
+                chosen = torch.cat([chosen, against], dim=1)
+        all_logits = torch.cat(logits, dim=1).logsumexp(1, keepdim=True)
         counted = present & chosen.any(1, keepdim=True)
-        return weighted_mean(softplus(against - positive), counted, batch.weights)
+        return weighted_mean(softplus(all_logits - positive), counted, batch.weights)
+
+    def _weighted(self, scores: Tensor, batch: ScoreBatch) -> Tensor:
+        """The logits with the hardness of those that have it."""
+        if not self.hardness:
+            return scores
+        which = {"all": torch.ones_like(batch.own), "own": batch.own, "others": ~batch.own}[self.hardness_of]
+        return scores + (self.hardness * safe_scores(batch).detach()).masked_fill(~which, 0.0)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The squared difference of margins: what a teacher sees between a positive and a negative is what is learnt."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import ClassVar
 
 from torch import Tensor
 
+from hardneg.errors import PluginError
 from hardneg.losses.pairs import (
     check_temperature,
     negatives,
@@ -20,26 +22,37 @@ from hardneg.types import ScoreBatch
 class MarginMSE:
     """Mean of ((s_positive - s_negative) - (t_positive - t_negative))^2 over the pairs that the teacher scored.
 
-    Needs a teacher's scores, as stage `train` gives them for each query's own documents. A pair of which one document
-    has no score of the teacher's is left out. The two margins are compared as they are: a teacher's logits suit inner
-    products, and cosines want a `temperature`.
+    Needs a teacher's scores: a run's, as stage `train` gives them for each query's own documents, or those of a guide,
+    which scores all documents of the batch. A pair of which one document has no score of the teacher's is left out. The
+    two margins are compared as they are: a teacher's logits suit inner products, and cosines want a `temperature`.
 
     Source: Hofstätter et al., Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation
-    (2020), section 3.1.
+    (2020), section 3.1. Two teachers: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with
+    Balanced Topic Aware Sampling (SIGIR 2021), which adds the in-batch teacher's part times 0.75.
 
     Attributes:
         temperature: what the scores, not the teacher's, are divided by first.
         probabilities: the teacher's scores are probabilities; their logits are compared.
+        in_batch: the weight of a second teacher's part, the stage's guide, over all pairs of a query's positive with a
+            negative of the batch; 0 leaves it out.
     """
 
     version: ClassVar[int] = 1
-    needs: ClassVar[tuple[str, ...]] = ("teacher",)
+    later: ClassVar[frozenset[str]] = frozenset({"in_batch"})
 
     temperature: float = 1.0
     probabilities: bool = False
+    in_batch: float = 0.0
 
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
+        if not (self.in_batch >= 0 and isfinite(self.in_batch)):
+            raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """A teacher, and a guide where that is the second one."""
+        return ("teacher", "guide") if self.in_batch else ("teacher",)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar.
@@ -47,7 +60,13 @@ class MarginMSE:
         Raises:
             TrainingError: the batch has no teacher's scores, or they are not what they should be.
         """
-        teacher, taught = taught_scores("margin-mse", batch, self.probabilities)
+        found = self._margins(batch, *taught_scores("margin-mse", batch, self.probabilities))
+        if not self.in_batch:
+            return found
+        guide = taught_scores("margin-mse", replace(batch, teacher=batch.guide))
+        return found + self.in_batch * self._margins(batch, *guide)
+
+    def _margins(self, batch: ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
         gaps = safe_scores(batch) / self.temperature - teacher
         positive, present = positive_scores(gaps, batch)
         known, _ = positive_scores(taught.to(gaps.dtype), batch)

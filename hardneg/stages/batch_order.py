@@ -14,11 +14,11 @@ from hardneg.atomic_write import replacing
 from hardneg.batches.protocol import BatchOrder, TrainingQueries
 from hardneg.data.runs import lists_in_order
 from hardneg.distributed import barrier, world
-from hardneg.fields import LATER, Name, PluginKind, Reference, Setting, Trait
+from hardneg.fields import LATER, Name, PluginKind, Reference, Setting
 from hardneg.layout import RUN
 from hardneg.registry import needs_of
 from hardneg.stages.context import StageContext
-from hardneg.stages.encoded_queries import encoded_queries
+from hardneg.stages.encoded_queries import NOT_ONE_VECTOR, encoded_queries
 from hardneg.stages.spec import RecipeView
 from hardneg.stages.training_common import EncoderTrainingSpec
 from hardneg.training.examples import TrainingData
@@ -27,13 +27,6 @@ from hardneg.types import PluginSetting, RankedList
 
 _FROM = "batches_from"
 _MODEL = "batches_from.model"
-_ANOTHER = "name an encode stage of a model with one vector a text"
-_REFUSED = {
-    Trait.TEXTS: _ANOTHER,
-    Trait.WEIGHTS: _ANOTHER,
-    Trait.TOKEN_VECTORS: _ANOTHER,
-    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
-}
 _MADE_BY = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
 """What a plugin may need: what a stage makes that has it, and the same in words."""
 
@@ -53,7 +46,7 @@ class BatchedSpec(EncoderTrainingSpec):
     batches: Annotated[Setting | None, AfterValidator(_unless_shuffled), PluginKind("batches")] = Field(
         default=None, json_schema_extra=LATER
     )
-    batches_from: Annotated[Name | None, Reference(("index", "run"), refuses=_REFUSED)] = Field(
+    batches_from: Annotated[Name | None, Reference(("index", "run"), refuses=NOT_ONE_VECTOR)] = Field(
         default=None, json_schema_extra=LATER
     )
 

@@ -1,6 +1,6 @@
 """Queries as the model of an index has them: encoded once, in a file, mapped."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from hardneg.atomic_write import replacing
 from hardneg.data.mmap import map_array
 from hardneg.distributed import from_first, world
 from hardneg.errors import ModelError
+from hardneg.fields import Trait
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.inputs import open_encoder
 from hardneg.stages.spec import StageSpec
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from hardneg.encoders.protocol import TextEncoder
 
 _AT_ONCE = 65_536
+_ANOTHER = "name an encode stage of a model with one vector a text"
+NOT_ONE_VECTOR: Mapping[str, str] = {
+    Trait.TEXTS: _ANOTHER,
+    Trait.WEIGHTS: _ANOTHER,
+    Trait.TOKEN_VECTORS: _ANOTHER,
+    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
+}
+"""What an index must not be whose model encodes the queries, each with what to do instead."""
 
 
 def encoded_queries(

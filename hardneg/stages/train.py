@@ -17,7 +17,7 @@ from hardneg.fields import OF_QUERIES, Name, Reference
 from hardneg.layout import RUN
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
+from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of, with_guide
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import Row, Sizes
 from hardneg.stages.training_common import data_facts, encoder_training, examples_of, loss_of, save, validation
@@ -38,7 +38,6 @@ class Train(DualTrainingSpec):
 
     version = 1
     purpose = "teach the model to tell the labelled passages from the hard negatives"
-    gives = ("teacher",)
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     augmented: Annotated[Name | None, Reference(("negatives",))] = None
@@ -52,12 +51,12 @@ class Train(DualTrainingSpec):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """No teacher's scores, where none is named."""
-        return tuple(part for part in self.gives if part != "teacher" or self.teacher is not None)
+        """A teacher's scores too, where a run is named."""
+        return (*super().given, *(("teacher",) if self.teacher is not None else ()))
 
     def lacks(self, parts: Sequence[str]) -> str:
-        """A loss that learns scores needs a teacher alone."""
-        if {*parts} - {*self.gives}:
+        """A loss that learns scores may need a teacher alone."""
+        if {*parts} != {"teacher"}:
             return super().lacks(parts)
         return f"teacher: missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
 
@@ -92,7 +91,8 @@ def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[T
     data, told = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
         data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
-    return ordered(context, replace(data, segments=context.spec.segments)), told
+    data = ordered(context, replace(data, segments=context.spec.segments))
+    return with_guide(context, data), told
 
 
 def taught(context: StageContext[Train], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:

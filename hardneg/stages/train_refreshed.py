@@ -17,7 +17,7 @@ from hardneg.protocols import EstimatedBackend, IndexBackend
 from hardneg.registry import configure
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
+from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of, with_guide
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of
@@ -140,7 +140,7 @@ class TrainRefreshed(DualTrainingSpec):
         encoder = open_learner(context, trainer_device(spec.devices, context.device, world()))
         data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
-        data = ordered(context, data)
+        data = with_guide(context, ordered(context, data))
         with _supply(context, encoder, data, place) as supply:
             way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context, encoder))
             _check(context, way)

@@ -23,11 +23,12 @@ class LossTests(PluginTests):
     """Set `plugin`; its class names in `needs` the optional parts of a `ScoreBatch` that it cannot do without.
 
     `needs` here names more of them, for the tests alone. `scale` bounds the scores of ordinary batches: within it the
-    loss must be differentiable.
+    loss must be differentiable. `stops_gradients`: it takes some scores as constants, such as the weights of others.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
     scale: ClassVar[float] = 0.9
+    stops_gradients: ClassVar[bool] = False
 
     def batch(self) -> ScoreBatch:
         """Four queries, four positives and eight mined documents; some cells are not valid. float64.
@@ -153,15 +154,18 @@ class LossTests(PluginTests):
             rule(bool(torch.isclose(value, other)), f"the order of {what} has no effect", f"{value}, {other}")
 
     def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
-        """Against finite differences in 64 bits."""
+        """Against finite differences in 64 bits; of a loss that stops gradients, it is another."""
         import torch
 
         batch, loss = self.batch(), self.make(tmp_path)
-        scores = batch.scores.clone().requires_grad_()
+        scores, found = batch.scores.clone().requires_grad_(), "the gradient is the derivative"
         try:
             torch.autograd.gradcheck(lambda asked: loss(replace(batch, scores=asked)), scores)
         except Exception as error:
-            raise AssertionError(f"broken rule: 64-bit scores have the loss's derivative\n  found: {error}") from error
+            found = str(error)
+        same = found == "the gradient is the derivative"
+        rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", found)
+        rule(not (same and self.stops_gradients), "a loss that stops gradients has another than its derivative", found)
 
     def test_is_a_pure_function(self, tmp_path: Path) -> None:
         """The same value again, and nothing of the batch changed."""

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.data.corpus import Corpus
@@ -15,7 +16,8 @@ from hardneg.distributed import World, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.tokens import token_batches
 from hardneg.training.examples import SampledBatch
-from hardneg.training.scoring import BatchColumns
+from hardneg.training.guide import Guide
+from hardneg.training.scoring import BatchColumns, GuideVectors
 
 Features = dict[str, Tensor]
 
@@ -93,6 +95,7 @@ class Batch:
     distinct: how many documents there are, all shares together.
     column: int64 [M], the document of each column of the scores.
     counts: int64, how many rows of `documents`, its segments, each of this process's documents has; none: one each.
+    guide: a guide's vectors of all queries and documents, if there is one.
     """
 
     query_ids: list[str]
@@ -102,10 +105,16 @@ class Batch:
     column: Tensor
     columns: BatchColumns
     counts: Tensor | None = None
+    guide: GuideVectors | None = None
 
 
 def make_batch(
-    encoder: Encoder, corpus: Corpus, draw: SampledBatch, cut: Segments | None = None, here: World | None = None
+    encoder: Encoder,
+    corpus: Corpus,
+    draw: SampledBatch,
+    cut: Segments | None = None,
+    here: World | None = None,
+    guide: Guide | None = None,
 ) -> Batch:
     """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`.
 
@@ -121,6 +130,7 @@ def make_batch(
         torch.from_numpy(column.reshape(-1)),
         BatchColumns.of(draw, corpus.content_hash),
         counts,
+        None if guide is None else _guide_vectors(guide.of(draw.queries, rows), encoder.device),
     )
 
 
@@ -134,6 +144,13 @@ def _documents(encoder: Encoder, texts: Sequence[str], cut: Segments | None) -> 
 def _pinned(features: Features, device: torch.device) -> Features:
     """Where a GPU takes them from while it computes; on a CPU they are there."""
     return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
+
+
+def _guide_vectors(made: tuple[NDArray[np.float32], NDArray[np.float32]], device: torch.device) -> GuideVectors:
+    queries, documents = map(torch.from_numpy, made)
+    if device.type == "cuda":
+        return GuideVectors(queries.pin_memory(), documents.pin_memory())
+    return GuideVectors(queries, documents)
 
 
 def own_share(total: int, here: World | None = None) -> slice:

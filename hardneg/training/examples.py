@@ -1,7 +1,7 @@
 """Which query meets which documents when: a function of the seed, the epoch and the query."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from hardneg.digest import digest
 from hardneg.errors import TrainingError
 from hardneg.seeding import generator
 from hardneg.training.drawing import Drawing, by_margin, uniformly
+from hardneg.training.guide import Guide
 from hardneg.training.query_order import QueryOrder
 from hardneg.training.teacher import Teacher
 
@@ -52,6 +53,7 @@ class TrainingData:
     segments: Segments | None = None
     teacher: Teacher | None = None
     order: QueryOrder | None = None
+    guide: Guide | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class SampledBatch:
     documents: int64 [B, 1 + n], each query's positive and then its negatives.
     known: int64 [K], all known positives of all queries; owner: int64 [K], the batch row each belongs to.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
+    queries: int64 [B], places among those of the training data.
     """
 
     query_ids: list[str]
@@ -69,6 +72,7 @@ class SampledBatch:
     known: NDArray[np.int64]
     owner: NDArray[np.int64]
     teacher: NDArray[np.float32] | None = None
+    queries: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def part(self, rows: slice) -> "SampledBatch":
         """Some queries that lie in a row, with their own documents alone."""
@@ -76,7 +80,8 @@ class SampledBatch:
         kept = (self.owner >= start) & (self.owner < stop)
         known, owner = self.known[kept], self.owner[kept] - start
         teacher = None if self.teacher is None else self.teacher[rows]
-        return SampledBatch(self.query_ids[rows], self.texts[rows], self.documents[rows], known, owner, teacher)
+        ids, texts, queries = self.query_ids[rows], self.texts[rows], self.queries[rows]
+        return SampledBatch(ids, texts, self.documents[rows], known, owner, teacher, queries)
 
     def unmasked(self) -> "SampledBatch":
         """As if nothing were known to be relevant but the positives that were drawn."""
@@ -144,10 +149,9 @@ class Examples:
         """A name for the queries, their positives, and how many negatives each has."""
         ids = [self._data.query_ids[query] for query in self._queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
-        segments, teacher = self._data.segments, self._data.teacher
+        segments, told = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
         named += [] if segments is None else [asdict(segments)]
-        named += [] if teacher is None else [teacher.name]
-        return digest(named if self._data.order is None else [*named, self._data.order.name])
+        return digest([*named, *(other.name for other in told if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
         """The examples at positions `start` to `start + count` of the endless order.
@@ -165,7 +169,7 @@ class Examples:
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
-        return SampledBatch(asked.query_ids, asked.texts, documents, asked.known, asked.owner, teacher)
+        return SampledBatch(asked.query_ids, asked.texts, documents, asked.known, asked.owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
         """The queries at positions `start` to `start + count` of the endless order."""

@@ -241,9 +241,15 @@ class _TrainingRun:
 
 
 def _identity(method: TrainingMethod, loss: Objective, options: TrainOptions) -> str:
-    fields = asdict(loss) if is_dataclass(loss) and not isinstance(loss, type) else repr(loss)
+    fields = _options(loss) if is_dataclass(loss) else repr(loss)
     named = [type(loss).__qualname__, type(loss).version, fields]
     return digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
+
+
+def _options(loss: Any) -> dict[str, Any]:
+    """A loss's fields, but those that checkpoints were made without where they have their default."""
+    later = {name for name in getattr(loss, "later", ()) if getattr(loss, name) == getattr(type(loss), name)}
+    return {name: value for name, value in asdict(loss).items() if name not in later}
 
 
 def _learner(

@@ -1,7 +1,7 @@
-"""What a batch of queries and documents is trained by: its loss at several sizes of vectors, and a penalty."""
+"""What a batch of queries and documents is trained by: masks, its loss at several sizes of vectors, a penalty."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 import torch
@@ -11,8 +11,9 @@ from hardneg.digest import digest
 from hardneg.encoders.encoder import Encoder
 from hardneg.errors import UsageError
 from hardneg.protocols import Regularizer
-from hardneg.registry import plugin_identity
-from hardneg.types import EncodedBatch
+from hardneg.registry import needs_of, plugin_identity
+from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked
+from hardneg.types import EncodedBatch, ScoreBatch
 
 Cut = Callable[[Tensor], Tensor]
 """Makes of encoded texts what they are at fewer dimensions."""
@@ -23,21 +24,40 @@ class LossTerms:
     """What is minimised of a batch.
 
     dims: the weight of the loss at each number of dimensions; empty: the loss at all dimensions alone.
-    regularizer: its penalty is added; None adds nothing.
+    regularizer: its penalty is added; None adds nothing. guided_mask: takes out negatives by a guide's scores;
+    self_mask: by the model's own, those above its positive's by more than this; None masks nothing more.
 
     Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
     """
 
     dims: Mapping[int, float] = field(default_factory=dict)
     regularizer: Regularizer | None = None
+    guided_mask: GuidedMask | None = None
+    self_mask: float | None = None
 
     def named_with(self, examples: str) -> str:
         """A digest of the examples' and these terms; that of the examples where there are no terms."""
-        if not self.dims and self.regularizer is None:
+        masks = [mask for mask in (self._named_mask(), self.self_mask) if mask is not None]
+        if not self.dims and self.regularizer is None and not masks:
             return examples
         of = self.regularizer
         named = None if of is None else plugin_identity(type(of).__qualname__, of)
-        return digest([examples, [[dim, weight] for dim, weight in self.dims.items()], named])
+        return digest([examples, [[dim, weight] for dim, weight in self.dims.items()], named, *masks])
+
+    def _named_mask(self) -> dict[str, object] | None:
+        return None if self.guided_mask is None else asdict(self.guided_mask)
+
+    def needs(self, loss: object) -> frozenset[str]:
+        """The optional parts of a `ScoreBatch` that a loss and the masks before it look at."""
+        named = {*needs_of(loss)}
+        if self.guided_mask is not None:
+            named |= {"guide"} | {f"guide_{part}" for part in WITH_EACH_OTHER if part in named}
+        return frozenset(named)
+
+    def masked(self, batch: ScoreBatch) -> ScoreBatch:
+        """The batch behind the masks."""
+        batch = batch if self.guided_mask is None else self.guided_mask(batch)
+        return batch if self.self_mask is None else self_masked(batch, self.self_mask)
 
     def check(self, encoder: Encoder) -> None:
         """Asks the encoder whether it can be cut.

@@ -1,6 +1,6 @@
 """From embeddings and the batch behind them to what a loss looks at."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,42 @@ class BatchColumns:
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
         return known_to(self.contents, self.known, self.owner, self.queries)
+
+    def related_queries(self) -> NDArray[np.bool_]:
+        """bool [B, B]: the same query, or one of the two knows the other's positive."""
+        knows = self.blocked()[:, :: self.width]
+        related: NDArray[np.bool_] = knows | knows.T | np.eye(self.queries, dtype=bool)
+        return related
+
+    def related_documents(self) -> NDArray[np.bool_]:
+        """bool [M, M]: the column's document is of the row's query, or known to be relevant to it."""
+        owner = np.repeat(np.arange(self.queries), self.width)
+        related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
+        return related
+
+
+@dataclass(frozen=True, slots=True)
+class GuideVectors:
+    """A guide's vectors of one batch: queries float32 [B, d], and documents float32 [D, d], each once."""
+
+    queries: Tensor
+    documents: Tensor
+
+    def scores(self, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
+        """Those of the guide's parts of a `ScoreBatch` that are named; column: int64 [M], the document of each."""
+        queries = self.queries.to(column.device, non_blocking=True)
+        chosen = self.documents.to(column.device, non_blocking=True)[column]
+        sides = {
+            "guide": (queries, chosen),
+            "guide_query_query": (queries, queries),
+            "guide_document_document": (chosen, chosen),
+        }
+        return {part: rows @ columns.T for part, (rows, columns) in sides.items() if part in parts}
+
+
+def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
+    """Scores float [n, n] of queries or of documents with each other, -inf where they are related."""
+    return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:

@@ -17,6 +17,21 @@ class TestInfoNCEOwn(LossTests):
     plugin = InfoNCE(negatives="own")
 
 
+class TestInfoNCEOfAllDirections(LossTests):
+    plugin = InfoNCE(
+        temperature=0.5, directions=("query-document", "query-query", "document-query", "document-document")
+    )
+
+
+class TestInfoNCEOfPositives(LossTests):
+    plugin = InfoNCE(directions=("query-document", "positive-positive"))
+
+
+class TestInfoNCEWithHardness(LossTests):
+    plugin = InfoNCE(hardness=0.5, hardness_of="own")
+    stops_gradients = True
+
+
 class TestRankNet(LossTests):
     plugin = RankNet()
 
@@ -47,3 +62,7 @@ class TestMarginMSE(LossTests):
 
 class TestKL(LossTests):
     plugin = KL(teacher_temperature=0.5)
+
+
+class TestMarginMSEOfTwoTeachers(LossTests):
+    plugin = MarginMSE(in_batch=0.75)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Cut, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import best_segments, cut_slots, in_slots, masked
+from hardneg.training.scoring import GuideVectors, apart, best_segments, cut_slots, in_slots, masked
 from hardneg.types import ScoreBatch
 
 
@@ -68,7 +69,7 @@ class DualEncoderTraining(ExampleTraining):
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
         self.forward_module = TwoTowers(encoder, options.passes == "by_length")
-        self._corpus, self._cut = data.corpus, data.segments
+        self._corpus, self._cut, self._guide = data.corpus, data.segments, data.guide
         self._unmasked = not options.false_negative_mask
         self._here = _sharing(options)
         self._chunk, self._options = _chunk(options), options
@@ -79,7 +80,7 @@ class DualEncoderTraining(ExampleTraining):
         if self._here.size < world().size:
             drawn = drawn.part(world().share(len(drawn.query_ids)))
         drawn = drawn.unmasked() if self._unmasked else drawn
-        return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here)
+        return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here, self._guide)
 
     def digest(self) -> str:
         """That of the examples, and of what is minimised besides their loss."""
@@ -90,12 +91,13 @@ class DualEncoderTraining(ExampleTraining):
         return self._scored(*self._gathered(model, batch, half), batch)
 
     def minimised(self, loss: Objective, model: Any, batch: Batch, half: bool, done: float) -> Minimised:
-        """The loss of the scores, at several sizes of vectors if asked for, and the regularizer's penalty."""
+        """The loss of the masked scores, at several sizes of vectors if asked for, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
+        needs = self._terms.needs(loss)
 
         def loss_of(cut: Cut) -> Tensor:
             shorter = cut(documents) if batch.counts is None else cut_slots(documents, cut)
-            return loss(self._scored(cut(queries), shorter, batch))
+            return loss(self._terms.masked(self._scored(cut(queries), shorter, batch, needs)))
 
         penalty = self._terms.penalty(queries, documents, batch.column, done)
         return Minimised(self._terms.loss(self.encoder, loss_of), penalty)
@@ -108,11 +110,24 @@ class DualEncoderTraining(ExampleTraining):
             documents = in_slots(documents, batch.counts, self._cut.count)
         return queries, gather(documents, batch.distinct, self._here)
 
-    def _scored(self, queries: Tensor, documents: Tensor, batch: Batch) -> ScoreBatch:
-        column = placed(batch.column.numpy(), documents.device)
+    def _scored(
+        self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
+    ) -> ScoreBatch:
+        """The scores, with what of the optional parts is needed."""
+        column, of = placed(batch.column.numpy(), documents.device), batch.columns
         if batch.counts is None or self._cut is None:
-            return masked(self.encoder.score(queries, documents, column), batch.columns)
-        return masked(best_segments(queries, documents)[:, column], batch.columns)
+            found = masked(self.encoder.score(queries, documents, column), of)
+        else:
+            found = masked(best_segments(queries, documents)[:, column], of)
+        parts = {} if batch.guide is None else _guided(batch.guide, column, needs, found)
+        if "query_query" in needs:
+            parts["query_query"] = apart(self.encoder.score(queries, queries), of.related_queries())
+        if "document_document" in needs and batch.counts is not None:
+            raise UsageError("documents in segments have no scores with each other: take another loss, or no segments")
+        if "document_document" in needs:
+            scores = self.encoder.score(documents, documents, column)[column]
+            parts["document_document"] = apart(scores, of.related_documents())
+        return replace(found, **parts)
 
     def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
         if self._chunk is None:
@@ -131,6 +146,13 @@ class DualEncoderTraining(ExampleTraining):
         """What each of the two passes of a part is made in."""
         with self._precision(half), dropout_of(self._options, self.encoder.device):
             yield
+
+
+def _guided(guide: GuideVectors, column: Tensor, needs: frozenset[str], found: ScoreBatch) -> dict[str, Tensor]:
+    """What a guide gives a batch: its scores that are needed, and those of a teacher where no run has them."""
+    given = guide.scores(column, needs | ({"guide"} if "teacher" in needs else set()))
+    taught = {"teacher": given["guide"]} if "teacher" in needs and found.teacher is None else {}
+    return given | taught
 
 
 def _chunk(options: TrainOptions) -> int | None:

@@ -1,0 +1,141 @@
+"""InfoNCE in more directions and with hardness, and margins of two teachers: hand-computed numbers."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from hardneg.errors import PluginError, TrainingError
+from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.margin_mse import MarginMSE
+from hardneg.registry import needs_of, plugin_identity
+from hardneg.types import ScoreBatch
+
+EVERY = ("query-document", "query-query", "document-query", "document-document")
+
+
+def logs(rows: list[list[float]]) -> Tensor:
+    """The logarithms, so that a softmax adds up the numbers themselves."""
+    return torch.tensor(rows, dtype=torch.float64).log()
+
+
+def batch_of(valid: list[list[int]] | None = None) -> ScoreBatch:
+    """Columns p0 n0 p1 n1; what a softmax adds up is written."""
+    positive = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+    own = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.bool)
+    return ScoreBatch(
+        logs([[4, 2, 1, 3], [5, 1, 2, 6]]),
+        positive,
+        own,
+        torch.tensor(valid or [[1, 1, 1, 1], [1, 1, 1, 1]], dtype=torch.bool),
+        query_query=logs([[0, 7], [7, 0]]),
+        document_document=logs([[0, 0, 8, 9], [0, 0, 10, 11], [8, 10, 0, 0], [9, 11, 0, 0]]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("directions", "others"),
+    [
+        (("query-document",), (6, 12)),
+        (("query-document", "query-query"), (6 + 7, 12 + 7)),
+        (("query-document", "document-query"), (6 + 4 + 5, 12 + 2 + 1)),
+        (("query-document", "document-document"), (6 + 17, 12 + 18)),
+        (("query-document", "positive-positive"), (6 + 8, 12 + 8)),
+        (EVERY, (6 + 7 + 9 + 17, 12 + 7 + 3 + 18)),
+    ],
+)
+def test_directions_by_hand(directions: tuple[str, ...], others: tuple[int, int]) -> None:
+    """-log(4 / (4 + others)) and -log(2 / (2 + others)); a positive's own query counts once more, as published."""
+    loss = InfoNCE(directions=directions)  # type: ignore[arg-type]
+    expected = (math.log((4 + others[0]) / 4) + math.log((2 + others[1]) / 2)) / 2
+    assert loss(batch_of()).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_what_is_not_valid_is_left_out_in_all_directions() -> None:
+    """The second query knows p0: it is no negative of its, nor is it itself one of p0."""
+    loss, batch = InfoNCE(directions=("query-document", "document-query")), batch_of([[1, 1, 1, 1], [0, 1, 1, 1]])
+    expected = (math.log((4 + 6 + 4) / 4) + math.log((2 + 7 + 3) / 2)) / 2
+    assert loss(batch).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_temperature_divides_all() -> None:
+    """At 1/2 what is added up is squared."""
+    loss = InfoNCE(temperature=0.5, directions=("query-document", "query-query"))
+    expected = (math.log((16 + 14 + 49) / 16) + math.log((4 + 62 + 49) / 4)) / 2
+    assert loss(batch_of()).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_gradients_go_to_all_parts() -> None:
+    asked = {name: getattr(batch_of(), name).clone().requires_grad_() for name in ("query_query", "document_document")}
+    InfoNCE(directions=EVERY)(replace(batch_of(), **asked)).backward()
+    queries, documents = asked["query_query"].grad, asked["document_document"].grad
+    assert queries is not None and documents is not None
+    assert queries[0].tolist() == pytest.approx([0, 7 / 43 / 2]) and queries[1].tolist() == pytest.approx([7 / 84, 0])
+    assert documents[0].tolist() == pytest.approx([0, 0, 8 / 86, 9 / 86])
+    assert documents[2].tolist() == pytest.approx([8 / 84, 10 / 84, 0, 0]) and not documents[[1, 3]].any()
+
+
+@pytest.mark.parametrize(
+    ("which", "others"),
+    [("own", (8 + 4, 6 * 36 + 6)), ("others", (2 + 1 + 27, 6 + 125 + 1)), ("all", (8 + 1 + 27, 216 + 125 + 1))],
+)
+def test_hardness_by_hand(which: str, others: tuple[int, int]) -> None:
+    """A hardness of 2 makes the cube of what is added up, for negatives mined for the query, for others or for all."""
+    loss = InfoNCE(hardness=2, hardness_of=which)  # type: ignore[arg-type]
+    expected = (math.log((4 + others[0]) / 4) + math.log((2 + others[1]) / 2)) / 2
+    assert loss(batch_of()).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_hardness_has_no_gradient_and_no_temperature() -> None:
+    """s = ln 3 against ln 2: at T = 1/2 the logits are ln 9 and ln 4 + 2 ln 2 = ln 16; the slope is that of s / T."""
+    scores = logs([[3, 2]]).requires_grad_()
+    sides = [torch.tensor([[side, not side]]) for side in (True, False)]
+    batch = ScoreBatch(scores, sides[0], sides[1], torch.ones(1, 2, dtype=torch.bool))
+    value = InfoNCE(temperature=0.5, hardness=2)(batch)
+    value.backward()
+    assert value.item() == pytest.approx(math.log(25 / 9))
+    assert scores.grad is not None and scores.grad[0].tolist() == pytest.approx([-2 * 16 / 25, 2 * 16 / 25])
+
+
+def test_margins_of_two_teachers_by_hand() -> None:
+    """Own pairs: ((2-1)-(4-1))^2 = 4; in the batch: ((2-1)-(5-4))^2 = 0 and ((2-0)-(5-2))^2 = 1, of which 3/4."""
+    sides = [torch.tensor([row], dtype=torch.bool) for row in ([1, 0, 0], [0, 1, 0], [1, 1, 1])]
+    given = {"teacher": [[4, 1, math.nan]], "guide": [[5, 4, 2]]}
+    batch = ScoreBatch(
+        torch.tensor([[2.0, 1, 0]], dtype=torch.float64), *sides,
+        **{name: torch.tensor(rows, dtype=torch.float64) for name, rows in given.items()},
+    )  # fmt: skip
+    assert MarginMSE(in_batch=0.75)(batch).item() == pytest.approx(4 + 0.75 * (0 + 1) / 2)
+    assert MarginMSE()(batch).item() == pytest.approx(4)
+    assert MarginMSE()(replace(batch, teacher=batch.guide)).item() == pytest.approx(1 / 2)
+    with pytest.raises(TrainingError, match="margin-mse: the batch has no"):
+        MarginMSE(in_batch=0.75)(replace(batch, guide=None))
+
+
+def test_needs_follow_the_options() -> None:
+    assert needs_of(InfoNCE()) == () and needs_of(InfoNCE(hardness=1)) == ()
+    assert needs_of(InfoNCE(directions=("query-document", "positive-positive"))) == ("document_document",)
+    assert needs_of(InfoNCE(directions=("query-document", "document-query"))) == ("query_query",)
+    assert needs_of(InfoNCE(directions=EVERY)) == ("document_document", "query_query")
+    assert needs_of(MarginMSE()) == ("teacher",) and needs_of(MarginMSE(in_batch=1)) == ("teacher", "guide")
+    with pytest.raises(TrainingError, match="direction query-query: the batch has no such scores"):
+        InfoNCE(directions=("query-document", "query-query"))(replace(batch_of(), query_query=None))
+
+
+def test_keys_of_what_was_there_stay() -> None:
+    assert plugin_identity("infonce", InfoNCE())["options"] == {"temperature": 1.0, "negatives": "all"}
+    assert plugin_identity("margin-mse", MarginMSE())["options"] == {"temperature": 1.0, "probabilities": False}
+    more = plugin_identity("infonce", InfoNCE(hardness=9, hardness_of="others"))["options"]
+    assert more == {"temperature": 1.0, "negatives": "all", "hardness": 9, "hardness_of": "others"}
+
+
+def test_options_that_make_no_sense() -> None:
+    for directions in ((), ("query-query",), ("query-document", "query-document")):
+        with pytest.raises(PluginError, match="directions must have query-document, and each one once, not: "):
+            InfoNCE(directions=directions)  # type: ignore[arg-type]
+    with pytest.raises(PluginError, match="hardness must be 0 or above, not -1"):
+        InfoNCE(hardness=-1)
+    with pytest.raises(PluginError, match="in_batch must be 0 or above, not -1"):
+        MarginMSE(in_batch=-1)

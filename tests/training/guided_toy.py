@@ -1,0 +1,92 @@
+"""Batches of vectors with a guide's beside them, and a guide for the toy task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from hardneg.training.examples import TrainingData
+from hardneg.training.guide import Guide
+from hardneg.training.scoring import BatchColumns, GuideVectors, apart, masked
+from hardneg.types import ScoreBatch
+
+SHAPES = [(4, 0, 8), (6, 1, 5), (5, 3, 16)]
+"""Queries, negatives of each, dimensions."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Queries float64 [B, d] and documents [B, 1 + n, d], with gradients; and a guide's."""
+
+    queries: Tensor
+    documents: Tensor
+    guide_queries: Tensor
+    guide_documents: Tensor
+
+    def columns(self) -> list[dict[str, Tensor]]:
+        """As the losses of sentence-transformers are given them: queries, positives, first negatives, ..."""
+        sides = [(self.queries, self.guide_queries)]
+        sides += list(zip(self.documents.unbind(1), self.guide_documents.unbind(1), strict=True))
+        return [{"own": own, "guide": guide} for own, guide in sides]
+
+    def gradients(self, value: Tensor) -> list[Tensor]:
+        return list(torch.autograd.grad(value, [self.queries, self.documents]))
+
+    def scored(self) -> ScoreBatch:
+        """The cosines, with all optional parts."""
+        count, width, size = self.documents.shape
+        none = np.empty(0, np.int64)
+        columns = BatchColumns(count, np.arange(count * width, dtype=np.uint64), none.astype(np.uint64), none)
+        queries, documents = normalize(self.queries), normalize(self.documents.reshape(-1, size))
+        chosen = normalize(self.guide_documents.reshape(count * width, -1))
+        guide = GuideVectors(normalize(self.guide_queries), chosen)
+        parts = guide.scores(torch.arange(count * width), {"guide", "guide_query_query", "guide_document_document"})
+        return replace(
+            masked(queries @ documents.T, columns),
+            query_query=apart(queries @ queries.T, columns.related_queries()),
+            document_document=apart(documents @ documents.T, columns.related_documents()),
+            **parts,
+        )
+
+
+def drawn(shape: Sequence[int], seed: int = 11) -> Vectors:
+    """Random vectors; a query's documents are a little like it, and so they are to the guide."""
+    count, negatives, size = shape
+    source = torch.Generator().manual_seed(seed)
+
+    def normal(*sizes: int) -> Tensor:
+        return torch.randn(*sizes, generator=source, dtype=torch.float64)
+
+    guide, queries = normal(count, size), normal(count, size)
+    known, documents = (side[:, None] * 0.6 + normal(count, 1 + negatives, size) for side in (guide, queries))
+    return Vectors(queries.requires_grad_(), documents.requires_grad_(), guide, known)
+
+
+class Rows:
+    """An index that is an array."""
+
+    def __init__(self, vectors: np.ndarray[Any, Any]) -> None:
+        self._vectors = vectors
+
+    def search(self, queries: Any, k: int) -> Any:
+        raise NotImplementedError
+
+    def encoded(self, rows: Any) -> Any:
+        return self._vectors[rows]
+
+
+def toy_guide(data: TrainingData, seed: int = 5) -> Guide:
+    """Unit vectors of 3 numbers for the toy's queries and documents; a query is a little like its positives."""
+    source = np.random.default_rng(seed)
+    documents = source.normal(size=(len(data.corpus), 3))
+    positives = [data.corpus.rows(list(data.positives[query_id])) for query_id in data.query_ids]
+    queries = np.stack([documents[rows].mean(0) for rows in positives]) + source.normal(size=(len(positives), 3)) / 2
+
+    def unit(vectors: Any) -> Any:
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    return Guide(Rows(unit(documents)), unit(queries), "toy")

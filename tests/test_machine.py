@@ -1,5 +1,6 @@
 """What estimates of GPUs are made from, and what they count of processes, checkpointing and adversarial training."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,16 @@ def test_memory_of_a_gpu_is_told_beside_the_machines(rows: Any, capsys: Any) -> 
     assert "GPU memory" in printed and "from the data sheet, nothing was measured" in printed
     plan_table(list(rows(cpu).values()), cpu)
     assert "GPU" not in capsys.readouterr().out
+
+
+def test_what_others_charge_is_told_with_what_gpus_cost(rows: Any, capsys: Any) -> None:
+    gpu = Machine(SHEET)
+    star = rows(gpu)["star"]
+    charged = dataclasses.replace(star, charge=12.5)
+    assert charged.cost(0.0) == 12.5 and charged.cost(2.0) == 12.5 + 2 * star.gpu_hours
+    plan_table([rows(Machine())["static"], dataclasses.replace(charged, gpus=0)], Machine(), 0.0)
+    printed = capsys.readouterr().out
+    assert "cost 12.50" in " ".join(printed.split()) and printed.count("12.50") == 2
 
 
 def test_processes_share_batches_and_work(rows: Any) -> None:

@@ -33,7 +33,6 @@ def plan_table(
     together they would be wider than a terminal.
     """
     console = stdout_console()
-    price = 0.0 if price is None and any(row.charge for row in rows) else price
     told = list(_lines(rows, copies or {}))
     shown = [line.sum for line in told]
     for words, columns in ((3, dict(_columns(told))), (1, dict(_beyond(shown, machine, price)))):

@@ -46,7 +46,7 @@ def _count(text: str) -> int:
 
 @dataclass(frozen=True)
 class Planned:
-    """All that is told of a plan."""
+    """All that is told of a plan; price: of a GPU's hour, 0 where only others charge, None where nothing is paid."""
 
     plan: "Plan"
     rows: "Sequence[Estimate]"
@@ -87,7 +87,7 @@ def plan(
     if not as_json:
         say(headline(made))
     told = _told(made, opened, until, documents, where)
-    told = replace(told, price=price, problems=[*problems, *_packages(made)])
+    told = replace(told, price=told.price if price is None else price, problems=[*problems, *_packages(made)])
     if as_json:
         return say_json(_content(told), indent=1)
     _tell(told, until)
@@ -113,7 +113,8 @@ def _told(made: "Plan", store: Store, until: str | None, documents: int | None, 
     rows = estimate(made, store, until, machine, documents)
     here = machine.here
     room = Room(free_bytes(store.root) if here else None, memory()[0] if here else None)
-    return Planned(made, rows, machine, None, list(too_large(rows, machine, room)), ())
+    price = 0.0 if any(row.charge for row in rows) else None
+    return Planned(made, rows, machine, price, list(too_large(rows, machine, room)), ())
 
 
 def _packages(made: "Plan") -> list[str]:
@@ -145,7 +146,7 @@ def _content(told: Planned) -> dict[str, Any]:
     where = {"device": machine.rates.device, "gpu": machine.rates.gpu, "measured": machine.rates.date or None}
     summed = ("disk", "sent", "seconds", "gpu_hours")
     total = {name: _number(sum(getattr(row, name) for row in ahead)) for name in summed}
-    cost = {} if told.price is None else {"cost": _number(told.price * sum(row.gpu_hours for row in ahead))}
+    cost = {} if told.price is None else {"cost": _number(sum(row.cost(told.price) for row in ahead))}
     return {
         "recipe": told.plan.recipe.name,
         "preset": told.plan.recipe.preset,

@@ -46,7 +46,7 @@ class Estimate:
 
     def cost(self, price: float) -> float:
         """Of its GPU hours, at so much each, and what others ask for it."""
-        return self.gpu_hours * price + self.charge
+        return (self.gpu_hours * price if price else 0.0) + self.charge
 
 
 def estimate(

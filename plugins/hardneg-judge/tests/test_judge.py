@@ -13,14 +13,14 @@ from chat_server import Served
 from hardneg_judge.judge import JUDGEMENTS, Judge
 from hardneg_judge.judging import Judged
 from tiny_bert import tiny_bert
+from typer.testing import CliRunner
 
 from hardneg.artifacts import Artifact, Store
-from hardneg.cli.plan_tables import plan_table
+from hardneg.cli.main import app
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import drop_batches, drops_at, read_negatives
 from hardneg.errors import DataError, RecipeError
 from hardneg.layout import DROPPED, NEGATIVES
-from hardneg.machine import Machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -164,7 +164,7 @@ def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path: Path, served: Se
     by_model = [request["model"] for request in served.requests]
     assert by_model.count("small") == facts["pairs"] and by_model.count("m") == facts["flagged"] < facts["pairs"]
     assert facts["flag: requests"] == facts["pairs"] and facts["decide: requests"] == facts["flagged"]
-    again = made(tmp_path, served, flag={**flag, "relevant_from": 2})["judged"]
+    again = made(tmp_path, served, flag={"plugin": {**flag["plugin"], "scale": "grades"}, "relevant_from": 2})["judged"]
     assert again.facts["flagged"] == again.facts["relevant"] == 0 and "decide: requests" not in again.facts
 
 
@@ -220,6 +220,9 @@ def test_mistakes_are_told_with_their_path(tmp_path: Path, served: Served) -> No
         decide={"plugin": {**CHAT, "bach": 2}}
     )
     assert "stages.judged.flag.relevant: no such option; did you mean 'relevant_from'" in told(flag={"relevant": 1})
+    low, high = (told(decide={"plugin": CHAT, "relevant_from": level}) for level in (0, 2))
+    assert "stages.judged.decide.relevant_from: 0 is not above 0 and at most 1, the best score" in low
+    assert "stages.judged.decide.relevant_from: 2 is not above 0 and at most 1, the best score" in high
     assert "stages.judged.split: 'mined' is of split train, not test; say split: train" in told(split="test")
 
 
@@ -242,7 +245,7 @@ def test_what_counts_is_in_the_key(tmp_path: Path, served: Served) -> None:
     assert len({plain, *others}) == 7
 
 
-def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served) -> None:
     """2 queries of split train a plan reckons with, 10 negatives each: 20 pairs of 120 tokens and the template's."""
     prompt = "{query} {passages}" + " " * 302  # 320 characters: 80 tokens
     decide = {"plugin": {**CHAT, "url": served.url, "prompt": prompt, "price": [1000, 100], "tokens": 5}}
@@ -251,9 +254,11 @@ def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served, capsys: pyte
     row = estimate(plan, store)[-1]
     assert (row.items, row.unit) == (20, "pairs")
     assert row.charge == row.cost(3.0) == pytest.approx(20 * (200 * 1000 + 5 * 100) / 1e6)
-    plan_table(estimate(plan, store), Machine())
-    shown = capsys.readouterr().out
+    command = ["recipe", "plan", str(tmp_path / "r.yaml"), "--store", str(store.root)]
+    shown = CliRunner().invoke(app, command, env={"COLUMNS": "200"}).output
     assert "cost" in shown and "4.01" in shown and "cost 4.01" in " ".join(shown.split())
+    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert told["to run"]["cost"] == told["steps"][-1]["cost"] == 4.01
     flagged = {**tree["stages"]["judged"], "flag": {"plugin": {**CHAT, "url": served.url}}, "flagged_share": 0.25}
     tree["stages"]["judged"] = flagged
     assert estimate(make_plan(load_recipe(written(tmp_path, tree))), store)[-1].charge == pytest.approx(4.01 / 4)
@@ -267,7 +272,7 @@ def test_the_report_tells_what_was_found_and_asked(tmp_path: Path, served: Serve
     first, second = section.tables
     facts = found.facts
     assert list(first.columns[:4]) == ["judged", "pairs", "flagged", "relevant"]
-    assert first.rows[0][:4] == ["RLHN", str(facts["pairs"]), "0", str(facts["relevant"])]
+    assert first.rows[0][:4] == ["RLHN", str(facts["pairs"]), "–", str(facts["relevant"])]
     assert second.rows == [["RLHN", "decide", "9", "0", "900", "18", "0", "0.90"]]
 
 

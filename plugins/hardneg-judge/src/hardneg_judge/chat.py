@@ -113,9 +113,14 @@ class Chat:
         return Asking(self, ChatClient(endpoint), journal)
 
     @property
+    def best(self) -> float:
+        """The highest score; the lowest is 0."""
+        return BEST[self.scale]
+
+    @property
     def unread(self) -> float:
         """The score of a passage of which an answer does not say it."""
-        return BEST[self.scale] if self.unreadable == "relevant" else 0.0
+        return self.best if self.unreadable == "relevant" else 0.0
 
     def cost(self, read: float, written: float) -> float:
         """What so many tokens cost."""

@@ -84,7 +84,12 @@ class Judge(StageSpec):
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Negatives of another split."""
+        """Negatives of another split; scores that no passage can have, or that every one has."""
+        for name, level in self.levels.items():
+            best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
+            if best is not None and not 0 < level.relevant_from <= best:
+                told = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
+                yield f"{name}.relevant_from: {told}; name a score that tells passages apart"
         found = getattr(recipe.stages.get(self.negatives), "split", self.split)
         if found != self.split and Trait.OWN_QUERIES not in recipe.traits(self.negatives):
             yield f"split: {self.negatives!r} is of split {found}, not {self.split}; say split: {found}"

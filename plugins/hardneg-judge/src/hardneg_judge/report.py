@@ -35,7 +35,7 @@ def judging_section(sources: Mapping[str, ArtifactInput]) -> Section:
 
 
 def _shown(source: ArtifactInput, name: str) -> str:
-    count = source.facts.get(name, 0)
+    count = source.facts.get(name, "–" if name == "flagged" else 0)
     return f"{count:,}" if isinstance(count, int) else str(count)
 
 

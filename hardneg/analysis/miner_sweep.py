@@ -93,7 +93,7 @@ class MinerSweep(Analysis):
         """Queries of the split."""
         splits = collection["splits"]
         if not splits.get(self.split, {}).get("queries"):
-            told = f"split {self.split} has no queries; there are {', '.join(splits)}"
+            told = f"split {self.split} has no queries; there are {', '.join(sorted(splits))}"
             yield f"{self.name}.split: {told}: name one that is not tested on"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def test_no_positive_to_plant_is_told():
 def test_a_split_that_is_not_there_is_told():
     facts = {"splits": {"train": {"queries": 3}, "test": {"queries": 2}}}
     (told,) = MinerSweep(run="run").missing(facts)
-    assert told == "miner-sweep.split: split dev has no queries; there are train, test: name one that is not tested on"
+    assert told == "miner-sweep.split: split dev has no queries; there are test, train: name one that is not tested on"
     assert not list(MinerSweep(run="run", split="train").missing(facts))
 
 

@@ -88,7 +88,7 @@ def test_it_chooses_and_writes_a_recipe_and_figures(hardneg, model, tmp_path):
     miner = found["miners"][found["chosen"]]["miner"]
     assert {"name": recipe.stages["negatives"].miner.name, **recipe.stages["negatives"].miner.options} == miner
     assert again.stderr.count("in the store") == 4
-    with pytest.raises(RecipeError, match=r"split other has no queries; there are train, dev, test"):
+    with pytest.raises(RecipeError, match=r"split other has no queries; there are dev, test, train"):
         hardneg("--split", "other", "--output", "other.yaml")
 
 
@@ -119,6 +119,19 @@ def test_the_recipe_that_is_written(tmp_path):
     assert mined.miner.options == {"share": 0.95, "depth": 20, "count": 10} and judge.positives and judge.depth == 20
     assert recipe.stages["model"].options.negatives_per_query == 1
     assert recipe.stages["in-batch"].options.negatives_per_query == 0
+
+
+@pytest.mark.slow
+def test_a_reranker_is_a_second_judge_of_judged_positives(hardneg, model, tiny_model, tmp_path):
+    qrels = tmp_path / "data" / "qrels" / "dev.tsv"
+    others = "".join(f"q{i}\td{i + 1}\t1\n" for i in range(36, 46))
+    qrels.write_text(qrels.read_text() + others)
+    setting = "stages.sweep.analysis.miner-sweep.least_judged=5"
+    given = ["--depth", "20", "--reranker", f"cross-encoder:{tiny_model}", "--option", "length=32", "--set", setting]
+    found = json.loads(hardneg(*given, "--json").stdout)
+    assert found["planted"] == {"kind": "judged", "planted": 10, "queries": 10} and found["unused"] == []
+    assert {row["by"] for row in found["miners"]} == {"", "reranked"}
+    assert all(row["planted"] is not None for row in found["miners"] if row["miner"]["name"] == "topk")
 
 
 def test_mistakes_are_told_before_any_work(hardneg, tmp_path):

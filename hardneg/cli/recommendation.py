@@ -1,6 +1,6 @@
 """What `hardneg recommend` has found: which miner, in words, as a recipe and as JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,22 @@ class Recommendation:
     steps: int | None
 
     @property
+    def scores(self) -> list[float]:
+        """Of the trainings with the best miner of each depth."""
+        return [value for name, value in (self.trials or {}).items() if name != ALONE]
+
+    @property
+    def alone(self) -> bool:
+        """Whether in-batch negatives alone are above all of them: then these are recommended."""
+        return self.trials is not None and self.trials[ALONE] > max(self.scores)
+
+    @property
     def place(self) -> int:
         """Of the chosen miner in the sweep: by the rule, or the best on the dev queries, of equal ones the first."""
-        places: Sequence[int] = self.found["best_of_each_depth"]
         if self.trials is None:
             return int(self.found["chosen"])
-        scores = [self.trials[f"{TRAINED}-{number}"] for number in range(1, len(places) + 1)]
-        return places[scores.index(max(scores))]
+        place: int = self.found["best_of_each_depth"][self.scores.index(max(self.scores))]
+        return place
 
     @property
     def row(self) -> Mapping[str, Any]:
@@ -43,9 +52,10 @@ class Recommendation:
         said = str(self.found["rule"]["said"])
         if self.trials is None:
             return said
-        tried = f"Of the best miner of each depth the one whose training of {counted(self.steps or 0, 'step')} has the"
         return (
-            f"{tried} highest {METRIC} on the dev queries, of equal ones the first; the best are, in this order: {said}"
+            "Of the best miner of each depth and in-batch negatives alone the one whose training of "
+            f"{counted(self.steps or 0, 'step')} has the highest {METRIC} on the dev queries, of equal ones the first; "
+            f"in-batch negatives are the last, the miners in this order: {said}"
         )
 
     def recipe(self, asked: Asked, tree: Mapping[str, Any], facts: Mapping[str, Any], output: Path) -> str:
@@ -55,7 +65,7 @@ class Recommendation:
         told[TRAIN_RUN] = "With the scores of all known positives, which filters compare with."
         if self.trials is not None:
             told[TRAINED] = " ".join(self._tried())
-        return asked.recipe(tree, self.row, told, tested, self.steps)
+        return asked.recipe(tree, self, told, tested)
 
     def _head(self, asked: Asked, tested: str, output: Path) -> Iterator[str]:
         from hardneg.analysis.miner_sweep import told_planted
@@ -75,7 +85,8 @@ class Recommendation:
         top = next(
             row for row in self.found["miners"] if row["miner"] == {"name": "topk", "depth": self.found["listed"]}
         )
-        told = f"Chosen: {_in_words(self.row)}. Beside it, {_in_words(top)}."
+        said = "Of hard negatives the best" if self.alone else "Chosen"
+        told = f"{said}: {_in_words(self.row)}. Beside it, {_in_words(top)}."
         kept = "" if self.found["kept"] else " No miner keeps both conditions of the rule: this is the nearest to them."
         return told + (kept if self.trials is None else "")
 
@@ -85,17 +96,21 @@ class Recommendation:
         yield f"{METRIC} on the dev queries after {counted(self.steps or 0, 'step')}:"
         yield f"in-batch negatives alone {trials[ALONE]:.4f},"
         rows = [self.found["miners"][place] for place in self.found["best_of_each_depth"]]
-        scores = [trials[f"{TRAINED}-{number}"] for number in range(1, len(rows) + 1)]
-        yield ", ".join(f"{_named(row)} {score:.4f}" for row, score in zip(rows, scores, strict=True)) + "."
-        if max(scores) <= trials[ALONE]:
-            yield "No hard negatives are above in-batch ones there: train with these alone."
+        told = [f"{_named(row)} {score:.4f}" for row, score in zip(rows, self.scores, strict=True)]
+        yield ", ".join(told) + "."
+        if self.alone:
+            yield "No hard negatives are above in-batch ones there: these alone are recommended."
 
     def tell(self, as_json: bool, output: Path) -> None:
         """Prints it."""
         from hardneg.analysis.miner_sweep import MinerSweep
 
         if as_json:
-            chosen = {"chosen": self.place, "rule": {**self.found["rule"], "said": self.rule()}}
+            chosen = {
+                "chosen": self.place,
+                "in_batch_alone": self.alone,
+                "rule": {**self.found["rule"], "said": self.rule()},
+            }
             return say_json({"recipe": str(output), **self.found, "trials": self.trials, **chosen})
         sweep, console = MinerSweep.model_construct(), stdout_console()
         print_table(console, sweep.tables(self.found)[0])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
+from typing import Any, Protocol
 
 from hardneg.cli.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
 
@@ -14,9 +14,26 @@ SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
 ALONE = "in-batch"
 METRIC = "mrr@10"
 TRAIN_RUN, _TRAIN_JUDGE = "train-run", "train-reranked"
-_SYSTEM, _BASELINE, _SHIPPED = "Recommended", "In-Batch Neg", "as shipped"
+_SYSTEM, _BASELINE, _SHIPPED = "Hard Neg", "In-Batch Neg", "as shipped"
 _DEPTHS = (10, 20, 50, 100)
 _WIDTH = 110
+
+
+class Chosen(Protocol):
+    """What a recipe needs of a recommendation.
+
+    row: the miner, as the sweep tells of it. steps: of the trainings that it was chosen by, None where there were none.
+    alone: whether in-batch negatives alone are recommended instead.
+    """
+
+    @property
+    def row(self) -> Mapping[str, Any]: ...
+
+    @property
+    def steps(self) -> int | None: ...
+
+    @property
+    def alone(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -75,21 +92,19 @@ class Asked:
         loss = {"name": "star", "temperature": self.temperature}
         return {"stage": "train", "negatives": negatives, "loss": loss, "options": options}
 
-    def recipe(
-        self, tree: Mapping[str, Any], row: Mapping[str, Any], told: Mapping[str, str], tested: str, steps: int | None
-    ) -> str:
-        """A recipe that trains with the miner of a row of the sweep, and with in-batch negatives alone beside it.
+    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, told: Mapping[str, str], tested: str) -> str:
+        """A recipe that trains with the chosen miner, and with in-batch negatives alone beside it.
 
-        tree: the recipe of the command. told: comments, by the part of the recipe that they stand before, `head` those
-        of the whole. tested: the split to evaluate on.
+        tree: the recipe of the command. told: comments, by the stage that they stand before, `head` those of the
+        whole. tested: the split to evaluate on.
         """
+        row, steps = chosen.row, chosen.steps
         given = {} if steps is None or "max_steps" in self.options else {"max_steps": steps}
-        with_judge = self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(row["by"]))
         runs = {_SHIPPED: "start-run"}
         stages = {
             ENCODED: {"stage": "encode"},
             "start-run": {"stage": "search", "index": ENCODED, "split": tested},
-            **with_judge,
+            **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(row["by"])),
             MINED: _mining(row, TRAIN_RUN, _TRAIN_JUDGE),
             ALONE: {**self._training(None, given), "system": _BASELINE},
             TRAINED: {**self._training(MINED, given), "system": _SYSTEM},
@@ -104,8 +119,9 @@ class Asked:
         of_split = (
             {"defaults": {"search": {"split": tested}, "evaluate": {"split": tested}}} if tested != "test" else {}
         )
-        top = {"title": f"{_SYSTEM} negatives", **{key: tree[key] for key in ("dataset", "model", "seed")}, **of_split}
-        return "".join(_written({**top, "stages": stages, "outputs": {"model": TRAINED}}, told))
+        top = {"title": "Recommended negatives", **{key: tree[key] for key in ("dataset", "model", "seed")}, **of_split}
+        outputs = {"model": ALONE if chosen.alone else TRAINED}
+        return "".join(_written({**top, "stages": stages, "outputs": outputs}, told))
 
 
 def _mining(row: Mapping[str, Any], run: str, judge: str) -> dict[str, Any]:

@@ -53,8 +53,9 @@ def test_by_the_rule_or_by_trials():
     assert Recommendation(FOUND, {**trials, "model-1": 0.4}, 5).place == 1  # of equal ones the first
     told = " ".join(Recommendation(FOUND, trials, 5)._tried())
     assert told.endswith("in-batch negatives alone 0.1000, topk, 20 a query 0.3000, topk, 10 a query 0.4000.")
-    poor = Recommendation(FOUND, {**trials, "in-batch": 0.4}, 5)
-    assert " ".join(poor._tried()).endswith("train with these alone.")
+    assert not Recommendation(FOUND, {**trials, "in-batch": 0.4}, 5).alone
+    poor = Recommendation(FOUND, {**trials, "in-batch": 0.5}, 5)
+    assert poor.alone and " ".join(poor._tried()).endswith("these alone are recommended.")
     assert poor.rule().endswith("in this order: R.") and "training of 5 steps has the highest mrr@10" in poor.rule()
 
 
@@ -99,7 +100,7 @@ def test_trainings_choose(hardneg, model, tmp_path):
     text = (tmp_path / "best.yaml").read_text()
     assert "max_steps: 2" in text and "on the dev queries after 2 steps" in text
     ran = CliRunner().invoke(app, ["recipe", "run", "best.yaml", "--output", "made", "--device", "cpu"])
-    assert ran.exit_code == 0 and "Recommended" in ran.stdout
+    assert ran.exit_code == 0 and "Hard Neg" in ran.stdout
 
 
 def test_the_recipe_that_is_written(tmp_path):
@@ -118,7 +119,9 @@ def test_the_recipe_that_is_written(tmp_path):
     assert mined.runs == {"dense": "train-run", "scores": "train-reranked"}
     assert mined.miner.options == {"share": 0.95, "depth": 20, "count": 10} and judge.positives and judge.depth == 20
     assert recipe.stages["model"].options.negatives_per_query == 1
-    assert recipe.stages["in-batch"].options.negatives_per_query == 0
+    assert recipe.stages["in-batch"].options.negatives_per_query == 0 and recipe.outputs["model"] == "model"
+    alone = Recommendation(found, {"in-batch": 0.2, "model-1": 0.1, "model-2": 0.1}, 5)
+    assert "outputs:\n  model: in-batch\n" in alone.recipe(asked, tree, facts, tmp_path / "r.yaml")
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A recipe on three "machines" (network namespaces on one bridge), against the same recipe in one process.
 #
-#   sudo plugins/hardneg-ray/benchmarks/three_nodes.sh [kill]
+#   sudo plugins/hardneg-ray/benchmarks/three_nodes.sh [kill] [shards]
 #
 # The first has the command and Ray's head, the others an actor each. The third does not see the store of the first:
-# its inputs and its blocks travel. With `kill` the second one's Ray is killed after its first block.
+# its inputs and its blocks travel. With `kill` the second one's Ray is killed after its first block. With `shards` the
+# index is in two.
 # Needs root, iproute2 and the environment of `make test`. PYTHON names its interpreter; the default is .venv/bin/python.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -17,8 +18,9 @@ clean() {
     ip netns pids "$host" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
     ip netns delete "$host" 2>/dev/null || true
   done
-  rm -rf "$work"
+  rm -rf "$work" 2>/dev/null || true # who would start a machine again sees that it is over
   wait || true
+  rm -rf "$work"
 }
 trap clean EXIT
 trap 'exit 130' INT TERM
@@ -39,13 +41,17 @@ export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TORCH_CPP_LOG_LEVEL=ERROR RAY_DISABLE_
 export XDG_CACHE_HOME=$work/cache HARDNEG_STORE=$work/store RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | base64 | tr -d '/+=')
 mkdir -p /tmp/ray "$work/store"
-PYTHONPATH=plugins/hardneg-ray/tests "$python" - "$work" <<'PYTHON'
+PYTHONPATH=plugins/hardneg-ray/tests "$python" - "$work" "$@" <<'PYTHON'
 import sys
 from pathlib import Path
 
+import yaml
 from small_work import recipe
 
-recipe(Path(sys.argv[1]))
+path = recipe(Path(sys.argv[1]))
+tree = yaml.safe_load(path.read_text())
+tree["stages"]["index"] |= {"shards": 2} if "shards" in sys.argv else {}
+path.write_text(yaml.safe_dump(tree, sort_keys=False))
 PYTHON
 cd "$work"
 
@@ -78,9 +84,9 @@ up 0
 for i in 1 2; do
   node "$i" --address 10.98.0.1:6379 --node-ip-address "10.98.0.$((i + 1))" --num-cpus 1 &
 done
-if [ "${1:-}" = kill ]; then
+if [[ " $* " = *" kill "* ]]; then
   {
-    until grep -qs . "$work"/store/*.partial/index.journal.*; do sleep 0.2; done
+    until grep -qs . "$work"/store/*.partial/{,shard-*/}index.journal.*; do sleep 0.05; done
     echo "== the second machine's Ray is killed"
     kill -9 "$(raylet 1)"
   } &
@@ -99,9 +105,11 @@ locks = [yaml.safe_load((work / f"{name}-out" / "recipe.lock.yaml").read_text())
 assert locks[0]["keys"] == locks[1]["keys"], "the keys differ"
 for name in ("index", "run", "mined", "ranked"):
     key = locks[0]["keys"][name]
-    for path in sorted(path for path in (work / "one" / key).iterdir() if path.name != "manifest.json"):
-        same = path.read_bytes() == (work / "store" / key / path.name).read_bytes()
-        print(f"{name}/{path.name}: {'the same bytes' if same else 'DIFFERENT'}")
+    own = work / "one" / key
+    for path in sorted(path for path in own.rglob("*") if path.is_file() and path.name != "manifest.json"):
+        place = path.relative_to(own)
+        same = path.read_bytes() == (work / "store" / key / place).read_bytes()
+        print(f"{name}/{place}: {'the same bytes' if same else 'DIFFERENT'}")
         assert same
 PYTHON
 for i in 1 2; do

@@ -23,7 +23,7 @@ from hardneg.artifacts import Artifact, Store
 from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
-from hardneg.data.runs import read_run
+from hardneg.data.runs import Run, read_run
 from hardneg.encoders.kinds import load_encoder, open_encoder
 from hardneg.encoders.protocol import TextEncoder
 from hardneg.encoders.spec import ModelSpec
@@ -77,14 +77,32 @@ def in_proportion(scores: Values, of_positive: Values) -> Values:
     return (scores - of_positive) / np.abs(of_positive)
 
 
-def by_run(planted: Planted, path: Path) -> tuple[Values, Values]:
-    """A run's scores of the candidates and of their queries' lowest positives, float64 [C] both."""
-    run = {name: dict(zip(each.doc_ids, each.scores.tolist(), strict=True)) for name, each in read_run(path).items()}
-    lists = [run[name] for name in planted.query_ids]
-    own = [lists[query].get(doc_id, np.nan) for query, doc_id in zip(planted.query, planted.doc_ids, strict=True)]
-    lowest = [min(scored[doc_id] for doc_id in known) for scored, known in zip(lists, planted.known, strict=True)]
-    assert not np.isnan(own).any(), "the run lacks a candidate"
-    return np.array(own), np.array(lowest)[planted.query]
+def by_model(planted: Planted, made: Mapping[str, Artifact]) -> tuple[Values, Values]:
+    """The scores of the model that was searched with, of the candidates and of their queries' lowest known positives.
+
+    float64 [C] both.
+    """
+    run = read_run(made["found"].path / RUN)
+    lists = [dict(zip(run[name].doc_ids, run[name].scores.tolist(), strict=True)) for name in planted.query_ids]
+    own = [lists[query][doc_id] for query, doc_id in zip(planted.query, planted.doc_ids, strict=True)]
+    return np.array(own), lowest(planted, run)
+
+
+def by_judge(planted: Planted, made: Mapping[str, Artifact]) -> tuple[Values, Values]:
+    """The same of the cross-encoder, as stage `judge` has asked it."""
+    text = gzip.decompress((made["judged"].path / "judgements.tsv.gz").read_bytes()).decode()
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    said = {(row[0], row[1]): float(row[3]) for row in rows}
+    pairs = zip(planted.query, planted.doc_ids, strict=True)
+    own = np.array([said[planted.query_ids[query], doc_id] for query, doc_id in pairs])
+    return own, lowest(planted, read_run(made["scores"].path / RUN))
+
+
+def lowest(planted: Planted, run: Run) -> Values:
+    """The lowest score that a run gives a known positive of each candidate's query, float64 [C]."""
+    lists = [dict(zip(run[name].doc_ids, run[name].scores.tolist(), strict=True)) for name in planted.query_ids]
+    found = [min(scored[doc_id] for doc_id in known) for scored, known in zip(lists, planted.known, strict=True)]
+    return np.array(found)[planted.query]
 
 
 def by_guide(planted: Planted, made: Mapping[str, Artifact], guide: TextEncoder) -> tuple[Values, Values]:
@@ -95,36 +113,24 @@ def by_guide(planted: Planted, made: Mapping[str, Artifact], guide: TextEncoder)
     wanted = sorted({*planted.doc_ids, *(doc_id for known in planted.known for doc_id in known)})
     place = {doc_id: row for row, doc_id in enumerate(wanted)}
     contents = collection.corpus.contents(collection.corpus.rows(wanted))
-    documents, asked = (
-        np.asarray(guide.encode(contents, "document")),
-        np.asarray(guide.encode([texts[name] for name in planted.query_ids], "query")),
-    )
-    rows = np.array([place[doc_id] for doc_id in planted.doc_ids])
-    own = np.einsum("cd,cd->c", asked[planted.query], documents[rows])
-    lowest = [min(float(asked[q] @ documents[place[d]]) for d in known) for q, known in enumerate(planted.known)]
-    return own.astype(np.float64), np.array(lowest)[planted.query]
-
-
-def by_judges(planted: Planted, path: Path) -> Values:
-    """What the second judge said, -inf where the first did not flag, float64 [C]."""
-    rows = [line.split("\t") for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]]
-    said = {(row[0], row[1]): float(row[3]) if row[3] else -np.inf for row in rows}
-    pairs = zip(planted.query, planted.doc_ids, strict=True)
-    return np.array([said[planted.query_ids[query], doc_id] for query, doc_id in pairs])
+    documents = np.asarray(guide.encode(contents, "document"), np.float64)
+    asked = np.asarray(guide.encode([texts[name] for name in planted.query_ids], "query"), np.float64)
+    own = np.einsum("cd,cd->c", asked[planted.query], documents[[place[doc_id] for doc_id in planted.doc_ids]])
+    known = [[place[doc_id] for doc_id in doc_ids] for doc_ids in planted.known]
+    of_positive = [float((documents[rows] @ asked[query]).min()) for query, rows in enumerate(known)]
+    return own, np.array(of_positive)[planted.query]
 
 
 def recall_at(values: Values, hidden: NDArray[np.bool_], kept: float, weights: Values) -> float:
-    """The share of the hidden ones that goes with the largest values, until that share of the others is left.
+    """The share of the hidden ones that goes with the largest values, while that share of the others is kept.
 
-    nan where that many have no finite value.     weights: float64 [C], how often each candidate counts.
+    weights: float64 [C], how often each candidate counts.
     """
     order = np.argsort(-values, kind="stable")
     others = np.cumsum(np.where(hidden[order], 0.0, weights[order]))
-    wanted = (1 - kept) * others[-1]
-    if others[np.isfinite(values[order])][-1] < wanted:
-        return float("nan")
     found = np.where(hidden[order], weights[order], 0.0)
-    return float(found[: np.searchsorted(others, wanted, "right")].sum() / found.sum())
+    removed = np.searchsorted(others, (1 - kept) * others[-1] + 1e-9, "right")
+    return float(found[:removed].sum() / found.sum())
 
 
 def interval(values: Values, planted: Planted, kept: float) -> tuple[float, float]:
@@ -135,22 +141,18 @@ def interval(values: Values, planted: Planted, kept: float) -> tuple[float, floa
     for _ in range(DRAWS):
         drawn = np.bincount(draws.integers(0, count, count), minlength=count).astype(np.float64)
         found.append(recall_at(values, planted.hidden, kept, drawn[planted.query]))
-    return float(np.nanpercentile(found, 2.5)), float(np.nanpercentile(found, 97.5))
+    return float(np.percentile(found, 2.5)), float(np.percentile(found, 97.5))
 
 
 def filters(planted: Planted, made: Mapping[str, Artifact]) -> dict[str, tuple[Values, float]]:
     """By the filter's name the values of all candidates, and above which it removes as it is usually set."""
-    own, crossed = by_run(planted, made["found"].path / RUN), by_run(planted, made["scores"].path / RUN)
+    own, crossed = by_model(planted, made), by_judge(planted, made)
     static = load_encoder(ModelSpec("packaged:wordllama", query_length=128, document_length=128), "cpu")
-    guides = {"trained": open_encoder(made["guide"].path / MODEL_FOLDER, "cpu", "fp32"), "static": static}
+    guides = {"static": static, "trained": open_encoder(made["guide"].path / MODEL_FOLDER, "cpu", "auto")}
     found = {
-        "`pos-percent` .95, the model's own scores": (in_proportion(*own), -0.05),
-        "RocketQA's denoising .1, cross-encoder": (crossed[0], 0.1),
+        "`pos-percent` .95, own scores": (in_proportion(*own), -0.05),
+        "denoising .1 and judge, cross-encoder": (crossed[0], 0.1),
         "`pos-percent` .95, cross-encoder": (in_proportion(*crossed), -0.05),
-        "judge .5, cross-encoder flagged by another": (
-            by_judges(planted, made["judged"].path / "judgements.tsv.gz"),
-            0.5,
-        ),
     }
     for name, guide in guides.items():
         scores = by_guide(planted, made, guide)
@@ -160,7 +162,7 @@ def filters(planted: Planted, made: Mapping[str, Artifact]) -> dict[str, tuple[V
 
 
 def shown(share: float) -> str:
-    return "–" if np.isnan(share) else f"{share:.3f}".lstrip("0") if share < 1 else "1.000"
+    return f"{share:.3f}".removeprefix("0")
 
 
 def main() -> None:
@@ -187,7 +189,7 @@ def main() -> None:
         print(f"| {name} | {shown(kept)} | {shown(right)} | {' | '.join(cells)} |")
         grid = np.arange(0.4, 1.0, 0.05)
         points = [(100 * share, 100 * recall_at(values, hidden, share, ones)) for share in grid]
-        curves[name.replace("`", "")] = [point for point in points if not np.isnan(point[1])]
+        curves[name.replace("`", "")] = points
     if options.figure:
         with figure([options.figure], 1, height=4.4, width=6.4) as (axes,):
             lines(axes, {**curves, "by chance": [(40, 60), (100, 0)]})

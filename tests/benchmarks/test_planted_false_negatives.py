@@ -17,8 +17,6 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "planted_false_negatives.py
         ([4, 3, 2, 1], [1, 1, 1, 1], 1.0, 0.0),
         ([2, 3, 1, 4], [1, 1, 1, 1], 1.0, 1.0),
         ([4, 3, 2, 1], [1, 3, 1, 1], 0.5, 0.75),  # a hidden one that was drawn three times
-        ([4, 3, -np.inf, 1], [1, 1, 1, 1], 0.5, 1.0),
-        ([4, 3, -np.inf, 1], [1, 1, 1, 1], 0.4, np.nan),  # only one of two others can be removed
     ],
 )
 def test_recall_where_a_share_is_kept(values: list[float], weights: list[float], kept: float, recall: float) -> None:
@@ -28,4 +26,4 @@ def test_recall_where_a_share_is_kept(values: list[float], weights: list[float],
     spec.loader.exec_module(program)
     hidden = np.array([False, True, False, True])
     found = program.recall_at(np.array(values, float), hidden, kept, np.array(weights, float))
-    assert found == pytest.approx(recall, nan_ok=True)
+    assert found == pytest.approx(recall)

@@ -25,6 +25,7 @@ from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.recipe.references import with_references
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.stages.context import ArtifactInput
 from hardneg.stages.training_common import examples_of
@@ -243,6 +244,11 @@ def test_what_counts_is_in_the_key(tmp_path: Path, served: Served) -> None:
         key(decide={"plugin": {**decide, "prompt": "{query} {passages}"}}),
     ]
     assert len({plain, *others}) == 7
+
+
+def test_what_is_made_once_a_seed_is_judged_by_its_own_judges() -> None:
+    spec = with_references(TestJudge().spec(), {"some-negatives": "n-seed-1", "some-reranker": "r-seed-1"})
+    assert [target for _, target, _ in spec.references()] == ["n-seed-1", "r-seed-1"]
 
 
 def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served) -> None:

@@ -15,6 +15,7 @@ from hardneg_judge.verdicts import verdicts
 if TYPE_CHECKING:
     from hardneg_judge.chat import Chat
 
+_LOT = 64  # times the same: what is asked of between two looks at the progress
 _AHEAD = 4  # times the requests that are under way: what is read ahead
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
     "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"
@@ -51,6 +52,11 @@ class Asking:
     ) -> None:
         self._client.close()
         self._journal.close()
+
+    @property
+    def at_once(self) -> int:
+        """How many passages to give it at a time: the last requests of each lot wait for none."""
+        return _LOT * self._chat.in_flight * self._chat.batch
 
     @property
     def cost(self) -> float:

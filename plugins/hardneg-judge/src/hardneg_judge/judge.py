@@ -14,7 +14,7 @@ from hardneg.data.negatives import read_negatives, recorded, write_negatives
 from hardneg.data.qrels import positives
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import DataError
-from hardneg.fields import FREE, Name, Reference, Trait
+from hardneg.fields import FREE, Name, Reference, Trait, marked_references
 from hardneg.layout import DROPPED, MODEL_FOLDER, NEGATIVES, QUERIES
 from hardneg.progress import Task
 from hardneg.protocols import Reranker
@@ -69,8 +69,7 @@ class Judge(StageSpec):
         """The negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
-            if level.reranker is not None:
-                yield f"{name}.reranker", level.reranker, Reference(("reranker",))
+            yield from ((f"{name}.{path}", target, need) for path, target, need in marked_references(level))
 
     def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
         """Those of both judges."""
@@ -174,7 +173,8 @@ class _Work:
     def judged(self, levels: Mapping[str, Opened]) -> Iterator[Judged]:
         """What the judges say of each query's negatives."""
         spec, facts = self.context.spec, self.facts
-        for block in blocks(cut(self.mined, spec.depth, facts), spec.depth):
+        pairs = min(level.at_once for level in levels.values())
+        for block in blocks(cut(self.mined, spec.depth, facts), spec.depth, pairs):
             for item in judged(block, self.texts, self.collection.corpus, levels.get("flag"), levels["decide"]):
                 self._count(item, levels)
                 yield item

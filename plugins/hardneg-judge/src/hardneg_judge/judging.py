@@ -19,8 +19,6 @@ Scores = NDArray[np.float32]
 RELEVANT = "relevant"
 """The reason of a negative that is none, beside those of miners."""
 
-_PAIRS = 4096  # of a block
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -62,10 +60,10 @@ def cut(items: Iterable[Negatives], depth: int, facts: Counter[str]) -> Iterator
         yield replace(item, negatives=item.negatives[:depth], scores=np.asarray(item.scores, np.float32)[:depth])
 
 
-def blocks(items: Iterable[Negatives], depth: int) -> Iterator[list[Negatives]]:
-    """Queries that have about so many pairs together as a block may."""
+def blocks(items: Iterable[Negatives], depth: int, pairs: int) -> Iterator[list[Negatives]]:
+    """Queries that have at most so many pairs together, or one query."""
     waiting = iter(items)
-    while block := list(islice(waiting, max(1, _PAIRS // depth))):
+    while block := list(islice(waiting, max(1, pairs // depth))):
         yield block
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.fields import Name, Setting
+from hardneg.fields import Name, Reference, Setting
 from hardneg.protocols import PLACES, Reranker, TrainableReranker
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hardneg_judge.asking import Asking
 
 Request = tuple[str, Sequence[str]]
+_PAIRS = 4096
 
 
 class Level(BaseModel):
@@ -28,7 +29,7 @@ class Level(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reranker: Name | None = None
+    reranker: Annotated[Name | None, Reference(("reranker",))] = None
     plugin: Setting | None = None
     relevant_from: float = Field(default=0.5, allow_inf_nan=False)
 
@@ -71,6 +72,11 @@ class Opened:
     def scores(self, requests: Iterable[Request]) -> Iterator[Sequence[float]]:
         """One score a passage, in the order given."""
         return self.scorer.rerank(requests)
+
+    @property
+    def at_once(self) -> int:
+        """Pairs of a block: enough for full batches, and few enough that progress is told."""
+        return int(getattr(self.scorer, "at_once", _PAIRS))
 
     @property
     def counts(self) -> Mapping[str, int]:

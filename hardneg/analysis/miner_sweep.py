@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, planted_lists, several
+from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, known_positives, planted_lists
 from hardneg.analysis.swept_miners import TOP, WINDOW, ChoiceRule, choice, evidence, rows, swept
 from hardneg.errors import DataError
 from hardneg.fields import Name, Reference, Trait
@@ -119,15 +119,15 @@ class MinerSweep(Analysis):
 
     def _planted(self, inputs: AnalysisInputs) -> PlantedLists:
         """Judged positives where enough queries have several, or no index is named; halves otherwise."""
-        known, labels, depth = inputs.relevant(), list(self.scores), max(self.depths)
-        asked = [query_id for query_id in inputs.query_ids("run", self.split) if query_id in known]
-        with_several = several(known, asked)
-        if len(with_several) >= self.least_judged or (self.index is None and with_several):
-            return planted_lists(JUDGED, list(judged(inputs, self.split, with_several, labels)), depth, labels)
-        if self.index is None or not asked:
+        known, labels, depth = known_positives(inputs, self.split), list(self.scores), max(self.depths)
+        several = {query_id: doc_ids for query_id, doc_ids in known.items() if len(doc_ids) > 1}
+        lists = planted_lists(JUDGED, judged(inputs, self.split, several, labels), depth, labels)
+        if len(lists.planted) >= self.least_judged or (self.index is None and len(lists.planted)):
+            return lists
+        if self.index is None or not known:
             told = "no query has several known positives, of which some could be planted"
             raise DataError(f"{inputs.place('run')}: {told}: name the index and its model, so that halves can be")
-        return planted_lists(HALVES, list(halves(inputs, self.split, asked, ("index", "model"))), depth)
+        return planted_lists(HALVES, halves(inputs, self.split, known, ("index", "model")), depth)
 
     def table(self, found: Any) -> Table:
         """One row a miner."""

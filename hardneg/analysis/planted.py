@@ -1,6 +1,6 @@
 """Lists of dev queries with positives planted among them as if nobody had labelled them."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -63,9 +63,13 @@ class PlantedQuery:
     more: Mapping[str, RankedList] | None = None
 
 
-def several(positives: Mapping[str, Sequence[str]], query_ids: Sequence[str]) -> list[str]:
-    """The queries that have more than one known positive."""
-    return [query_id for query_id in query_ids if len(positives.get(query_id, ())) > 1]
+def known_positives(inputs: "AnalysisInputs", split: str) -> dict[str, list[str]]:
+    """Those of each query of a split that are in the corpus, as far as that can be told."""
+    known = inputs.relevant()
+    asked = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
+    there = frozenset(inputs.copies([doc_id for query_id in asked for doc_id in known[query_id]]))
+    found = {query_id: [doc_id for doc_id in known[query_id] if doc_id in there] for query_id in asked}
+    return {query_id: doc_ids for query_id, doc_ids in found.items() if doc_ids}
 
 
 def known_one(query_id: str, positives: Sequence[str], seed: int) -> str:
@@ -74,34 +78,37 @@ def known_one(query_id: str, positives: Sequence[str], seed: int) -> str:
 
 
 def judged(
-    inputs: "AnalysisInputs", split: str, asked: Collection[str], labels: Sequence[str]
+    inputs: "AnalysisInputs", split: str, positives: Mapping[str, Sequence[str]], labels: Sequence[str]
 ) -> Iterator[PlantedQuery]:
     """Queries with several positives, of which one stays known; copies of the others are planted too."""
-    positives = inputs.relevant()
-    for query_id, ranking, more in _lists(inputs, split, asked, labels):
+    for query_id, ranking, more in _lists(inputs, split, positives, labels):
         one = known_one(query_id, positives[query_id], inputs.seed)
         copies = frozenset(inputs.copies([one])) - {one}
         others = [doc_id for doc_id in positives[query_id] if doc_id != one and doc_id not in copies]
-        yield PlantedQuery(ranking, [one], frozenset(inputs.copies(others)), copies, more)
+        if others:
+            yield PlantedQuery(ranking, [one], frozenset(inputs.copies(others)), copies, more)
 
 
 def halves(
-    inputs: "AnalysisInputs", split: str, asked: Collection[str], paths: tuple[str, str]
+    inputs: "AnalysisInputs", split: str, positives: Mapping[str, Sequence[str]], paths: tuple[str, str]
 ) -> Iterator[PlantedQuery]:
     """Queries with positives, all of them known, and one half of one of them in the list where its score puts it.
 
     paths: those of the index and the model.
 
     Raises:
-        DataError: the model encodes no documents here.
+        DataError: texts are not known, or the model encodes no documents here.
     """
-    positives, texts, system = inputs.relevant(), inputs.queries(split), inputs.system(*paths)
+    texts, system = inputs.queries(split), inputs.system(*paths)
     if system.encode_documents is None:
         raise DataError(f"{inputs.place(paths[1])}: has no vectors of documents, so that no halves can be planted")
-    lists = _lists(inputs, split, asked, ())
+    lists = _lists(inputs, split, positives, ())
     while some := list(islice(lists, _QUERIES)):
         ones = [known_one(query_id, positives[query_id], inputs.seed) for query_id, _, _ in some]
         wholes = inputs.texts(ones)
+        if not (texts.keys() >= {query_id for query_id, _, _ in some} and wholes.keys() >= set(ones)):
+            told = "halves of positives are planted by texts, and some are not known"
+            raise DataError(f"{inputs.place('run')}: {told}: give those of all queries and documents")
         parts = [half(wholes[one], derive_seed(inputs.seed, "half", one) % 2) for one in ones]
         queries = system.encode([texts[query_id] for query_id, _, _ in some])
         scores = np.einsum("qd,qd->q", queries, system.encode_documents(parts))
@@ -136,8 +143,25 @@ def _lists(
             yield query_id, ranking, dict(zip(labels, others, strict=True))
 
 
-def planted_lists(kind: str, queries: Sequence[PlantedQuery], depth: int, labels: Sequence[str] = ()) -> PlantedLists:
-    """The first `depth` documents of each list side by side."""
+def planted_lists(kind: str, queries: Iterable[PlantedQuery], depth: int, labels: Sequence[str] = ()) -> PlantedLists:
+    """The first `depth` documents of each list side by side; few queries are held as they are."""
+    waiting = iter(queries)
+    blocks = [_block([], kind, depth, labels)]
+    while some := list(islice(waiting, _QUERIES)):
+        blocks.append(_block(some, kind, depth, labels))
+    return PlantedLists(
+        kind,
+        np.concatenate([block.scores for block in blocks]),
+        np.concatenate([block.positive for block in blocks]),
+        {label: np.concatenate([block.deciding[label] for block in blocks]) for label in labels},
+        {label: np.concatenate([block.deciding_positive[label] for block in blocks]) for label in labels},
+        np.concatenate([block.candidate for block in blocks]),
+        np.concatenate([block.hidden for block in blocks]),
+        np.concatenate([block.planted for block in blocks]),
+    )
+
+
+def _block(queries: Sequence[PlantedQuery], kind: str, depth: int, labels: Sequence[str]) -> PlantedLists:
     shape = len(queries), depth
     made = PlantedLists(
         kind,

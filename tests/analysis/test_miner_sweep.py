@@ -155,6 +155,24 @@ def test_a_half_is_planted_where_its_score_puts_it():
     assert (deep["let_in"], deep["planted"]) == (1 / 2, (1 / 4 + 0) / 2)
 
 
+def test_copies_of_the_known_one_are_not_planted_and_texts_that_lack_are_told():
+    class Copies(Judged):
+        def copies(self, doc_ids):
+            return ["p", "h"] if doc_ids else []
+
+    asked = MinerSweep(run="run", least_judged=1)
+    with pytest.raises(DataError, match="no query has several"):
+        asked.measure(Copies(asked, {"run": RUN}))
+
+    class Untold(Judged):
+        def texts(self, doc_ids):
+            return {}
+
+    asked = MinerSweep(run="run", index="i", model="m")
+    with pytest.raises(DataError, match="run: halves of positives are planted by texts, and some are not known"):
+        asked.measure(Untold(asked, {"run": RUN}))
+
+
 def test_no_positive_to_plant_is_told():
     class Single(Judged):
         def relevant(self):

@@ -43,6 +43,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     parts = {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4, "query_chunks": 2}
     kept["ance"] = ANCE
     kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
+    kept["decayed"] = {**ANCE, "refresh": {**ANCE["refresh"], "replace": "decayed", "decay": 1.0, "easy_below": 2.0}}
     kept["never"] = {**ANCE, "refresh": {"policy": "never", "depth": 10, "negatives": 4}}
     kept["fixed"] = {**kept["never"], "negatives": "static"}
     kept["plain"] = {**ANCE, "stage": "train", "negatives": "static"}
@@ -90,11 +91,12 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe: Path, store: Store) -
     assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
 
 
+@pytest.mark.parametrize("name", ["ance", "decayed"])
 def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
-    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Stopped in the third step, in the second refresh before and after its corpus is encoded, and later on."""
-    whole, _ = make(recipe, store, "ance")
+    whole, _ = make(recipe, store, name)
     places = [
         ("hardneg.training.loop.update", 3),
         ("hardneg.encoders.stream.encode_blocks", 1),
@@ -105,13 +107,15 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
     for place, calls in places:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             _stop_at(patch, place, calls)
-            make(recipe, broken, "ance")
-    artifact, _ = make(recipe, broken, "ance")
+            make(recipe, broken, name)
+    artifact, _ = make(recipe, broken, name)
     assert artifact.key == whole.key and uses(artifact) == uses(whole)
     assert weights(artifact) == weights(whole)
 
 
-@pytest.mark.parametrize(("name", "steps", "number"), [("ance", 8, 1), ("ance", 4, 0), ("never", 7, 0)])
+@pytest.mark.parametrize(
+    ("name", "steps", "number"), [("ance", 8, 1), ("decayed", 8, 1), ("ance", 4, 0), ("never", 7, 0)]
+)
 def test_damaged_negatives_are_mined_again_by_the_model_that_mined_them(
     recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, steps: int, number: int
 ) -> None:
@@ -170,6 +174,15 @@ def test_what_was_timed_plays_no_part_where_training_waits(
     monkeypatch.setattr("hardneg.encoders.inference.token_budget", lambda *_: pytest.fail("timed"))
     settings = ["stages.ance.validation_run=start-dev", "stages.ance.options.max_steps=4"]
     assert "best step" in make(recipe, store, "ance", *settings)[0].facts
+
+
+def test_only_what_has_decayed_is_replaced(recipe: Path, store: Store) -> None:
+    """All stay where no score is easy."""
+    for settings, shares in ((["easy_below=1e-6"], (0.99, 1.0)), ([], (0.05, 0.95))):
+        artifact, _ = make(recipe, store, "decayed", *(f"stages.decayed.refresh.{setting}" for setting in settings))
+        lines = map(json.loads, (artifact.path / "history.jsonl").read_text().splitlines())
+        kept = [record["kept"] for record in lines if "kept" in record]
+        assert len(kept) == 2 and shares[0] <= min(kept) and max(kept) <= shares[1]
 
 
 def test_negatives_to_begin_with_and_parts_of_the_queries(recipe: Path, store: Store) -> None:
@@ -260,6 +273,7 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Stor
     ("setting", "told"),
     [
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
+        ("refresh.decay=2", "stages.ance.refresh: decay and easy_below go with replace: decayed; leave them out"),
         ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
         ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
         ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),

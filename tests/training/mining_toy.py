@@ -1,6 +1,7 @@
-"""A program that mines once, in one process or several: who encoded how much, and what came out."""
+"""A program that mines, in one process or several, and then replaces what has decayed: who encoded how much."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.mining import Mining
+from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import SynchronousProvider
 
@@ -42,6 +43,8 @@ def main(model: str, stored: str, out: str) -> None:
     supply.prepare(0)
     supply.prepare(3)  # nothing is due
     (folder / f"blocks-{here.rank}").write_text(f"{blocks} {len(told)}\n")
+    again = replace(supply.mining.options, replace="decayed", decay=0.9999, easy_below=2.0)
+    mine_refresh([encoder], replace(supply.mining, options=again), place, 1, 5)
     leave()
 
 

@@ -240,8 +240,12 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model: Path, store
         out.mkdir()
         processes = launch(MINING, [str(tiny_model), str(stored), str(out)], number)
         assert codes(processes) == [0] * number
-        files.append((out / "refreshes" / "000000" / "negatives.arrow").read_bytes())
-        assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "lock", "made.jsonl"]
+        made = [out / "refreshes" / f"{refresh:06d}" / "negatives.arrow" for refresh in (0, 1)]
+        files.append([path.read_bytes() for path in made])
+        first, second = (read_negatives(path) for path in made)
+        kept = [len({*one.negatives} & {*two.negatives}) for one, two in zip(first, second, strict=True)]
+        assert min(kept) < max(kept) == 20
+        assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "000001", "lock", "made.jsonl"]
     assert files[0] == files[1]
     assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"
     assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0, 2] 1\n", "[1] 0\n"]

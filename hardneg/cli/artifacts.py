@@ -1,5 +1,7 @@
 """`hardneg artifacts`: what is in the store, why a step would run, and making room."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import time
 from typing import Any
@@ -12,6 +14,8 @@ from hardneg.cli import completion
 from hardneg.cli.console import bars, duration, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
+from hardneg.data.shard_check import far_shards, shard_problem
+from hardneg.data.shards import Shard
 from hardneg.errors import ArtifactError
 from hardneg.roots import Unfinished, collect, garbage, owners, unfinished
 from hardneg.wording import counted, size
@@ -67,14 +71,23 @@ def why(
 @app.command()
 def check(
     repair: bool = typer.Option(False, "--repair", help="Remove what is damaged; the next run makes it again."),
+    remote: bool = typer.Option(False, "--remote", help="Read the shards at URLs too."),
     store: Path | None = STORE,
 ) -> None:
     """Read every byte in the store and compare it with what was written; exit code 5 where something is damaged.
+
+    What shards at URLs hold is read with --remote alone; without it they are counted.
 
     Example: hardneg artifacts check --repair
     """
     opened = open_store(store)
     found = list(check_all(opened, bars()))
+    far = {item.key: far_shards(opened.path(item.key)) for item in found if not item.problem}
+    count = sum(map(len, far.values()))
+    if count and remote:
+        found = [_with_far(item, far.get(item.key, ())) for item in found]
+    elif count:
+        say(f"{counted(count, 'shard')} at URLs: not read; --remote reads {'it' if count == 1 else 'them'}")
     damaged = [item for item in found if item.problem]
     for item in damaged:
         say(f"{item.stage}: {item.problem}")
@@ -89,6 +102,16 @@ def check(
     say(f"{counted(len(found), 'artifact')}, {size(sum(item.size for item in found))}: {state}")
     if damaged and not repair:
         raise typer.Exit(ArtifactError.exit_code)
+
+
+def _with_far(item: Checked, shards: Sequence[Shard]) -> Checked:
+    """The same with what is wrong with its shards at URLs."""
+    with bars().task("checking", len(shards), "shards") as task:
+        for shard in shards:
+            if problem := shard_problem(shard):
+                return replace(item, problem=f"{problem}: remove the shard there, and its artifact with --repair")
+            task.advance()
+    return replace(item, size=item.size + sum(shard.bytes for shard in shards))
 
 
 def _discard(store: Store, item: Checked) -> None:

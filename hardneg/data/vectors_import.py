@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.data.flat import FlatWriter
+from hardneg.data.shard_writer import RowCut, ShardsToWrite
 from hardneg.data.vector_files import VectorFile, check_ids, in_blocks
 from hardneg.errors import DataError
 from hardneg.progress import Progress
@@ -43,25 +44,31 @@ class VectorOwners:
     what: str
 
 
-def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
+def arrange_vectors(
+    file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress, cut: RowCut | None = None
+) -> int:
     """The wanted vectors as a dense index in `folder`, in the order of their ids; returns how many others there are.
 
     Vectors that stand in another order are first written as they come, then gathered: for that time they take twice
     their disk.
 
+    cut: into which shards; None makes one file.
+
     Raises:
         DataError: a vector is missing, or what `import_vectors` raises it for.
+        ArtifactError: a shard cannot be put where it is to be.
     """
     check_ids(file)
     rows = _rows(file, wanted)
     known, others = rows[rows >= 0], int((rows < 0).sum())
-    count = len(wanted.ids)
-    with FlatWriter(folder, file.dimension, count) as writer:
-        kept = _kept(file.blocks(), rows >= 0)
-        if (known == np.arange(count)).all():
-            _write(writer, kept, progress)
-        else:
-            _write(writer, _gathered(kept, np.argsort(known), file.dimension, folder / _UNORDERED), progress)
+    blocks = _kept(file.blocks(), rows >= 0)
+    if not (known == np.arange(len(known))).all():
+        blocks = _gathered(blocks, np.argsort(known), file.dimension, folder / _UNORDERED)
+    if cut is not None:
+        ShardsToWrite(folder, file.dimension, wanted.ids, cut).write(blocks, progress)
+        return others
+    with FlatWriter(folder, file.dimension, len(wanted.ids)) as writer:
+        _write(writer, blocks, progress)
         writer.write_doc_ids(wanted.ids)
         writer.close()
     return others

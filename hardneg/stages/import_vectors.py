@@ -1,16 +1,18 @@
 """Verb `import`: vectors of the corpus that another program made, as a flat index in the corpus's order."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatVectors, index_bytes
+from hardneg.data.shard_writer import RowCut
 from hardneg.data.vectors_import import VectorOwners, arrange_vectors
 from hardneg.fields import FREE, InputFile, Name, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_given_vectors
+from hardneg.stages.places import place_problems
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.wording import counted
 
@@ -26,6 +28,8 @@ class ImportVectors(StageSpec):
     vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy
     array. ids: of an array, the document of each row. Vectors of documents that the corpus lacks are left out, and
     counted. No model encodes the queries of such an index: a `search` names `query_vectors`, or a model.
+    shards, shard_rows: into how many shards the index is written, or of how many rows at most. place: the URL that the
+    shards are put at; the artifact then holds their list. Vectors and the key are the same.
     """
 
     version = 1
@@ -39,6 +43,15 @@ class ImportVectors(StageSpec):
     ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
         default=None, json_schema_extra=FREE
     )
+    shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    place: Name | None = Field(default=None, json_schema_extra=FREE)
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Shards of two sizes, or at no place that can be."""
+        if self.shards is not None and self.shard_rows is not None:
+            yield "shards: goes without shard_rows; leave one of them out"
+        yield from place_problems(self.place, None)
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """No model that encodes its queries."""
@@ -62,7 +75,8 @@ class ImportVectors(StageSpec):
         corpus = open_corpus(context)
         file = open_given_vectors(self.vectors, self.ids)
         owners = VectorOwners(corpus.doc_ids, corpus.rows, "document")
-        others = arrange_vectors(file, owners, context.folder, context.progress)
+        cut = RowCut(self.shards, self.shard_rows, self.place)
+        others = arrange_vectors(file, owners, context.folder, context.progress, None if cut == RowCut() else cut)
         if others:
             told = f"{counted(others, 'vector')} left out, of documents that the corpus lacks"
             context.progress.note(f"{context.name}: {told}")

@@ -72,3 +72,21 @@ def test_what_cannot_be_is_told(tmp_path, options, told):
 def test_folders_that_do_not_fit_are_told(tmp_path):
     result = CliRunner().invoke(app, ["index", "merge", str(tmp_path / "none"), "--output", str(tmp_path / "out")])
     assert "none/index: cannot be read" in str(result.exception) and not (tmp_path / "out").exists()
+
+
+def test_shards_at_urls_are_counted_or_checked(call, tmp_path):
+    call(tmp_path / "a", "--shards", 3, "--place", f"file://{tmp_path}/far")
+    shown = ["artifacts", "check", "--store", str(tmp_path / "store")]
+    result = CliRunner().invoke(app, shown)
+    assert result.exit_code == 0 and "3 shards at URLs: not read; --remote reads them" in result.output
+    sound = CliRunner().invoke(app, [*shown, "--remote"])
+    assert sound.exit_code == 0 and "not read" not in sound.output and "none damaged" in sound.output
+    with (tmp_path / "far/shard-00001/index").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x7f")
+    assert CliRunner().invoke(app, shown).exit_code == 0
+    result = CliRunner().invoke(app, [*shown, "--remote", "--repair"])
+    told = " ".join(result.output.split())
+    assert "the bytes have changed" in told and "remove the shard there, and its artifact with --repair" in told
+    assert "1 damaged, removed" in told
+    assert CliRunner().invoke(app, [*shown, "--remote"]).exit_code == 0

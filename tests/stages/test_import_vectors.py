@@ -150,3 +150,26 @@ def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -
     (tmp_path / "documents.parquet").unlink()
     with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*give vectors of the documents, Parquet"):
         planned(tmp_path, tree)
+
+
+def test_shards_have_the_key_and_the_vectors_of_one_file(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path)
+    keys = planned(tmp_path, tree).keys
+    tree["stages"]["given"] |= {"shard_rows": 25, "place": f"file://{tmp_path}/far"}
+    assert planned(tmp_path, tree).keys == keys
+    artifacts = made(tmp_path, tree)
+    stored = FlatVectors.open(artifacts["given"].path)
+    assert [shard.rows for shard in stored.shards.listed] == [20, 20, 20]
+    assert stored.read(0, 60).tolist() == DOCUMENTS.tolist() and list(stored.doc_ids) == [f"d{i}" for i in range(60)]
+    assert list(read_run(artifacts["test-run"].path / "run.trec.gz")) == [f"q{row}" for row in range(46, 60)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"shards": 2, "shard_rows": 3}, "shards: goes without shard_rows"), ({"place": "x"}, "place: x: no URL")],
+)
+def test_shards_that_cannot_be_are_told(tmp_path: Path, given: dict[str, Any], told: str) -> None:
+    tree = tree_of(tmp_path)
+    tree["stages"]["given"] |= given
+    with pytest.raises(RecipeError, match=told):
+        planned(tmp_path, tree)

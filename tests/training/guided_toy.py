@@ -1,4 +1,4 @@
-"""Batches of vectors with a guide's beside them, and a guide for the toy task."""
+"""Batches of vectors with a guide's beside them, as sentence-transformers has them too; a guide for the toy task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from hardneg.training.examples import TrainingData
@@ -64,6 +64,29 @@ def drawn(shape: Sequence[int], seed: int = 11) -> Vectors:
     guide, queries = normal(count, size), normal(count, size)
     known, documents = (side[:, None] * 0.6 + normal(count, 1 + negatives, size) for side in (guide, queries))
     return Vectors(queries.requires_grad_(), documents.requires_grad_(), guide, known)
+
+
+class Given(nn.Module):
+    """A model of sentence-transformers whose vectors are among the features."""
+
+    max_seq_length = 8
+
+    def __init__(self, name: str, dimension: int = 0) -> None:
+        from tokenizers import Tokenizer, models
+        from transformers import PreTrainedTokenizerFast
+
+        super().__init__()
+        self.name, self._dimension = name, dimension
+        self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
+
+    def __getitem__(self, place: int) -> "Given":
+        return self
+
+    def get_embedding_dimension(self) -> int:
+        return self._dimension
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features[self.name]}
 
 
 class Rows:

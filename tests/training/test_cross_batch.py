@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from guided_toy import toy_guide
 from precise import PreciseEncoder, PreciseTokens
 from processes import codes, launch
 from test_distributed import Watched
@@ -18,12 +19,15 @@ from hardneg.data.segments import Segments
 from hardneg.distributed import World, leave, world
 from hardneg.errors import UsageError
 from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.margin_mse import MarginMSE
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
+from hardneg.registry import needs_of
 from hardneg.regularizers.flops import Flops
 from hardneg.training import loop
 from hardneg.training.examples import Examples
 from hardneg.training.loss_terms import LossTerms
+from hardneg.training.masks import GUIDES, GuidedMask
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
 from hardneg.types import ScoreBatch
@@ -40,14 +44,33 @@ CASES: dict[str, dict[str, Any]] = {
     "dims": {"batch_size": 5, "chunk": 2},
     "dims-of-segments": {"batch_size": 7},
     "penalty": {"batch_size": 5, "chunk": 1},
+    "guided": {"batch_size": 5},
+    "guided-in-chunks": {"batch_size": 7, "chunk": 1},
+    "guided-tokens": {"batch_size": 5, "chunk": 2},
+    "guided-dims": {"batch_size": 6},
+    "taught-by-a-guide": {"batch_size": 5, "chunk": 2},
     "own": {"batch_size": 6},
     "own-in-chunks": {"batch_size": 6, "chunk": 1},
+    "own-guided": {"batch_size": 6, "chunk": 1},
 }
+MASKS = LossTerms(guided_mask=GuidedMask(0.1), self_mask=0.3)
 TERMS = {
+    "guided": MASKS,
+    "guided-in-chunks": MASKS,
+    "guided-tokens": MASKS,
+    "guided-dims": replace(MASKS, dims={6: 1.0, 2: 0.5}),
+    "own-guided": MASKS,
     "dims": LossTerms({6: 1.0, 2: 0.5}),
     "dims-of-segments": LossTerms({6: 1.0, 2: 0.5}),
     "penalty": LossTerms({}, Flops(0.5, 0.25, "constant", query_threshold=1)),
 }
+EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
+LOSSES: dict[str, Any] = {
+    "accumulated": Star(),
+    **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims", "own-guided"), EVERY),
+    "taught-by-a-guide": MarginMSE(),
+}
+SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")
 ACROSS = [name for name in CASES if not name.startswith("own")]
 
@@ -60,6 +83,11 @@ class Seen:
 
     loss: Any
     batches: list[ScoreBatch] = field(default_factory=list, compare=False)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Those of the loss that is watched."""
+        return needs_of(self.loss)
 
     def __call__(self, batch: ScoreBatch) -> torch.Tensor:
         self.batches.append(batch)
@@ -86,15 +114,21 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     loop.make_optimizer = lambda towers, options: Watched(towers, seen)
     encoder: Any = PreciseTokens() if "tokens" in name else PreciseEncoder()
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
-    loss = Seen(Star() if name == "accumulated" else InfoNCE())
-    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, LossTerms()))
+    loss = Seen(LOSSES.get(name.removesuffix("-2").removesuffix("-3"), InfoNCE()))
+    data = replace(data, guide=toy_guide(data) if "guide" in name else None)
+    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=_terms(name))
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     for place, batch in enumerate(loss.batches):
-        shown = {part: getattr(batch, part).detach() for part in ("scores", "positive", "own", "valid")}
+        given = {part: getattr(batch, part) for part in SHOWN}
+        shown = {part: tensor.detach() for part, tensor in given.items() if tensor is not None}
         found |= {f"batch {place} {part}": tensor for part, tensor in shown.items()}
     torch.save(found, out / f"{name}-{world().rank}.pt")
     return found
+
+
+def _terms(name: str) -> LossTerms:
+    return TERMS.get(name.removesuffix("-2").removesuffix("-3"), LossTerms())
 
 
 def settings(**more: Any) -> TrainOptions:
@@ -179,7 +213,7 @@ def test_each_rows_label_is_its_querys_positive(learnt: Path, toy_folder: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["own", "own-in-chunks"])
+@pytest.mark.parametrize("name", ["own", "own-in-chunks", "own-guided"])
 def test_negatives_of_ones_own_process_are_those_of_smaller_batches(learnt: Path, alone: Any, name: str) -> None:
     """Which one process has by accumulating them."""
     two, three = (alone(f"{name}-{number}", batch_size=6 // number, accumulate=number) for number in (2, 3))

@@ -3,25 +3,34 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from precise import PreciseEncoder
+from guided_toy import Given, drawn, toy_guide
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from precise import PreciseEncoder, PreciseTokens
 from toy import BagEncoder, options, toy_data
 
 from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.towers import cut as shortened
 from hardneg.errors import UsageError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
 from hardneg.regularizers.flops import Flops
 from hardneg.training.loss_terms import LossTerms
+from hardneg.training.masks import GuidedMask
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+from hardneg.types import ScoreBatch
 
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
+EVERY = InfoNCE(directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
+MASKED = LossTerms(guided_mask=GuidedMask(), self_mask=0.1)
 PENALTY = Flops(0.3, 0.7, "constant")
 
 
@@ -73,6 +82,83 @@ def test_gradient_caching_changes_nothing(toy_folder: Path, cut: Any, terms: Los
     assert_same((cached[0].total.item(), cached[1]), (plain[0].total.item(), plain[1]), 1e-9)
 
 
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(size=st.integers(2, 9), chunk=st.integers(1, 4), margin=st.sampled_from([0.0, 0.2]), tokens=st.booleans())
+def test_gradient_caching_changes_nothing_of_masks_and_directions(
+    toy_folder: Path, size: int, chunk: int, margin: float, tokens: bool
+) -> None:
+    data = toy_data(toy_folder)
+    data, encoder = replace(data, guide=toy_guide(data)), PreciseTokens() if tokens else PreciseEncoder()
+    whole: Any = encoder
+    terms = LossTerms(guided_mask=GuidedMask(margin, "relative"), self_mask=2 * margin)
+    plain, cached = (
+        learnt(DualEncoderTraining(whole, data, options(batch_size=size, chunk=part), terms), EVERY)
+        for part in (None, chunk)
+    )
+    assert_same((cached[0].total.item(), cached[1]), (plain[0].total.item(), plain[1]), 1e-9)
+
+
+def test_what_a_loss_sees_of_a_guide_and_of_the_model(toy_folder: Path) -> None:
+    """Products of the vectors of the documents in play; the guide teaches where no run does; nothing else is made."""
+    data, encoder = toy_data(toy_folder), PreciseEncoder()
+    guide, whole = toy_guide(data), encoder
+    way = DualEncoderTraining(whole, replace(data, guide=guide), options(batch_size=5), MASKED)  # type: ignore[arg-type]
+    seen: list[ScoreBatch] = []
+
+    class Looks(InfoNCE):
+        def __call__(self, batch: ScoreBatch) -> torch.Tensor:
+            seen.append(batch)
+            return super().__call__(batch)
+
+    batch = next(way.batches(range(0, 1, 1), 5))
+    draw = way.examples.draw(0, 5)
+    way.minimised(Looks(directions=EVERY.directions), way.forward_module, batch, False, 0.0)
+    plain = way.scores(way.forward_module, batch, False)
+    assert seen[0].guide is not None and seen[0].query_query is not None and seen[0].document_document is not None
+    rows = draw.documents.reshape(-1)
+    expected = guide.queries[draw.queries] @ guide.documents.encoded(rows).T  # type: ignore[union-attr]
+    torch.testing.assert_close(seen[0].guide, torch.from_numpy(expected))
+    queries, documents = way.forward_module(batch.queries, batch.documents)
+    own, chosen = queries @ queries.T, documents[batch.column]
+    assert seen[0].query_query.isneginf()[range(5), range(5)].all()
+    there = seen[0].query_query.isfinite()
+    torch.testing.assert_close(seen[0].query_query[there], own[there])
+    there = seen[0].document_document.isfinite()
+    torch.testing.assert_close(seen[0].document_document[there], (chosen @ chosen.T)[there])
+    assert not there[:3, :3].any() and there.any()
+    assert plain.guide is plain.query_query is plain.document_document is plain.teacher is None
+    assert (seen[0].valid <= plain.valid).all() and int(seen[0].valid.sum()) < int(plain.valid.sum())
+
+
+def test_documents_in_segments_have_no_scores_with_each_other(toy_folder: Path) -> None:
+    data, encoder = replace(toy_data(toy_folder), segments=Segments(length=2, count=3)), PreciseEncoder()
+    whole: Any = encoder
+    with pytest.raises(UsageError, match="documents in segments have no scores with each other"):
+        learnt(DualEncoderTraining(whole, data, options(batch_size=5)), EVERY)
+
+
+@pytest.mark.parametrize("shape", [(4, 0, 8), (6, 1, 5), (5, 3, 16)])
+def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape: tuple[int, int, int]) -> None:
+    """On fixed vectors, with weights; whole vectors among them."""
+    from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+
+    vectors, dims = drawn(shape), {shape[2]: 1.0, shape[2] // 2: 0.5, 2: 2.0}
+    encoder: Any = SimpleNamespace(truncated=lambda encoded, dimension: shortened(encoded, dimension, True))
+
+    def loss_of(cut: Any) -> torch.Tensor:
+        documents = cut(vectors.documents.flatten(0, 1)).unflatten(0, vectors.documents.shape[:2])
+        return InfoNCE(0.05)(replace(vectors, queries=cut(vectors.queries), documents=documents).scored())
+
+    value = LossTerms(dims).loss(encoder, loss_of)
+    gradients, theirs = vectors.gradients(value), Given("own", shape[2])
+    inner = MultipleNegativesRankingLoss(theirs, scale=20)  # type: ignore[arg-type]
+    whole = MatryoshkaLoss(theirs, inner, list(dims), list(dims.values()))  # type: ignore[arg-type]
+    expected = whole(vectors.columns(), torch.zeros(shape[0]))
+    assert value.item() == pytest.approx(expected.item(), abs=1e-5)
+    for mine, other in zip(gradients, vectors.gradients(expected), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
+
+
 def test_a_penalty_counts_documents_by_their_columns(toy_folder: Path) -> None:
     """Against the mean over all columns, documents that stand in several of them repeated."""
     encoder: Any = PreciseEncoder()
@@ -105,10 +191,21 @@ def test_terms_are_part_of_a_runs_identity(toy_folder: Path) -> None:
     encoder: Any = PreciseEncoder()
     ways = [
         DualEncoderTraining(encoder, toy_data(toy_folder), options(), terms)
-        for terms in (LossTerms(), LossTerms({6: 1.0}), LossTerms({6: 2.0}), LossTerms({}, Flops()))
+        for terms in (
+            LossTerms(),
+            LossTerms({6: 1.0}),
+            LossTerms({6: 2.0}),
+            LossTerms({}, Flops()),
+            LossTerms(self_mask=0),
+        )
     ]
+    masks = (GuidedMask(), GuidedMask(0.1), GuidedMask(0.1, "relative"))
+    data = toy_data(toy_folder)
+    data = replace(data, guide=toy_guide(data))
+    ways += [DualEncoderTraining(encoder, data, options(), LossTerms(guided_mask=mask)) for mask in masks]
+    ways.append(DualEncoderTraining(encoder, data, options()))
     assert ways[0].digest() == ways[0].examples.digest()
-    assert len({way.digest() for way in ways}) == 4
+    assert len({way.digest() for way in ways}) == 9
 
 
 def test_more_dimensions_than_there_are(toy_folder: Path) -> None:

@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from guided_toy import SHAPES, Vectors, drawn
+from guided_toy import SHAPES, Given, Vectors, drawn
 from sentence_transformers.sentence_transformer.losses import (
     CachedGISTEmbedLoss,
     CachedMultipleNegativesRankingLoss,
     GISTEmbedLoss,
     MultipleNegativesRankingLoss,
 )
-from tokenizers import Tokenizer, models
-from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
+from torch import Tensor
 
 from hardneg.losses.infonce import InfoNCE
 from hardneg.protocols import Loss
@@ -24,23 +22,6 @@ from hardneg.training.masks import GuidedMask, self_masked
 T = 0.05
 QUERY, POSITIVE = "query-document", "positive-positive"
 EVERY = (QUERY, "query-query", "document-query", "document-document")
-
-
-class Given(nn.Module):
-    """A model of sentence-transformers whose vectors are among the features."""
-
-    max_seq_length = 8
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
-
-    def __getitem__(self, place: int) -> "Given":
-        return self
-
-    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"sentence_embedding": features[self.name]}
 
 
 def theirs(loss: Any, vectors: Vectors) -> tuple[float, list[Tensor]]:

@@ -95,7 +95,10 @@ def plan_sizes(plan: Plan, store: Store | None, machine: Machine) -> Sizes:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
-    """The same for one step: with its inputs, and the network that it has or else the first of its inputs has."""
+    """The same for one step: with its inputs, its model, and the network that it has or else its first input has."""
+    began = step.spec.began_with(plan.recipe.view(step.name))
+    if began is not plan.recipe.model:
+        sizes = replace(sizes, model=_usual(began), shape=model_shape(began), form=kind_of(began).form)
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
     index = plan.steps.get(step.inputs.get("index", ""))
     backend = index.plugins.get("backend") if index is not None else None

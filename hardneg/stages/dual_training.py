@@ -90,7 +90,7 @@ class DualTrainingSpec(BatchedSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also dimensions that the recipe's model does not have, and a penalty on what it does not make."""
-        kept, kind = known_dimension(recipe.model), certain_kind(recipe.model)
+        kept, kind = known_dimension(self.began_with(recipe)), certain_kind(self.began_with(recipe))
         if self.dims is not None and kind is not None and kind.form != "vectors":
             yield f"dims: the recipe's model makes {FORM_WORDS[kind.form]}, which cannot be cut; leave them out"
         elif self.dims is not None and kept is not None and (most := max(self.dims)) > kept:

@@ -13,7 +13,8 @@ from hardneg.data.shards import BEGUN_CUT, SHARDS
 from hardneg.data.sparse_store import SHAPE
 from hardneg.digest import digest
 from hardneg.distributed import world
-from hardneg.encoders.spec import Attention
+from hardneg.encoders.kinds import kind_of
+from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
@@ -70,14 +71,19 @@ class Encode(StageSpec):
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
         yield from place_problems(self.place, self.take)
-        if self.segments is not None and FORMS.get(recipe.encoder.form) == Trait.TOKEN_VECTORS:
-            yield f"segments: {recipe.model.name!r} makes a vector of each token, which are not pooled; leave it out"
+        if self.segments is not None and FORMS.get(kind_of(self.began_with(recipe)).form) == Trait.TOKEN_VECTORS:
+            name = self.began_with(recipe).name
+            yield f"segments: {name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
-        form = FORMS.get(recipe.encoder.form)
+        form = FORMS.get(kind_of(self.began_with(recipe)).form)
         own = {Trait.SEGMENTS: self.segments is not None, **({form: True} if form else {})}
         return {trait: recipe.name for trait, has in own.items() if has}
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """That of its model."""
+        return recipe.model_of(self.model)
 
     def query_model(self, recipe: RecipeView) -> str:
         """The model that encodes the documents."""

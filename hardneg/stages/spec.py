@@ -60,6 +60,11 @@ class RecipeView:
         """The kind of the recipe's model, and of what is trained from it."""
         return kind_of(self.model)
 
+    def model_of(self, name: str) -> ModelSpec:
+        """The model that a stage brings in or trains from; the recipe's own for `start`."""
+        known = name in self.stages and name not in self.trail
+        return self.stages[name].began_with(self.at(name)) if known else self.model
+
     def traits(self, name: str) -> Mapping[str, str]:
         """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
         known = name in self.stages and name not in self.trail
@@ -154,6 +159,10 @@ class StageSpec(BaseModel):
     def query_model(self, recipe: RecipeView) -> str | None:
         """Of an index: the stage whose model encodes its queries; None where it is searched with texts."""
         return None
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """The model that this one encodes with or trains from, as it was before any training: here the recipe's own."""
+        return recipe.model
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
         """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""

@@ -85,7 +85,7 @@ class TrainRefreshed(DualTrainingSpec):
             told = "replace decayed goes on from what the model as it starts has mined"
             yield f"negatives: {told}; leave negatives out, or replace"
         source = getattr(recipe.plugin("backend"), "input", None)
-        kind = certain_kind(recipe.model)
+        kind = certain_kind(self.began_with(recipe))
         if self.backend is not None and source == "texts":
             told = f"{self.backend.name} is built from texts, which no refresh changes"
             yield f"backend: {told}; leave it out, or name one of {FORM_WORDS['vectors']}"

@@ -16,6 +16,7 @@ from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
 from hardneg.encoders.kinds import certain_kind
+from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, MEASURED, START, LossSetting, Name, OwnCut, Reference, Trait, without_problems
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.protocols import Loss
@@ -127,9 +128,14 @@ class EncoderTrainingSpec(TrainingSpec):
         """A model."""
         return {"model": MODEL_FOLDER}
 
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """That of its model."""
+        return recipe.model_of(self.model)
+
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also a model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
-        found, kind = recipe.model.similarity, certain_kind(recipe.model)
+        start = self.began_with(recipe)
+        found, kind = start.similarity, certain_kind(start)
         if kind is not None and not kind.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
         if self.segments is not None and kind is not None and kind.form != "vectors":

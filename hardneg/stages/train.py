@@ -17,7 +17,8 @@ from hardneg.fields import OF_QUERIES, Name, Reference
 from hardneg.layout import RUN
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of, with_guide
+from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
+from hardneg.stages.guided import with_guide
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import Row, Sizes
 from hardneg.stages.training_common import data_facts, encoder_training, examples_of, loss_of, save, validation

@@ -20,10 +20,10 @@ from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.rates.foretold import Foretold
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.guided import GuidedSpec, guide_facts, with_guide
 from hardneg.stages.inputs import open_collection, open_learner, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.training_common import (
-    EncoderTrainingSpec,
     data_facts,
     kept_models,
     learned,
@@ -64,7 +64,7 @@ def _asked(sizes: Sizes) -> float:
     return 0.4 * sizes.model.query_length
 
 
-class TrainQueries(EncoderTrainingSpec):
+class TrainQueries(GuidedSpec):
     """Trains the query encoder alone, on a fixed index.
 
     schedule: where a step's documents come from: `dynamic` searches the index at each step, `static` takes the first
@@ -72,11 +72,12 @@ class TrainQueries(EncoderTrainingSpec):
     corpus. forced_positives: the known positives that a list lacks and gets behind its end. retrieval_dropout: queries
     search as dropout left them; without it they are encoded once more. centroids: `trained` moves those of a
     product-quantised index too, at their own rate; the stage then makes an index as well, which a search may name.
+    guide: scores each query's list, for guided_mask or as the teacher.
     """
 
     version = 2
     purpose = "teach the query side alone, against the passages as they are in the index"
-    gives = ("ranks",)
+    gives = ("ranks", "teacher", "guide")
     inherits = ("seed",)
     stage: Literal["train-queries"]
     index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})]
@@ -179,6 +180,7 @@ class TrainQueries(EncoderTrainingSpec):
         collection = open_collection(context.inputs["dataset"])
         encoder = split(open_learner(context, context.device))
         data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
+        data = with_guide(context, data)
         way = _approach(context, collection, data, encoder)
         result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
@@ -194,7 +196,7 @@ class TrainQueries(EncoderTrainingSpec):
 def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
-    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
+    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index
     from hardneg.training.methods.jpq import JpqTraining
 
     spec, seconds = context.spec, Seconds()
@@ -203,10 +205,11 @@ def _approach(
     source = _source(context, data, encoder, index.searcher, seconds)
     watch = _watch(context, data, encoder, examples, index.searcher, source)
     options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
+    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
     if spec.centroids == "fixed":
-        return AdoreTraining(encoder, examples, index, source, options, watch, seconds)
+        return AdoreTraining(encoder, examples, index, source, options, watch, seconds, guided=guided)
     factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor)
+    return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor, guided=guided)
 
 
 def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher | StoredSearcher:
@@ -281,4 +284,5 @@ def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict
         **data_facts(data.corpus, len(data.query_ids)),
         "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
         "Negatives": f"{spec.schedule}, {spec.depth} a query",
+        **guide_facts(context),
     }

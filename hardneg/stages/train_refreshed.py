@@ -17,7 +17,8 @@ from hardneg.protocols import EstimatedBackend, IndexBackend
 from hardneg.registry import configure
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of, with_guide
+from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
+from hardneg.stages.guided import with_guide
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of

@@ -28,6 +28,15 @@ def tree_of(collection, model, other):
         "another": {"stage": "model", "model": {"name": str(other), "query_length": 16, "document_length": 24}},
         "guide": {"stage": "encode", "model": "another"},
         "guided": guided,
+        "queries": {
+            "stage": "train-queries",
+            "index": "start-index",
+            "depth": 8,
+            "loss": {"name": "kl", "temperature": 0.1},
+            "guide": "guide",
+            "guided_mask": {},
+            "options": {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3},
+        },
         "taught": {**kept["star"], "loss": {"name": "margin-mse", "temperature": 0.1}, "guide": "guide"},
     }
     return tree
@@ -61,7 +70,7 @@ def test_a_second_model_is_kept_and_encodes(finished, tree):
 
 @pytest.mark.slow
 def test_trainings_with_a_guide(finished):
-    for name in ("guided", "taught"):
+    for name in ("guided", "taught", "queries"):
         losses = [record["loss"] for record in History(finished[name].path / "history.jsonl").read()]
         assert len(losses) == 4 and all(np.isfinite(losses)) and losses[-1] > 0
         assert {path.name for path in finished[name].path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
@@ -74,7 +83,7 @@ def test_keys(tmp_path, tree):
     changed = {
         "stages.guided.guided_mask.margin=0.1": {"guided"},
         "stages.guided.self_mask=null": {"guided"},
-        "stages.another.model.query_prompt='ask: '": {"another", "guide", "guided", "taught"},
+        "stages.another.model.query_prompt='ask: '": {"another", "guide", "guided", "queries", "taught"},
         "stages.guided.guide=start-index": {"guided"},
     }
     for setting, names in changed.items():
@@ -111,3 +120,5 @@ def test_losses_of_one_side_in_stages_without_it(tmp_path, tree):
     stage["loss"] = {"name": "infonce", "directions": ["query-document", "query-query"]}
     with pytest.raises(RecipeError, match="infonce needs query_query, which this stage's batches lack; use it in stag"):
         planned(tmp_path, {**tree, "stages": {**tree["stages"], "queries": stage}})
+    with pytest.raises(RecipeError, match=r"queries\.guide: missing; kl needs its scores: name an encode stage"):
+        planned(tmp_path, tree, "stages.queries.guide=null", "stages.queries.guided_mask=null")

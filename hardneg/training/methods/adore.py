@@ -1,7 +1,7 @@
 """The method of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,7 +19,9 @@ from hardneg.progress import Seconds
 from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
+from hardneg.training.guide import Guide
 from hardneg.training.history import Record
+from hardneg.training.masks import GuidedMask
 from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
 from hardneg.types import ScoreBatch
@@ -113,6 +115,21 @@ class AdoreOptions:
     dropout: bool = True
 
 
+@dataclass(frozen=True, eq=False)
+class GuidedLists:
+    """A guide's scores of each query's own list, and what they mask; they teach a loss that needs a teacher."""
+
+    guide: Guide
+    mask: GuidedMask | None = None
+
+    def __call__(self, batch: ScoreBatch, queries: NDArray[np.int64], listed: Listed) -> ScoreBatch:
+        """The batch with them; queries: int64 [B], places among the training queries."""
+        found = self.guide.of_lists(queries, np.maximum(listed.rows, 0))
+        scores = torch.from_numpy(found).to(batch.scores.device)
+        batch = replace(batch, guide=scores, teacher=scores)
+        return batch if self.mask is None else self.mask(batch)
+
+
 class QueryTower(nn.Module):
     """The queries' side of an encoder."""
 
@@ -154,6 +171,7 @@ class AdoreTraining(ExampleTraining):
         options: what is done with the lists.
         watch: asked after each step for what is to be noted besides the loss.
         seconds: of this process: of training without looks, of the searches in it, and of looks.
+        guided: a guide of the lists, if there is one.
     """
 
     encoder: Encoder
@@ -163,6 +181,7 @@ class AdoreTraining(ExampleTraining):
     options: AdoreOptions
     watch: Callable[[int], Record] | None = None
     seconds: Seconds = field(default_factory=Seconds)
+    guided: GuidedLists | None = field(default=None, kw_only=True)
 
     @cached_property
     def forward_module(self) -> nn.Module:
@@ -186,7 +205,9 @@ class AdoreTraining(ExampleTraining):
 
     def digest(self) -> str:
         """A name for the examples, the index and the lists."""
-        return digest([self.examples.digest(), self.index.identity, asdict(self.options)])
+        named: list[object] = [self.examples.digest(), self.index.identity, asdict(self.options)]
+        mask = None if self.guided is None else self.guided.mask
+        return digest(named if mask is None else [*named, asdict(mask)])
 
     def prepare(self, step: int) -> None:
         """Has the source make its lists where it is time to."""
@@ -211,7 +232,8 @@ class AdoreTraining(ExampleTraining):
         lists = self.source.lists(batch.asked, batch.start, searching)
         listed = label(lists, batch.asked, self.index.content_hash, self.options.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
-        return _score_batch(scores, listed, lists.shape[1], self.source.live)
+        found = _score_batch(scores, listed, lists.shape[1], self.source.live)
+        return found if self.guided is None else self.guided(found, batch.asked.queries, listed)
 
     def log_metrics(self, step: int) -> Record:
         """What the watch has to say after a step."""

@@ -3,6 +3,9 @@
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
 "marks": {sign: [system]} where there
 are some, "per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
+
+Where systems have several seeds, their scores are means over these, and two keys more are there: `"over_seeds"`, the
+tests over queries and seeds, and `"per_seed": {system: {seed: {metric: {query_id: score}}}}`.
 """
 
 import json
@@ -15,6 +18,7 @@ from hardneg.atomic_write import replace_text
 from hardneg.errors import ArtifactError
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
+from hardneg.evaluation.two_level import TwoLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,15 @@ class Measured:
     """What a metrics file holds: scores by query for each system, the paired tests, and what signs stand for.
 
     marks: a sign of the report, and the systems that one must be better than to have it; empty: one a baseline.
+    by_seed: of systems with several seeds the scores of each; `results` has their means. over_seeds: tests that know of
+    seeds.
     """
 
     results: Mapping[str, Scores]
     comparisons: Sequence[Comparison] = ()
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
+    over_seeds: Sequence[TwoLevel] = ()
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
@@ -45,22 +53,39 @@ def to_json(measured: Measured) -> dict[str, Any]:
         "comparisons": [asdict(c) | {"interval": _ends(c.interval)} for c in measured.comparisons],
         **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
         "per_query": per_query,
+        **(_seeds_to_json(measured) if measured.by_seed else {}),
     }
+
+
+def _seeds_to_json(measured: Measured) -> dict[str, Any]:
+    ends = ("interval", "bootstrap_interval")
+    tests = [asdict(each) | {name: _ends(getattr(each, name)) for name in ends} for each in measured.over_seeds]
+    return {"over_seeds": tests, "per_seed": measured.by_seed}
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
     """The scores and comparisons of what `to_json` gave."""
-    results = {
-        system: {
-            metric: {query_id: float(x) for query_id, x in by_query.items()} for metric, by_query in scores.items()
-        }
-        for system, scores in content["per_query"].items()
+    results = {system: _scores(scores) for system, scores in content["per_query"].items()}
+    comparisons = [Comparison(**(c | {"interval": _interval(c["interval"])})) for c in content["comparisons"]]
+    by_seed = {
+        system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
+        for system, seeds in content.get("per_seed", {}).items()
     }
-    comparisons = [
-        Comparison(**(c | {"interval": Interval(*c["interval"]) if c["interval"] else None}))
-        for c in content["comparisons"]
-    ]
-    return Measured(results, comparisons, content.get("marks", {}))
+    tests = tuple(map(_over_seeds, content.get("over_seeds", [])))
+    return Measured(results, comparisons, content.get("marks", {}), by_seed, tests)
+
+
+def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:
+    return {metric: {query_id: float(x) for query_id, x in scores.items()} for metric, scores in content.items()}
+
+
+def _over_seeds(content: Mapping[str, Any]) -> TwoLevel:
+    intervals = {name: _interval(content[name]) for name in ("interval", "bootstrap_interval")}
+    return TwoLevel(**{**content, **intervals, "seeds": tuple(content["seeds"])})
+
+
+def _interval(ends: Sequence[float] | None) -> Interval | None:
+    return Interval(*ends) if ends else None
 
 
 def write_metrics(path: Path, measured: Measured) -> None:

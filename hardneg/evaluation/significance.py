@@ -134,7 +134,7 @@ def compare(
         UsageError: A baseline is not among the systems, or the systems were not scored on the same queries.
     """
     _check(scores, baselines)
-    pairs = _pairs(list(scores), list(dict.fromkeys(baselines)))
+    pairs = pairs_of(list(scores), list(dict.fromkeys(baselines)))
     differences = [
         np.array([score - scores[baseline][query_id] for query_id, score in scores[system].items()], np.float64)
         for system, baseline in pairs
@@ -185,7 +185,7 @@ def _check(scores: Mapping[str, Mapping[str, float]], baselines: Sequence[str]) 
             raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
 
 
-def _pairs(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
+def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
     """(system, baseline), each pair of systems once."""
     if not baselines:
         return [(later, earlier) for earlier, later in combinations(systems, 2)]

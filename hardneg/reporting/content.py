@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
-from hardneg.evaluation.metrics import means
+from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
+from hardneg.evaluation.two_level import TwoLevel
 from hardneg.reporting.curve import History, curve_svg, measurements
+from hardneg.reporting.numbers import bounds, number, p_value, signed, within
+from hardneg.reporting.seeds import interval_over_seeds, seed_section
 from hardneg.reporting.table import Cell, Section, Table
 from hardneg.wording import counted
 
@@ -19,6 +22,10 @@ LEVEL = 0.01
 """Below this both corrected p values have a difference marked."""
 
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
+
+SEED_ROWS = "Rows of several seeds: means over these, with intervals over queries and seeds."
+
+Test = Comparison | TwoLevel
 
 _MARKS = ("†", "‡", "§", "¶", "‖", *ascii_lowercase)
 
@@ -52,13 +59,24 @@ class ReportContent:
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sections: Sequence[Section] = ()
     by_query: Section | None = None
+    over_seeds: Sequence[TwoLevel] = ()
+    by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
         """The report of an evaluation; others: fields that it does not fill."""
-        systems = {label: estimates(scores) for label, scores in measured.results.items()}
+        systems = {
+            label: estimates(scores, measured.by_seed.get(label, {})) for label, scores in measured.results.items()
+        }
         sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
-        return cls(title, systems, max(sizes, default=0), measured.comparisons, marks=measured.marks, **others)
+        found = {"by_seed": measured.by_seed, "over_seeds": measured.over_seeds, "marks": measured.marks, **others}
+        return cls(title, systems, max(sizes, default=0), measured.comparisons, **found)
+
+    @property
+    def tests(self) -> "list[Test]":
+        """The test of each pair that decides: over queries and seeds where there is one, else by query."""
+        known = {(each.system, each.baseline, each.metric): each for each in self.over_seeds}
+        return [known.get((each.system, each.baseline, each.metric), each) for each in self.comparisons]
 
     @property
     def metrics(self) -> list[str]:
@@ -66,22 +84,20 @@ class ReportContent:
         return list(dict.fromkeys(name for estimates in self.systems.values() for name in estimates))
 
 
-def estimates(scores: Mapping[str, Mapping[str, float]]) -> dict[str, MeanScore]:
-    """One system's means and intervals from its scores by metric and query; intervals end where metrics do."""
-    return {name: MeanScore(mean, within(interval_of(scores[name]), 0.0)) for name, mean in means(scores).items()}
+def estimates(
+    scores: Mapping[str, Mapping[str, float]], seeds: Mapping[int, Scores] | None = None
+) -> dict[str, MeanScore]:
+    """One system's means and intervals from its scores by metric and query; intervals end where metrics do.
 
-
-def within(interval: Interval | None, low: float, high: float = 1.0) -> Interval | None:
-    """The part of an interval from `low` to `high`, the least and the most that a mean can be.
-
-    An interval by Student's t knows no such ends; what is cut off holds no value, so that the rest covers as much.
+    seeds: the same of each seed, where there are several: then intervals are over queries and seeds.
     """
-    return interval and Interval(max(interval.low, low), min(interval.high, high))
+    intervals = {name: interval_over_seeds(name, seeds) if seeds else interval_of(scores[name]) for name in scores}
+    return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
 
 
-def baseline_marks(comparisons: Iterable[Comparison]) -> dict[str, str]:
+def baseline_marks(tests: Iterable[Test]) -> dict[str, str]:
     """A sign for each baseline that something differs from significantly, in order of appearance."""
-    named = dict.fromkeys(c.baseline for c in comparisons if c.significant(LEVEL))
+    named = dict.fromkeys(c.baseline for c in tests if c.significant(LEVEL))
     return {name: _MARKS[i] if i < len(_MARKS) else f"[{i + 1}]" for i, name in enumerate(named)}
 
 
@@ -90,17 +106,15 @@ def marks_of(report: ReportContent, system: str, metric: str) -> str:
     if report.marks:
         beaten = _beaten(report, system, metric)
         return "".join(sign for sign, rows in report.marks.items() if beaten.issuperset(rows))
-    signs = baseline_marks(report.comparisons)
+    signs = baseline_marks(report.tests)
     return "".join(
-        signs[c.baseline]
-        for c in report.comparisons
-        if c.system == system and c.metric == metric and c.significant(LEVEL)
+        signs[c.baseline] for c in report.tests if c.system == system and c.metric == metric and c.significant(LEVEL)
     )
 
 
 def _beaten(report: ReportContent, system: str, metric: str) -> set[str]:
     """The systems that this one is significantly better than; the tests may have been made the other way round."""
-    tests = [c for c in report.comparisons if c.metric == metric and c.significant(LEVEL)]
+    tests = [c for c in report.tests if c.metric == metric and c.significant(LEVEL)]
     above = {c.baseline for c in tests if c.system == system and c.difference > 0}
     return above | {c.system for c in tests if c.baseline == system and c.difference < 0}
 
@@ -127,8 +141,9 @@ def summary(report: ReportContent) -> str:
 
 def legend(report: ReportContent) -> list[str]:
     """What bold, brackets and each sign of the first table mean, one sentence each."""
-    signs = {} if report.marks else baseline_marks(report.comparisons)
+    signs = {} if report.marks else baseline_marks(report.tests)
     proof = f"p < {LEVEL:g} in both paired tests after Holm's correction"
+    proof += " (rows of several seeds: in the t-test over queries and seeds)" if report.over_seeds else ""
     lines = [f"{sign} differs from {name}: {proof}." for name, sign in signs.items()]
     lines += [f"{sign} better than {_all_of(rows)}: {proof}." for sign, rows in report.marks.items()]
     if report.comparisons and not report.marks and not signs:
@@ -137,7 +152,7 @@ def legend(report: ReportContent) -> list[str]:
         lines.append("Bold: the highest mean.")
     if any(e.interval for values in report.systems.values() for e in values.values()):
         lines.append(BRACKETS)
-    return lines
+    return [*lines, SEED_ROWS] if report.by_seed else lines
 
 
 _TESTS_EXPLAINED = (
@@ -147,29 +162,16 @@ _TESTS_EXPLAINED = (
 )
 
 
-def number(value: float) -> str:
-    """Four digits after the point, as papers print them."""
-    return f"{value:.4f}"
-
-
-def signed(value: float) -> str:
-    """Four digits with a sign."""
-    return f"{value:+.4f}".replace("-", "−")
-
-
-def p_value(value: float) -> str:
-    """Three digits, or how small it is."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def bounds(interval: Interval | None, show: str = ".3f") -> str:
-    """The two ends in brackets; a dash where there is no interval."""
-    return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else "–"
-
-
 def difference_bounds(comparison: Comparison) -> str:
     """The interval of a difference with signs, between -1 and 1."""
     return bounds(within(comparison.interval, -1.0), "+.3f")
+
+
+def _tests_section(report: ReportContent) -> Section:
+    """The tests by query, and what they do not tell of systems with several seeds."""
+    means_alone = " Scores of several seeds are their means: nothing is said here of other seeds."
+    explained = _TESTS_EXPLAINED + (means_alone if report.by_seed else "")
+    return Section("Paired tests", [_tests(report.comparisons)], explained)
 
 
 def sections(report: ReportContent) -> list[Section]:
@@ -178,7 +180,8 @@ def sections(report: ReportContent) -> list[Section]:
     settings = Table(["setting", "value"], [[name, str(value)] for name, value in report.settings.items()], words=2)
     return [
         *([systems_section(report)] if report.systems else []),
-        *([Section("Paired tests", [_tests(report.comparisons)], _TESTS_EXPLAINED)] if report.comparisons else []),
+        *([seed_section(report.by_seed, report.over_seeds, LEVEL)] if report.by_seed else []),
+        *([_tests_section(report)] if report.comparisons else []),
         *(training if training[0].tables[0].rows else []),
         *report.sections,
         *([Section("How it was made", [settings])] if report.settings else []),
@@ -250,7 +253,7 @@ def _interval_note(interval: Interval | None) -> str:
 
 def _against(report: ReportContent, winner: str, metric: str) -> str:
     """What the tests say about the winner."""
-    found = [c for c in report.comparisons if c.metric == metric and winner in (c.system, c.baseline)]
+    found = [c for c in report.tests if c.metric == metric and winner in (c.system, c.baseline)]
     if not found:
         return ""
     beaten = [c.baseline if c.system == winner else c.system for c in found if c.significant(LEVEL)]

@@ -13,7 +13,7 @@ from hardneg.data.qrels import Qrels
 from hardneg.data.runs import read_run
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.reporting.content import number, signed
+from hardneg.reporting.numbers import number, signed
 from hardneg.reporting.table import Cell, Detail, Section, Table
 from hardneg.wording import counted
 

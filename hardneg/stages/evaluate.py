@@ -46,6 +46,15 @@ class Evaluate(StageSpec):
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
 
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A row that is called as the run of a seed is, or rows of `shared_seeds` that are not of the same seeds."""
+        several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
+        for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
+            yield f"runs.{label}: stands for a row and for the run of a seed: name the row otherwise"
+        for place, pair in enumerate(self.shared_seeds):
+            if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
+                yield f"shared_seeds.{place}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
+
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them."""
         asked = [name for name in self.metrics if name.startswith("answer@")]
@@ -53,8 +62,10 @@ class Evaluate(StageSpec):
             yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
 
     def identity(self) -> dict[str, Any]:
-        """The order and the names of the rows count too; marks where there are some."""
+        """The order and the names of the rows count too; marks where there are some; which tests know of seeds."""
         identity = {**super().identity(), "labels": list(self.runs)}
+        if any(not isinstance(run, str) for run in self.runs.values()):
+            identity["over seeds"] = "quasi-F, pigeonhole bootstrap"
         return identity if self.marks else {name: value for name, value in identity.items() if name != "marks"}
 
     def over_seeds(self, made: SeededStages) -> "Evaluate":
@@ -89,9 +100,11 @@ class Evaluate(StageSpec):
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
+        from hardneg.evaluation.bootstrap import Resampling
         from hardneg.evaluation.metrics_json import Measured, write_metrics
         from hardneg.evaluation.seeds import averaged, by_system
         from hardneg.evaluation.significance import Randomisation, compare_all
+        from hardneg.evaluation.two_level import compare_over_seeds
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
         for place, label in ((place, label) for place, rows in named.items() for label in rows):
@@ -104,7 +117,8 @@ class Evaluate(StageSpec):
         scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed))
-        write_metrics(context.folder / METRICS, Measured(scores, comparisons, self.marks))
+        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed))
+        write_metrics(context.folder / METRICS, Measured(scores, comparisons, self.marks, seeds, over_seeds))
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.evaluation.significance import compare_all
-from hardneg.reporting.content import bounds, estimates, number, p_value, signed
+from hardneg.reporting.content import estimates
+from hardneg.reporting.numbers import bounds, number, p_value, signed
 from hardneg.reporting.table import Section, Table
 from hardneg_reader.read import SYSTEM
 

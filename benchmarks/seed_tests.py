@@ -1,0 +1,149 @@
+"""How often tests tell two systems apart that are one: trained twice with other seeds, measured on the same queries.
+
+    python benchmarks/seed_tests.py                                simulated scores, 1,000 draws a row
+    python benchmarks/seed_tests.py --metrics runs/seeds/metrics.json --system STAR --metric mrr@10
+                                                                   scores of real trainings, ten seeds or more
+
+A row is a table of Markdown: the share of draws in which each test gives p < 0.05. All of it is wrong. A right test has
+at most 0.05, in 1,000 draws at most 0.066 (binomial, one-sided 99 %).
+
+Simulated: score = query + system x query + seed + query x seed, all normal. From real trainings: each draw takes seeds
+for either side, none twice, and queries with replacement.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, query_draws, seed_weights
+from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test
+from hardneg.evaluation.variance import spread
+
+Pair = tuple[np.ndarray, np.ndarray]
+"""Scores of two systems, each [seeds, queries]."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Standard deviations of the parts of a score, and how many queries and seeds there are."""
+
+    queries: int
+    seeds: int
+    seed: float
+    query_seed: float = 0.15
+    system_query: float = 0.0
+    query: float = 0.3
+
+    def draw(self, random: np.random.Generator) -> Pair:
+        """Two systems of equal mean."""
+        query = random.normal(0, self.query, self.queries)
+        first, second = (self._system(random) for _ in range(2))
+        return query + first, query + second
+
+    def _system(self, random: np.random.Generator) -> np.ndarray:
+        shape = (self.seeds, self.queries)
+        own = random.normal(0, self.system_query, self.queries)
+        return own + random.normal(0, self.seed, (self.seeds, 1)) + random.normal(0, self.query_seed, shape)
+
+    def __str__(self) -> str:
+        parts = f"{self.seed:g} | {self.query_seed:g} | {self.system_query:g}"
+        return f"{self.queries} | {self.seeds} | {parts}"
+
+
+MODELS = [
+    Model(200, 5, 0.02),
+    Model(200, 5, 0.005),
+    Model(200, 5, 0.0),
+    Model(200, 5, 0.02, system_query=0.1),
+    Model(1000, 5, 0.01, system_query=0.05),
+    Model(43, 5, 0.02, system_query=0.1),
+    Model(200, 3, 0.02),
+    Model(200, 2, 0.02),
+]
+
+
+def p_values(pair: Pair, seed: int, resamples: int) -> dict[str, float]:
+    """By query: of one model each, and of means over seeds; over queries and seeds: by the t-test and the bootstrap."""
+    first, second = pair
+    one, means, found = first[0] - second[0], first.mean(axis=0) - second.mean(axis=0), spread(pair)
+    options = Resampling(resamples, seed)
+    drawn = query_draws({"first": first, "second": second}, options)
+    sides = [
+        (seed_weights(len(table), name, options) * drawn[name]).sum(axis=1)
+        for name, table in (("first", first), ("second", second))
+    ]
+    plain = [
+        (_all(len(table), seed, name, resamples) * drawn[name]).sum(axis=1)
+        for name, table in (("first", first), ("second", second))
+    ]
+    return {
+        "t by query, one seed": paired_t_test(one),
+        "randomised by query, one seed": randomisation_test(one, Randomisation(1_000, seed)),
+        "t by query, means over seeds": paired_t_test(means),
+        "bootstrap as it is": bootstrap_p(plain[0] - plain[1], 1e9),
+        "bootstrap, corrected": bootstrap_p(sides[0] - sides[1], found.freedom),
+        "t over queries and seeds": found.p,
+    }
+
+
+def _all(seeds: int, seed: int, name: str, resamples: int) -> np.ndarray:
+    """Weights [draws, seeds] of as many seeds as there are, which is what a plain bootstrap draws."""
+    random = np.random.default_rng([seed, *name.encode()])
+    return random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
+
+
+def rates(draw: Callable[[np.random.Generator], Pair], draws: int, resamples: int, seed: int) -> dict[str, float]:
+    """The share of draws in which each test gives p < 0.05."""
+    random, counts = np.random.default_rng(seed), dict[str, int]()
+    for number in range(draws):
+        for name, p in p_values(draw(random), number, resamples).items():
+            counts[name] = counts.get(name, 0) + (p < 0.05)
+    return {name: count / draws for name, count in counts.items()}
+
+
+def of_trainings(path: Path, system: str, metric: str, seeds: int, queries: int | None) -> Callable[..., Pair]:
+    """Draws of seeds and queries from a `metrics.json` that has the system with many seeds."""
+    made = json.loads(path.read_text(encoding="utf-8"))["per_seed"][system].values()
+    table = np.array([list(scores[metric].values()) for scores in made])
+    if len(table) < 2 * seeds:
+        raise SystemExit(f"{path}: {system} has {len(table)} seeds; {2 * seeds} are needed")
+    count = queries or table.shape[1]
+
+    def draw(random: np.random.Generator) -> Pair:
+        rows, columns = random.permutation(len(table)), random.integers(0, table.shape[1], count)
+        return table[rows[:seeds]][:, columns], table[rows[seeds : 2 * seeds]][:, columns]
+
+    return draw
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=1_000)
+    parser.add_argument("--resamples", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--queries", type=int)
+    parser.add_argument("--metrics", type=Path)
+    parser.add_argument("--system", default="STAR")
+    parser.add_argument("--metric", default="mrr@10")
+    given = parser.parse_args()
+    if given.metrics:
+        draw = of_trainings(given.metrics, given.system, given.metric, given.seeds, given.queries)
+        rows = {f"{given.system}, {given.metric}, {given.seeds} seeds": draw}
+    else:
+        rows = {str(model): model.draw for model in MODELS}
+    head = "scores" if given.metrics else "queries | seeds | seed | query x seed | system x query"
+    for place, (name, draw) in enumerate(rows.items()):
+        found = rates(draw, given.draws, given.resamples, given.seed)
+        if not place:
+            print(f"| {head} | {' | '.join(found)} |\n|{'---|' * (head.count('|') + 1 + len(found))}")
+        print(f"| {name} | {' | '.join(f'{rate:.3f}' for rate in found.values())} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What a mean over queries and seeds varies by: variance components of a design in which queries cross seeds.
+
+With y[a, q, s] the score of system a for query q in the training with seed s,
+
+    y[a, q, s] = mu[a] + query[q] + system_query[a, q] + seed[a, s] + rest[a, q, s]
+
+Queries and seeds are draws (random effects), systems are not. Each query is scored in every training, so queries cross
+seeds and systems. Seeds are nested in systems: seed 1 of one system has nothing to do with seed 1 of another, unless
+the two have a training in common. Then differences seed by seed are a single such table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.errors import MissingDependency
+from hardneg.evaluation.significance import Interval
+
+SeedTable = NDArray[np.float64]
+"""Scores [seeds, queries]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """An estimate of the variance of a mean, and its degrees of freedom."""
+
+    variance: float
+    freedom: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A mean, or the difference of two, with the components of its variance.
+
+    query: as queries vary, from means over seeds. seeds: as seeds vary, from means over queries; one a table of several
+    seeds. rest: what both of these contain, once too often in their sum; one a table of several seeds.
+    """
+
+    mean: float
+    query: Component
+    seeds: tuple[Component, ...]
+    rest: tuple[Component, ...]
+
+    @property
+    def seed_variance(self) -> float:
+        """The variance of the mean over the given queries as seeds vary."""
+        return sum(each.variance for each in self.seeds)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the mean as queries and seeds vary: query + seeds - rest, and no less than query or seeds.
+
+        Of two tables of one size it is 2 / (seeds x queries) of MS(system x query) + MS(seeds) - MS(rest), what quasi-F
+        divides by, so that the square of t is F'. Source: Clark (1973), "The language-as-fixed-effect fallacy", Journal
+        of Verbal Learning and Verbal Behavior 12, F' where subjects (seeds) are nested in treatments (systems) and
+        cross words (queries).
+        """
+        seeds, rest = self.seed_variance, sum(each.variance for each in self.rest)
+        return max(self.query.variance, seeds, self.query.variance + seeds - rest)
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of `variance`.
+
+        Source: Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics 2.
+        """
+        return _satterthwaite(self.variance, (self.query, *self.seeds, *self.rest))
+
+    @property
+    def p(self) -> float:
+        """The two-sided p of a mean of 0 by Student's t; 1 for fewer than two queries."""
+        return _t_p(self.mean, self.variance, self.freedom) if self.query.freedom else 1.0
+
+    @property
+    def seed_p(self) -> float:
+        """The same for the given queries alone: whether other seeds might turn the sign. 0 where no seed varies.
+
+        Source: Welch (1947), "The generalization of Student's problem when several different population variances are
+        involved", Biometrika 34.
+        """
+        return _t_p(self.mean, self.seed_variance, _satterthwaite(self.seed_variance, self.seeds))
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
+        if not self.query.freedom:
+            return None
+        half = float(_distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
+        return Interval(self.mean - half, self.mean + half)
+
+
+def spread(tables: Sequence[SeedTable]) -> Spread:
+    """The mean of one table of scores [seeds, queries], or the mean of the first minus that of the second.
+
+    The tables have the same queries; where they have the same seeds too, give the one table of their differences. A
+    table of one seed is a model as it is, whose seed does not vary.
+    """
+    by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
+    several = [table for table in tables if len(table) > 1]
+    return Spread(
+        float(by_query.mean()), _of_mean(by_query), tuple(map(_of_seeds, several)), tuple(map(_of_rest, several))
+    )
+
+
+def _of_mean(values: NDArray[np.float64]) -> Component:
+    count = len(values)
+    return Component(float(values.var(ddof=1)) / count if count > 1 else 0.0, count - 1)
+
+
+def _of_seeds(table: SeedTable) -> Component:
+    return _of_mean(table.mean(axis=1))
+
+
+def _of_rest(table: SeedTable) -> Component:
+    rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    freedom = (len(table) - 1) * (table.shape[1] - 1)
+    return Component(float(np.square(rest).sum()) / freedom / table.size if freedom else 0.0, freedom)
+
+
+def _satterthwaite(variance: float, components: Sequence[Component]) -> float:
+    parts = sum(each.variance**2 / each.freedom for each in components if each.freedom)
+    return variance**2 / parts if parts else float(sum(each.freedom for each in components))
+
+
+def _t_p(mean: float, variance: float, freedom: float) -> float:
+    if variance == 0.0:
+        return 1.0 if mean == 0.0 else 0.0
+    return float(2 * _distributions().t.sf(abs(mean) / variance**0.5, freedom))
+
+
+def _distributions() -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise MissingDependency(f'significance tests need scipy ({error}); pip install "hardneg"') from error
+    return stats

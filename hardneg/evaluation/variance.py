@@ -53,10 +53,10 @@ class Spread:
     def variance(self) -> float:
         """The variance of the mean as queries and seeds vary: query + seeds - rest, and no less than query or seeds.
 
-        Of two tables of one size it is 2 / (seeds x queries) of MS(system x query) + MS(seeds) - MS(rest), what quasi-F
-        divides by, so that the square of t is F'. Source: Clark (1973), "The language-as-fixed-effect fallacy", Journal
-        of Verbal Learning and Verbal Behavior 12, F' where subjects (seeds) are nested in treatments (systems) and
-        cross words (queries).
+        Of two tables of one size it is 2 / (seeds x queries) of MS(system x query) + MS(seeds) - MS(rest), so that the
+        square of t is the quasi-F ratio MS(system) / (MS(system x query) + MS(seeds) - MS(rest)). Source: Clark (1973),
+        "The language-as-fixed-effect fallacy", Journal of Verbal Learning and Verbal Behavior 12, for the design: words
+        (here seeds) nested in treatments (systems), crossed with subjects (queries).
         """
         seeds, rest = self.seed_variance, sum(each.variance for each in self.rest)
         return max(self.query.variance, seeds, self.query.variance + seeds - rest)

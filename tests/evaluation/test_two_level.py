@@ -30,7 +30,7 @@ def test_the_components_of_two_systems_whose_seeds_are_their_own():
 
 
 def test_the_square_of_t_is_quasi_f():
-    """MS(system) 4 * 2 ** 2 / 2 = 8, MS(seeds) 10, MS(system x query) 8, MS(rest) 2: F' = 8 / (10 + 8 - 2)."""
+    """MS(system) 4 * 2 ** 2 / 2 = 8, MS(seeds) 10, MS(system x query) 8, MS(rest) 2: F = 8 / (10 + 8 - 2)."""
     found = spread([A, B])
     assert found.mean**2 / found.variance == pytest.approx(8 / (10 + 8 - 2))
 

@@ -25,6 +25,8 @@ from hardneg.evaluation.variance import spread
 
 Pair = tuple[np.ndarray, np.ndarray]
 """Scores of two systems, each [seeds, queries]."""
+_AT_A_TIME = 100
+"""Draws of scores whose queries are drawn together, as that takes the most time."""
 
 
 @dataclass(frozen=True)
@@ -66,42 +68,46 @@ MODELS = [
 ]
 
 
-def p_values(pair: Pair, seed: int, resamples: int) -> dict[str, float]:
-    """By query: of one model each, and of means over seeds; over queries and seeds: by the t-test and the bootstrap."""
+def p_values(pair: Pair, means: Pair, options: Resampling) -> dict[str, float]:
+    """By query: of one model each, and of means over seeds; over queries and seeds: by the bootstrap and the t-test.
+
+    means: of each system [draws, seeds], over queries that were drawn.
+    """
     first, second = pair
-    one, means, found = first[0] - second[0], first.mean(axis=0) - second.mean(axis=0), spread(pair)
-    options = Resampling(resamples, seed)
-    drawn = query_draws({"first": first, "second": second}, options)
-    sides = [
-        (seed_weights(len(table), name, options) * drawn[name]).sum(axis=1)
-        for name, table in (("first", first), ("second", second))
-    ]
-    plain = [
-        (_all(len(table), seed, name, resamples) * drawn[name]).sum(axis=1)
-        for name, table in (("first", first), ("second", second))
-    ]
+    found, one = spread(pair), first[0] - second[0]
+    right = [seed_weights(len(table), f"corrected {side}", options) for side, table in enumerate(pair)]
+    plain = [_as_it_is(len(table), side, options) for side, table in enumerate(pair)]
     return {
         "t by query, one seed": paired_t_test(one),
-        "randomised by query, one seed": randomisation_test(one, Randomisation(1_000, seed)),
-        "t by query, means over seeds": paired_t_test(means),
-        "bootstrap as it is": bootstrap_p(plain[0] - plain[1], 1e9),
-        "bootstrap, corrected": bootstrap_p(sides[0] - sides[1], found.freedom),
+        "randomised by query, one seed": randomisation_test(one, Randomisation(1_000, options.seed)),
+        "t by query, means over seeds": paired_t_test(first.mean(axis=0) - second.mean(axis=0)),
+        "bootstrap as it is": bootstrap_p(_difference(means, plain), 1e9),
+        "bootstrap, corrected": bootstrap_p(_difference(means, right), found.freedom),
         "t over queries and seeds": found.p,
     }
 
 
-def _all(seeds: int, seed: int, name: str, resamples: int) -> np.ndarray:
+def _difference(means: Pair, weights: list[np.ndarray]) -> np.ndarray:
+    return (means[0] * weights[0]).sum(axis=1) - (means[1] * weights[1]).sum(axis=1)
+
+
+def _as_it_is(seeds: int, side: int, options: Resampling) -> np.ndarray:
     """Weights [draws, seeds] of as many seeds as there are, which is what a plain bootstrap draws."""
-    random = np.random.default_rng([seed, *name.encode()])
-    return random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
+    random = np.random.default_rng([options.seed, side])
+    return random.multinomial(seeds, np.full(seeds, 1 / seeds), options.samples) / seeds
 
 
 def rates(draw: Callable[[np.random.Generator], Pair], draws: int, resamples: int, seed: int) -> dict[str, float]:
     """The share of draws in which each test gives p < 0.05."""
     random, counts = np.random.default_rng(seed), dict[str, int]()
-    for number in range(draws):
-        for name, p in p_values(draw(random), number, resamples).items():
-            counts[name] = counts.get(name, 0) + (p < 0.05)
+    for start in range(0, draws, _AT_A_TIME):
+        pairs = [draw(random) for _ in range(start, min(start + _AT_A_TIME, draws))]
+        tables = {f"{place} {side}": table for place, pair in enumerate(pairs) for side, table in enumerate(pair)}
+        means = query_draws(tables, Resampling(resamples, start))
+        for place, pair in enumerate(pairs):
+            options = Resampling(resamples, seed + start + place)
+            for name, p in p_values(pair, (means[f"{place} 0"], means[f"{place} 1"]), options).items():
+                counts[name] = counts.get(name, 0) + (p < 0.05)
     return {name: count / draws for name, count in counts.items()}
 
 

@@ -103,7 +103,8 @@ class SeedScores:
         """Differences [draws] of two systems; means: of each [draws, seeds], over drawn queries."""
         first = seed_weights(len(self.tables[one]), one, options)
         second = first if self.share(one, other) else seed_weights(len(self.tables[other]), other, options)
-        return np.subtract((first * means[one]).sum(axis=1), (second * means[other]).sum(axis=1), dtype=np.float64)
+        drawn: NDArray[np.float64] = (first * means[one]).sum(axis=1) - (second * means[other]).sum(axis=1)
+        return drawn
 
 
 def compare_over_seeds(

@@ -1,4 +1,4 @@
-"""Clusters of vectors by faiss's k-means, and a way through clusters from each to one nearby."""
+"""Clusters of vectors by faiss's k-means, small ones joined; a way through clusters from each to one nearby."""
 
 from typing import Any
 
@@ -45,6 +45,31 @@ def _faiss(name: str) -> Any:
     except ImportError as error:
         raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
     return faiss
+
+
+def joined(cluster: NDArray[np.int64], centroids: NDArray[np.float32], least: int) -> NDArray[np.int64]:
+    """Joins each cluster of fewer than `least` vectors, the smallest first, with the one whose centroid is nearest.
+
+    Args:
+        cluster: int64 [Q], the number of each vector's cluster.
+        centroids: float32 [k, d]; of two that are joined it is the mean of all vectors of both.
+        least: how many vectors a cluster has in the end, unless it is the only one.
+
+    Returns:
+        int64 [Q], numbers from 0 without gaps.
+    """
+    counts, into = np.bincount(cluster, minlength=len(centroids)), np.arange(len(centroids))
+    centroids, left = centroids.astype(np.float64), np.ones(len(centroids), bool)
+    while left.sum() > 1 and counts[left].min() < least:
+        small = int(np.where(left, counts, counts.max() + 1).argmin())
+        left[small] = False
+        near = int(np.where(left, ((centroids - centroids[small]) ** 2).sum(1), np.inf).argmin())
+        both = counts[small] + counts[near]
+        if both:
+            centroids[near] += (centroids[small] - centroids[near]) * (counts[small] / both)
+        counts[near] = both
+        into[into == small] = near
+    return np.unique(into[cluster], return_inverse=True)[1].astype(np.int64)
 
 
 def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:

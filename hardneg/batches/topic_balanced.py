@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.clusters import k_means
+from hardneg.batches.clusters import joined, k_means
 from hardneg.batches.packing import members
 from hardneg.batches.protocol import TrainingQueries
 from hardneg.errors import PluginError
@@ -19,16 +19,20 @@ _QUERIES_A_CLUSTER = 200
 class TopicBalanced:
     """Each batch has queries of one random cluster, so that its documents are of one topic.
 
-    Clusters are made once, by k-means over the queries' vectors. A batch draws a cluster, all being equally likely
-    however many queries they have, and then queries of it without replacement. A cluster with fewer queries than a
-    batch is filled up by another one, drawn in the same way, as in the published program. An epoch has as many batches
-    as the queries fill. A query of a small cluster comes more often than one of a large cluster.
+    Clusters are made once, by k-means over the queries' vectors; one with fewer queries than a batch is joined with the
+    nearest. A batch draws a cluster, all being equally likely however many queries they have, and then queries of it
+    without replacement. An epoch has as many batches as the queries fill. A query of a small cluster comes more often
+    than one of a large cluster.
+
+    The published program keeps small clusters and fills a batch up from another one, drawn in the same way. That is
+    done here where so few queries of a cluster have negatives that they do not fill a batch.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 4.
 
     Attributes:
-        clusters: how many; none is one for 200 queries, as the paper's 2,000 clusters of 400,000 queries.
+        clusters: how many, before small ones are joined; none is one for 200 queries, as the paper's 2,000 clusters of
+            400,000 queries.
     """
 
     version: ClassVar[int] = 1
@@ -42,7 +46,7 @@ class TopicBalanced:
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
-        """The number of each query's cluster, int64 [Q].
+        """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
 
         Raises:
             MissingDependency: faiss is not installed.
@@ -50,7 +54,7 @@ class TopicBalanced:
         """
         assert queries.vectors is not None
         count = self.clusters or max(1, len(queries.vectors) // _QUERIES_A_CLUSTER)
-        return k_means("topic-balanced", queries.vectors, count, seed)[0]
+        return joined(*k_means("topic-balanced", queries.vectors, count, seed), size)
 
     def order(
         self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int

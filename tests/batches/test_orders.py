@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hardneg.batches.clustered import Clustered
-from hardneg.batches.clusters import k_means, path_through
+from hardneg.batches.clusters import joined, k_means, path_through
 from hardneg.batches.hardest_together import HardestTogether, nearest
 from hardneg.batches.one_source import OneSource
 from hardneg.batches.packing import in_batches, members
@@ -63,6 +63,17 @@ def test_what_clusters_cannot_be_made_of(monkeypatch) -> None:
         Clustered().groups(queries(4, vectors=np.eye(4, dtype=np.float32)), 2, seed=0)
 
 
+def test_small_clusters_are_joined_with_the_nearest() -> None:
+    """Of 1, 2, 4 and 3 vectors, at 0, 1, 10 and 4: the first joins the second, both then the fourth."""
+    cluster, centroids = np.repeat([0, 1, 2, 3], [1, 2, 4, 3]), np.float32([[0], [1], [10], [4]])
+    assert joined(cluster, centroids, 1).tolist() == cluster.tolist()
+    assert joined(cluster, centroids, 2).tolist() == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
+    assert joined(cluster, centroids, 4).tolist() == [1, 1, 1, 0, 0, 0, 0, 1, 1, 1]
+    assert joined(cluster, centroids, 99).tolist() == [0] * 10
+    weighted = joined(np.repeat([0, 1, 2], [1, 9, 5]), np.float32([[0], [10], [4.0]]), 6)
+    assert weighted.tolist() == [1] * 1 + [0] * 9 + [1] * 5
+
+
 def test_the_path_goes_to_the_nearest_that_is_left() -> None:
     """0, then 1 (at 1), then 3 (at 3), then 2 (at -4)."""
     assert path_through(np.float32([[0], [1], [-4], [3]])).tolist() == [0, 1, 3, 2]
@@ -77,7 +88,7 @@ def test_a_topic_balanced_batch_has_one_cluster_and_clusters_are_as_likely_whate
     assert all(len(set(batch.tolist())) == 20 for batch in found.reshape(-1, 20))
 
 
-def test_a_small_cluster_is_filled_up_by_another_one() -> None:
+def test_too_few_chosen_queries_of_a_cluster_are_filled_up_by_another_one() -> None:
     groups = np.repeat([0, 1], [3, 30])
     found = TopicBalanced().order(groups, np.arange(33), 8, epoch=0, seed=0).reshape(-1, 8)
     assert found.shape == (5, 8)

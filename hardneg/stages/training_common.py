@@ -85,8 +85,8 @@ class TrainingSpec(StageSpec):
         """A loss that needs what the batches lack; a run of other queries to judge by."""
         if lacking := [part for part in needs_of(recipe.plugin("loss")) if part not in self.given]:
             yield self.lacks(lacking)
-        if self.options.negatives_drawn == "margin_bins" and "teacher" not in self.given:
-            yield "options.negatives_drawn: margin_bins are of a teacher's scores, and there is none; leave it out"
+        if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
+            yield "options.negatives_drawn: margin_bins are of the scores of a teacher's run; name one, or leave it out"
         yield from self.validation.problems(self.validation_run, recipe)
 
     @property

@@ -79,7 +79,7 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
             r"batches: options.iterate_negatives has a query's examples",
         ),
         ({"batches": "topic-balance", "batches_from": "start-index"}, r"batches: .*did you mean 'topic-balanced'"),
-        ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of a teacher's scores"),
+        ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of the scores of a"),
         ({"options": {"rank_windows": [[5, 5]]}}, r"rank_windows: need 0 <= skip < depth, not \[5, 5\]"),
         ({"options": {"rank_windows": []}}, r"rank_windows: give one pair"),
         ({"options": {"rank_windows": [[0, 5]], "iterate_negatives": True}}, r"rank_windows: iterate_negatives draws"),

@@ -16,6 +16,7 @@ _MAPPINGS = {
     "index": {"backend": "sq8", "vectors": _VECTORS},
     "label": {"run": _RUN, "scores": _OTHER},
     "mine": {"miner": "topk", "runs": {"dense": _RUN}},
+    "model": {"model": "somebody/some-model"},
     "report": {"evaluation": "some-scores"},
     "rerank": {"reranker": "some-reranker", "run": _RUN},
     "search": {"index": _VECTORS},

@@ -1,14 +1,14 @@
 """How often tests tell two systems apart that are one: trained twice with other seeds, measured on the same queries.
 
     python benchmarks/seed_tests.py                                simulated scores, 1,000 draws a row
-    python benchmarks/seed_tests.py --metrics runs/seeds/metrics.json --system STAR --metric mrr@10
-                                                                   scores of real trainings, ten seeds or more
+    python benchmarks/seed_tests.py --metrics runs/seeds-static-demo/metrics.json --system STAR --metric mrr@10
+                                                                   scores of real trainings
 
 A row is a table of Markdown: the share of draws in which each test gives p < 0.05. All of it is wrong. A right test has
 at most 0.05, in 1,000 draws at most 0.066 (binomial, one-sided 99 %).
 
-Simulated: score = query + system x query + seed + query x seed, all normal. From real trainings: each draw takes seeds
-for either side, none twice, and queries with replacement.
+Simulated: score = query + system x query + seed + query x seed, all normal. From real trainings: queries are drawn,
+each query's score is that of one of the seeds, and the seed's own part is normal: as large as it is, and larger.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from hardneg.evaluation.variance import spread
 
 Pair = tuple[np.ndarray, np.ndarray]
 """Scores of two systems, each [seeds, queries]."""
+_Draw = Callable[[np.random.Generator], Pair]
 _AT_A_TIME = 100
 """Draws of scores whose queries are drawn together, as that takes the most time."""
 
@@ -97,7 +98,7 @@ def _as_it_is(seeds: int, side: int, options: Resampling) -> np.ndarray:
     return random.multinomial(seeds, np.full(seeds, 1 / seeds), options.samples) / seeds
 
 
-def rates(draw: Callable[[np.random.Generator], Pair], draws: int, resamples: int, seed: int) -> dict[str, float]:
+def rates(draw: _Draw, draws: int, resamples: int, seed: int) -> dict[str, float]:
     """The share of draws in which each test gives p < 0.05."""
     random, counts = np.random.default_rng(seed), dict[str, int]()
     for start in range(0, draws, _AT_A_TIME):
@@ -111,19 +112,27 @@ def rates(draw: Callable[[np.random.Generator], Pair], draws: int, resamples: in
     return {name: count / draws for name, count in counts.items()}
 
 
-def of_trainings(path: Path, system: str, metric: str, seeds: int, queries: int | None) -> Callable[..., Pair]:
-    """Draws of seeds and queries from a `metrics.json` that has the system with many seeds."""
+def of_trainings(path: Path, system: str, metric: str, seeds: int, seed_deviation: float | None) -> tuple[str, _Draw]:
+    """Draws of trainings made of real ones, from a `metrics.json` that has the system with several seeds.
+
+    A query's score is that of one of the real seeds, drawn for each query and training anew; queries are drawn with
+    replacement; a seed's own part is normal, with the deviation that the real seeds have beside the rest, or another.
+    """
     made = json.loads(path.read_text(encoding="utf-8"))["per_seed"][system].values()
     table = np.array([list(scores[metric].values()) for scores in made])
-    if len(table) < 2 * seeds:
-        raise SystemExit(f"{path}: {system} has {len(table)} seeds; {2 * seeds} are needed")
-    count = queries or table.shape[1]
+    found, count = spread([table]), table.shape[1]
+    own = max(0.0, len(table) * (found.seed_variance - found.rest[0].variance)) ** 0.5
+    deviation = own if seed_deviation is None else seed_deviation
+
+    def training(random: np.random.Generator, columns: np.ndarray) -> np.ndarray:
+        shape = (seeds, len(columns))
+        return table[random.integers(0, len(table), shape), columns] + random.normal(0, deviation, (seeds, 1))
 
     def draw(random: np.random.Generator) -> Pair:
-        rows, columns = random.permutation(len(table)), random.integers(0, table.shape[1], count)
-        return table[rows[:seeds]][:, columns], table[rows[seeds : 2 * seeds]][:, columns]
+        columns = random.integers(0, count, count)
+        return training(random, columns), training(random, columns)
 
-    return draw
+    return f"{system}, {metric} | {count} | {seeds} | {deviation:.4f}", draw
 
 
 def main() -> None:
@@ -133,17 +142,17 @@ def main() -> None:
     parser.add_argument("--resamples", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--queries", type=int)
     parser.add_argument("--metrics", type=Path)
     parser.add_argument("--system", default="STAR")
     parser.add_argument("--metric", default="mrr@10")
     given = parser.parse_args()
+    rows: dict[str, _Draw] = {str(model): model.draw for model in MODELS}
+    head = "queries | seeds | seed | query x seed | system x query"
     if given.metrics:
-        draw = of_trainings(given.metrics, given.system, given.metric, given.seeds, given.queries)
-        rows = {f"{given.system}, {given.metric}, {given.seeds} seeds": draw}
-    else:
-        rows = {str(model): model.draw for model in MODELS}
-    head = "scores" if given.metrics else "queries | seeds | seed | query x seed | system x query"
+        made = [
+            of_trainings(given.metrics, given.system, given.metric, given.seeds, own) for own in (None, 0.005, 0.02)
+        ]
+        rows, head = dict(made), "scores | queries | seeds | seed"
     for place, (name, draw) in enumerate(rows.items()):
         found = rates(draw, given.draws, given.resamples, given.seed)
         if not place:

@@ -67,9 +67,10 @@ def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:
     preset = " --preset small" if "small" in read_whole_tree(recipe.source).get("presets", {}) else ""
     yield "the report", f"python3 -m webbrowser {shlex.quote(str(folder / 'report.html'))}"
     yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"
+    written = {copy: stage for stage, copies in recipe.copies.items() for copy in copies.values()}
     for name, spec in recipe.stages.items():
         if steps := getattr(getattr(spec, "options", None), "max_steps", None):
-            yield "one thing changed", f"{run} --set stages.{name}.options.max_steps={2 * steps}"
+            yield "one thing changed", f"{run} --set stages.{written.get(name, name)}.options.max_steps={2 * steps}"
             return
 
 

@@ -41,6 +41,11 @@ def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert "star" in planned.output and "Error" not in planned.output, planned.output
 
 
+def test_the_next_commands_name_stages_as_they_are_written_where_they_are_made_once_a_seed(tmp_path: Path) -> None:
+    commands = dict(tables.next_commands(load_recipe(find_recipe("seeds-static")), tmp_path))
+    assert commands["one thing changed"].endswith("--set stages.inbatch-neg.options.max_steps=120")
+
+
 def test_only_demos_of_shipped_recipes_end_with_them(tmp_path: Path) -> None:
     assert not list(tables.next_commands(load_recipe(find_recipe("star-passage"), "small"), tmp_path))
     own = tmp_path / "star-passage.yaml"

@@ -22,6 +22,7 @@ from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.train import Train
 from hardneg.stages.training_common import training_data
 from hardneg.training.examples import Examples
+from hardneg.training.history import HISTORY, History
 
 TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}
 
@@ -105,6 +106,21 @@ def test_trainings_with_each_order(small, tmp_path, tiny_model):
     weights = {(artifacts[name].path / "model" / "model.safetensors").read_bytes() for name in stages}
     assert len(weights) == 4
     assert not any((artifacts[name].path / SCRATCH).exists() for name in stages)
+
+
+def test_two_teachers_topics_and_margin_bins_go_together(small, tmp_path, tiny_model):
+    """The whole of TAS-B, for two steps."""
+    tree = tree_of(small, tiny_model, **TOPICS)
+    tree["stages"]["teacher"] = {**tree["stages"]["start-train"], "candidates": "start-train", "positives": True}
+    tree["stages"]["star"] |= {
+        "teacher": "teacher",
+        "guide": "start-index",
+        "loss": {"name": "margin-mse", "in_batch": 0.75},
+        "options": {"max_steps": 2, "batch_size": 8, "negatives_drawn": "margin_bins"},
+    }
+    artifact = made(tmp_path, planned(tmp_path, tree))["star"]
+    losses = [record["loss"] for record in History(artifact.path / HISTORY).read()]
+    assert len(losses) == 2 and all(0 <= loss < 1 for loss in losses)
 
 
 def test_ids_without_a_source_end_the_run_in_one_line(small, tmp_path, tiny_model):

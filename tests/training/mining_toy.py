@@ -5,8 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hardneg.data.collection import StoredCollection
 from hardneg.data.flat import FlatWriter
+from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
@@ -43,7 +46,8 @@ def main(model: str, stored: str, out: str) -> None:
     supply.prepare(0)
     supply.prepare(3)  # nothing is due
     (folder / f"blocks-{here.rank}").write_text(f"{blocks} {len(told)}\n")
-    again = replace(supply.mining.options, replace="decayed", decay=0.9999, easy_below=2.0)
+    middle = float(np.median(np.concatenate([item.scores for item in read_negatives(place.negatives(0))])))
+    again = replace(supply.mining.options, replace="decayed", decay=0.5, easy_below=middle)
     mine_refresh([encoder], replace(supply.mining, options=again), place, 1, 5)
     leave()
 

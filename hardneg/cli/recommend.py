@@ -16,7 +16,6 @@ from hardneg.cli.outputs import Outputs, Target
 from hardneg.cli.recommendation import Recommendation
 from hardneg.cli.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
 from hardneg.errors import UsageError
-from hardneg.fields import DATASET
 from hardneg.layout import METRICS
 
 if TYPE_CHECKING:
@@ -86,6 +85,7 @@ class Recommending:
     def run(self, place: Place, overwrite: bool, as_json: bool) -> None:
         """Compares, chooses, writes the recipe and the figures, and tells of them."""
         from hardneg.analysis.miner_sweep import MinerSweep
+        from hardneg.fields import DATASET
 
         replace(self.recipe, stages=self.asked.trials(ANY, self.steps or 1)).check()  # of training too, before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]

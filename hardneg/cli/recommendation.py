@@ -86,7 +86,7 @@ class Recommendation:
             row for row in self.found["miners"] if row["miner"] == {"name": "topk", "depth": self.found["listed"]}
         )
         said = "Of hard negatives the best" if self.alone else "Chosen"
-        told = f"{said}: {_in_words(self.row)}. Beside it, {_in_words(top)}."
+        told = f"{said}: {_in_words(self.row)}." + ("" if top == self.row else f" Beside it, {_in_words(top)}.")
         kept = "" if self.found["kept"] else " No miner keeps both conditions of the rule: this is the nearest to them."
         return told + (kept if self.trials is None else "")
 

@@ -27,6 +27,8 @@ ROWS = [
 ]
 FOUND = {"miners": ROWS, "chosen": 1, "kept": True, "listed": 20, "best_of_each_depth": [1, 0], "rule": {"said": "R."}}
 
+ROW_0 = {**FOUND, "chosen": 0}
+
 
 @pytest.fixture
 def hardneg(tmp_path, monkeypatch):
@@ -62,6 +64,7 @@ def test_by_the_rule_or_by_trials():
 def test_the_evidence_in_words():
     told = Recommendation(FOUND, None, None).evidence()
     assert told.startswith("Chosen: topk, 20 a query: lets in 50.0% of what is planted, 1.0% of its negatives are")
+    assert "Beside it" not in told and "Beside it, topk, 20 a query" in Recommendation(ROW_0, None, None).evidence()
     missed = Recommendation({**FOUND, "chosen": 2, "kept": False}, None, None).evidence()
     assert "pos-percent 0.95 by reranked, 10 a query" in missed and "hardness unknown" in missed
     assert missed.endswith("No miner keeps both conditions of the rule: this is the nearest to them.")

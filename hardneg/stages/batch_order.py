@@ -64,7 +64,10 @@ class BatchedSpec(EncoderTrainingSpec):
 
 
 def _problems_of_source(spec: BatchedSpec, recipe: RecipeView) -> Iterator[str]:
-    needs = needs_of(recipe.plugin("batches"))
+    plugin = recipe.plugin("batches")
+    if spec.batches is not None and plugin is None:
+        return  # a line of its own says why
+    needs = needs_of(plugin)
     named = None if spec.batches_from is None else recipe.stages.get(spec.batches_from)
     if not needs and spec.batches_from is not None:
         what = "shuffled" if spec.batches is None else spec.batches.name

@@ -59,12 +59,14 @@ class GuidedSpec(EncoderTrainingSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also a guide that is not there, or that nothing uses."""
-        asked = {*needs_of(recipe.plugin("loss"))} & {*_FROM_A_GUIDE}
-        if {"teacher", "guide"} <= asked and getattr(self, "teacher", None) is None:
+        loss, taught = recipe.plugin("loss"), getattr(self, "teacher", None) is not None
+        asked = {*needs_of(loss)} & {*_FROM_A_GUIDE}
+        if {"teacher", "guide"} <= asked and not taught:
             yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
         if self.guided_mask is not None and self.guide is None:
             yield "guide: missing; guided_mask needs its scores: name an encode stage"
-        if self.guide is not None and self.guided_mask is None and not asked:
+        used = asked - {"teacher"} if taught else asked
+        if self.guide is not None and self.guided_mask is None and loss is not None and not used:
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
         yield from super().problems(recipe)
 

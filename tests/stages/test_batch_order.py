@@ -91,6 +91,13 @@ def test_mistakes_are_told_before_anything_runs(small, tmp_path, tiny_model, sai
         planned(tmp_path, tree_of(small, tiny_model, **said))
 
 
+def test_a_wrong_option_is_told_alone(small, tmp_path, tiny_model):
+    wrong = {"batches": {"name": "topic-balanced", "clusters": 0}, "batches_from": "start-index"}
+    with pytest.raises(RecipeError) as told:
+        planned(tmp_path, tree_of(small, tiny_model, **wrong))
+    assert "1 problem" in str(told.value) and "clusters must be 1 or above, not 0" in str(told.value)
+
+
 def test_trainings_with_each_order(small, tmp_path, tiny_model):
     stages = {
         "topics": TOPICS,

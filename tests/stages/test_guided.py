@@ -98,6 +98,7 @@ def test_keys(tmp_path, tree):
     [
         (["guided.guide=null", "guided.self_mask=null"], r"guided\.guide: missing; guided_mask needs its scores: name"),
         (["star.guide=guide"], r"star\.guide: nothing uses it; give guided_mask, or a loss that learns from it"),
+        (["star.guide=guide", "star.teacher=start-train", "star.loss=kl"], r"star\.guide: nothing uses it; give guid"),
         (["guided.guided_mask.margin=-1"], r"guided\.guided_mask: margin must be 0 or above, not -1"),
         (["guided.guided_mask.kind=none"], r"guided\.guided_mask\.kind"),
         (["guided.self_mask=-0.5"], r"guided\.self_mask"),
@@ -113,6 +114,12 @@ def test_keys(tmp_path, tree):
 def test_mistakes(tmp_path, tree, settings, told):
     with pytest.raises(RecipeError, match=told):
         planned(tmp_path, tree, *(f"stages.{setting}" for setting in settings))
+
+
+def test_a_wrong_loss_is_told_alone(tmp_path, tree):
+    with pytest.raises(RecipeError) as told:
+        planned(tmp_path, tree, "stages.taught.loss.in_batch=-1")
+    assert "1 problem" in str(told.value) and "in_batch must be 0 or above, not -1" in str(told.value)
 
 
 def test_losses_of_one_side_in_stages_without_it(tmp_path, tree):

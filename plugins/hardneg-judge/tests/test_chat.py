@@ -55,6 +55,30 @@ def test_nothing_is_asked_twice(served: Served) -> None:
         assert len(served.requests) == before + 1, other
 
 
+def test_one_opening_serves_several_calls(served: Served) -> None:
+    with chat(served).asking() as asking:
+        for word in ("river", "sea"):
+            found = asking.rerank([("which water", [f"the {word}", f"the {word} water"])])
+            assert next(found) == [0, 1]
+            found.close()
+
+
+def test_a_passage_that_is_left_over_has_its_number(served: Served) -> None:
+    served.answer = lambda message: "1: 3\n2: 0" if "[2]" in message else "1: 3"
+    assert list(chat(served, batch=2, scale="grades").rerank([("river", ["a", "b", "c"])])) == [[3, 0, 3]]
+
+
+@pytest.mark.parametrize("key", ["s3cret\nX: y", "s3crét"])
+def test_a_key_that_cannot_be_sent(served: Served, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", key)
+    told = "model 'm': the environment variable A_KEY has characters that no HTTP header takes: set it to the API key"
+    with pytest.raises(ModelError, match=told):
+        list(chat(served, key="A_KEY").rerank([("q", ["a"])]))
+    monkeypatch.setenv("A_KEY", "s3cret\n")
+    list(chat(served, key="A_KEY").rerank([("q", ["a"])]))
+    assert served.keys == ["Bearer s3cret"]
+
+
 def test_several_passages_in_a_message(served: Served) -> None:
     served.answer = lambda message: "1: yes\n2: no" if "[2]" in message else "yes"
     asked = chat(served, batch=2, tokens=5, characters=6)
@@ -119,6 +143,8 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
         ({"url": "http://me:pw@host/v1"}, "url: no user, key or question may stand in it"),
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
+        ({"deadline": float("nan")}, "deadline: nan must be above 0"),
+        ({"key": "sk-s3cret"}, "key: is no name of an environment variable: name the one that holds the API key"),
         ({"price": [-1, 0]}, "price: must not be below 0"),
         ({"more": {"messages": []}}, "more: messages: has an option of its own, or cannot be changed"),
         ({"prompt": "{query}"}, "prompt: has no {passages}"),
@@ -129,4 +155,4 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
 def test_wrong_options_are_told(options: dict[str, Any], told: str) -> None:
     with pytest.raises(PluginError) as caught:
         configure("rerankers", PluginSetting("chat", {"model": "m", **options}))
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert told in str(caught.value) and "\n" not in str(caught.value) and "s3cret" not in str(caught.value)

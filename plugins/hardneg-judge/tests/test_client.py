@@ -2,6 +2,7 @@
 
 import time
 from email.utils import formatdate
+from threading import Event
 from typing import Any
 
 import pytest
@@ -57,6 +58,15 @@ def test_what_does_not_pass_is_not(served: Served, status: int) -> None:
     assert len(served.requests) == 1
 
 
+def test_a_key_is_told_neither_in_part_nor_as_an_answer(served: Served) -> None:
+    served.answer = lambda message: "yes, s3cret"
+    assert client(served, "s3cret").ask("a").text == "yes, (the key)"
+    served.fault = lambda number, handler: handler.reply(400, b"x" * 197 + b"s3cret") or True
+    with pytest.raises(ModelError) as caught:
+        client(served, "s3cret").ask("b")
+    assert str(caught.value).endswith("xx(th")
+
+
 def test_a_lost_connection_and_a_body_that_is_cut_off(served: Served) -> None:
     def fault(number: int, handler: Any) -> bool:
         if number == 1:
@@ -102,9 +112,9 @@ def test_another_form_is_told(served: Served, body: bytes) -> None:
         client(served).ask("a")
 
 
-def test_an_ended_client_asks_nothing(served: Served) -> None:
-    asked = client(served)
-    asked.end()
+def test_nothing_is_asked_once_it_is_ended(served: Served) -> None:
+    ended = Event()
+    ended.set()
     with pytest.raises(ModelError, match="another request has failed"):
-        asked.ask("a")
+        client(served).ask("a", ended)
     assert served.requests == []

@@ -7,10 +7,11 @@ from hardneg_judge.prompts import built_in, filled, template
 
 
 def test_texts_are_put_in_as_they_are() -> None:
-    assert filled("{query} | {passages} | {other}", "what is {passages}?", ["{query} {}"]) == (
+    assert filled("{query} | {passages} | {other}", "what is {passages}?", ["{query} {}"], numbered=False) == (
         "what is {passages}? | {query} {} | {other}"
     )
-    assert filled("{passages}", "", ["a\nb", "c"]) == "[1] a\nb\n[2] c"
+    assert filled("{passages}", "", ["a\nb", "c"], numbered=True) == "[1] a\nb\n[2] c"
+    assert filled("{passages}", "", ["a"], numbered=True) == "[1] a"
 
 
 def test_the_built_in_ones_fit_scale_and_batch() -> None:

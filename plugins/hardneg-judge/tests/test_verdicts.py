@@ -20,7 +20,7 @@ from hardneg_judge.verdicts import verdicts
     ],
 )
 def test_yes_or_no(answer: str, score: float | None) -> None:
-    assert verdicts(answer, 1, "yes-no") == [score]
+    assert verdicts(answer, 1, "yes-no", numbered=False) == [score]
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,19 @@ def test_yes_or_no(answer: str, score: float | None) -> None:
     ],
 )
 def test_grades(answer: str, score: float | None) -> None:
-    assert verdicts(answer, 1, "grades") == [score]
+    assert verdicts(answer, 1, "grades", numbered=False) == [score]
 
 
 def test_several_passages_by_their_numbers() -> None:
-    assert verdicts("[2] yes\nPassage 1: no\n3. maybe", 4, "yes-no") == [0.0, 1.0, None, None]
-    assert verdicts("1: yes\n1: no\n2: yes\n2: yes\n9: no", 2, "yes-no") == [None, 1.0]
-    assert verdicts("1: 3\n2: 0", 2, "grades") == [3.0, 0.0]
-    assert verdicts("yes", 2, "yes-no") == [None, None]
+    assert verdicts("[2] yes\nPassage 1: no\n3. maybe", 4, "yes-no", numbered=True) == [0.0, 1.0, None, None]
+    assert verdicts("1: yes\n1: no\n2: yes\n2: yes\n9: no", 2, "yes-no", numbered=True) == [None, 1.0]
+    assert verdicts("1: 3\n2: 0", 2, "grades", numbered=True) == [3.0, 0.0]
+    assert verdicts("yes", 2, "yes-no", numbered=True) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [("1: 3", 3.0), ("[1] 0", 0.0), ("2", 2.0), ("1", 1.0), ("Grade: 3", 3.0), ("1: 7", None), ("1: 3\n1: 0", None)],
+)
+def test_one_passage_with_a_number(answer: str, score: float | None) -> None:
+    assert verdicts(answer, 1, "grades", numbered=True) == [score]

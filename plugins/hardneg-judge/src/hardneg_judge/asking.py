@@ -1,9 +1,11 @@
 """Many questions to a language model at a time, answered in their order; what is known is not asked again."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +23,7 @@ REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
     "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"
 )  # fmt: skip
 _Asked = tuple[Answer, bool]
+_Ask = Callable[[str, str], "Future[_Asked]"]
 
 
 @dataclass(frozen=True)
@@ -65,23 +68,20 @@ class Asking:
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
         """The score of each passage. Raises ModelError as `ChatClient.ask`."""
-        pool = ThreadPoolExecutor(self._chat.in_flight)
+        pool, ended = ThreadPoolExecutor(self._chat.in_flight), Event()
+        ask = partial(self._asked, ended=ended)
         try:
-            yield from self._in_order(requests, pool)
-        except BaseException:
-            self._client.end()
-            raise
+            yield from self._in_order(requests, lambda key, message: pool.submit(ask, key, message))
         finally:
+            ended.set()
             pool.shutdown(cancel_futures=True)
 
-    def _in_order(
-        self, requests: Iterable[tuple[str, Sequence[str]]], pool: ThreadPoolExecutor
-    ) -> Iterator[list[float]]:
+    def _in_order(self, requests: Iterable[tuple[str, Sequence[str]]], ask: _Ask) -> Iterator[list[float]]:
         waiting: deque[list[_Part]] = deque()
         under_way: dict[str, Future[_Asked]] = {}
         ahead = 0
         for query, passages in requests:
-            waiting.append(self._begun(query, passages, under_way, pool))
+            waiting.append(self._begun(query, passages, under_way, ask))
             ahead += 1 + len(waiting[-1])
             while ahead > _AHEAD * self._chat.in_flight and waiting:
                 ahead -= 1 + len(waiting[0])
@@ -92,24 +92,24 @@ class Asking:
             yield self._scores(waiting.popleft())
 
     def _begun(
-        self, query: str, passages: Sequence[str], under_way: "dict[str, Future[_Asked]]", pool: ThreadPoolExecutor
+        self, query: str, passages: Sequence[str], under_way: "dict[str, Future[_Asked]]", ask: _Ask
     ) -> list[_Part]:
         parts = []
         for start in range(0, len(passages), self._chat.batch):
             sent = [text[: self._chat.characters] for text in passages[start : start + self._chat.batch]]
-            message = filled(self._chat.prompt, query, sent)
+            message = filled(self._chat.prompt, query, sent, numbered=self._chat.batch > 1)
             key = request_key(message)
             again = key in under_way
             if not again:
-                under_way[key] = pool.submit(self._asked, key, message)
+                under_way[key] = ask(key, message)
             parts.append(_Part(key, len(sent), under_way[key], again))
         return parts
 
-    def _asked(self, key: str, message: str) -> _Asked:
+    def _asked(self, key: str, message: str, ended: Event) -> _Asked:
         """The answer to a message, and whether it was known."""
         if (known := self._journal.find(key)) is not None:
             return known, True
-        answer = self._client.ask(message)
+        answer = self._client.ask(message, ended)
         self._journal.keep(key, answer)
         return answer, False
 
@@ -119,7 +119,7 @@ class Asking:
             answer, known = part.answer.result()
             if not part.again:
                 self._count(answer, known)
-            found = verdicts(answer.text, part.passages, self._chat.scale)
+            found = verdicts(answer.text, part.passages, self._chat.scale, numbered=self._chat.batch > 1)
             self.counts[UNREADABLE] += found.count(None)
             scores += [self._chat.unread if score is None else score for score in found]
         return scores

@@ -1,8 +1,10 @@
 """The reranker `chat`: a language model behind a server that says of a passage whether it is relevant."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ Unkeyed = Field(exclude=True)
 """Marks an option that changes no answer, so that it is in no key."""
 _CHARACTERS_A_TOKEN = 4
 _MILLION = 1e6
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABOVE_0 = ("batch", "characters", "tokens", "in_flight", "timeout", "deadline")
 _OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")
 
@@ -78,10 +81,12 @@ class Chat:
             raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8000/v1")
         if parts.username or parts.password or parts.query:
             raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
+        if self.key is not None and not _VARIABLE.fullmatch(self.key):
+            raise ValueError("key: is no name of an environment variable: name the one that holds the API key")
         for name in _ABOVE_0:
-            if (value := getattr(self, name)) is not None and value <= 0:
+            if (value := getattr(self, name)) is not None and not 0 < value < inf:
                 raise ValueError(f"{name}: {value} must be above 0")
-        if min(self.price) < 0:
+        if not all(0 <= price < inf for price in self.price):
             raise ValueError("price: must not be below 0")
         if taken := [name for name in self.more if name in _OWN]:
             raise ValueError(f"more: {', '.join(taken)}: has an option of its own, or cannot be changed")
@@ -103,9 +108,12 @@ class Chat:
         from hardneg_judge.client import ChatClient, Endpoint
         from hardneg_judge.journal import AnswerJournal
 
-        key = os.environ.get(self.key) if self.key else None
+        key = os.environ.get(self.key, "").strip() if self.key else None
         if self.key and not key:
             raise ModelError(f"model {self.model!r}: no API key: set the environment variable {self.key}")
+        if key and not (key.isascii() and key.isprintable()):
+            told = f"the environment variable {self.key} has characters that no HTTP header takes"
+            raise ModelError(f"model {self.model!r}: {told}: set it to the API key alone")
         said = self._said()
         name = digest([self.revision, said])
         journal = AnswerJournal(cache_folder() / "answers" / f"{name}.jsonl")

@@ -56,46 +56,42 @@ class ChatClient:
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         most = endpoint.connections
         limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
-        self._endpoint, self._ended = endpoint, Event()
+        self._endpoint = endpoint
         self._http = httpx.Client(headers=headers, timeout=endpoint.timeout, limits=limits)
 
-    def ask(self, message: str) -> Answer:
+    def ask(self, message: str, ended: Event | None = None) -> Answer:
         """What the model says to one message.
 
-        Attempts come at growing and random intervals, and not before the server's `Retry-After`.
+        Attempts come at growing and random intervals, and not before the server's `Retry-After`; none begins once
+        `ended` is set.
 
         Raises:
             ModelError: the server refuses, answers in another form, or not within the deadline.
         """
-        end, attempt = time.monotonic() + self._endpoint.deadline, 1
-        while True:
+        end, attempt, ended = time.monotonic() + self._endpoint.deadline, 1, ended or Event()
+        while not ended.is_set():
             try:
                 return self._attempt(message, end)
             except _Later as error:
-                self._wait(error, attempt, end)
+                ended.wait(self._pause(error, attempt, end))
                 attempt += 1
-
-    def end(self) -> None:
-        """No request is begun or tried again from now on."""
-        self._ended.set()
+        raise self._error("another request has failed")
 
     def close(self) -> None:
         """Ends the connections."""
         self._http.close()
 
-    def _wait(self, error: _Later, attempt: int, end: float) -> None:
+    def _pause(self, error: _Later, attempt: int, end: float) -> float:
+        """The seconds until the next attempt. Raises ModelError where none is left before the deadline."""
         longest = min(_FIRST_WAIT * 2.0 ** min(attempt - 1, 10), _LONGEST_WAIT)
         pause = max(error.after, random.uniform(0.5, 1.0) * longest)
         if time.monotonic() + pause > end:
             attempts = f"{attempt} attempt{'s' if attempt > 1 else ''} in {self._endpoint.deadline:g} s"
             raise self._error(f"given up after {attempts}; the last one: {error}") from None
         _log.info("%s: %s; asked again in %.1f s", self._endpoint.url, self._safe(str(error)), pause)
-        if self._ended.wait(pause):
-            raise self._error("another request has failed") from None
+        return pause
 
     def _attempt(self, message: str, end: float) -> Answer:
-        if self._ended.is_set():
-            raise self._error("another request has failed")
         body = {**self._endpoint.said, "messages": [{"role": "user", "content": message}]}
         try:
             with self._http.stream("POST", f"{self._endpoint.url}/chat/completions", json=body) as response:
@@ -119,7 +115,8 @@ class ChatClient:
         return bytes(content)
 
     def _refuse(self, response: httpx.Response, content: bytes) -> None:
-        told = f"status {response.status_code}{_first_line(content)}"
+        line = self._safe(_first_line(content))[:_SHOWN]
+        told = f"status {response.status_code}{f': {line}' if line else ''}"
         if response.status_code in _PASSING:
             raise _Later(told, _seconds(response.headers.get("Retry-After")))
         raise self._error("; ".join(filter(None, (told, _REFUSED.get(response.status_code)))))
@@ -134,7 +131,7 @@ class ChatClient:
             told = "the answer is not as /v1/chat/completions has it: no JSON with `choices[0].message.content`"
             raise self._error(told) from None
         read, written = (count if type(count) is int and count >= 0 else -1 for count in tokens)
-        return Answer(text if isinstance(text, str) else "", read, written)
+        return Answer(self._safe(text) if isinstance(text, str) else "", read, written)
 
     def _error(self, told: str) -> ModelError:
         return ModelError(f"model {self._endpoint.said['model']!r} at {self._endpoint.url}: {self._safe(told)}")
@@ -157,8 +154,7 @@ def _first_line(content: bytes) -> str:
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
     line = next(iter(text.strip().splitlines()), "")
-    shown = "".join(character for character in line if character.isprintable())[:_SHOWN]
-    return f": {shown}" if shown else ""
+    return "".join(character for character in line if character.isprintable())
 
 
 def _seconds(header: str | None) -> float:

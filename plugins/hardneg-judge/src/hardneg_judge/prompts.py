@@ -54,8 +54,8 @@ def _read(name: str) -> str:
         raise ValueError(f"prompt: {name:.200} cannot be read ({reason}): give a file with a template") from None
 
 
-def filled(text: str, query: str, passages: Sequence[str]) -> str:
-    """A template with its texts; several passages are numbered from 1. Braces within texts stay as they are."""
-    listed = passages[0] if len(passages) == 1 else "\n".join(f"[{i}] {text}" for i, text in enumerate(passages, 1))
+def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
+    """A template with its texts, and the numbers of the passages from 1. Braces within texts stay as they are."""
+    listed = passages[0] if not numbered else "\n".join(f"[{i}] {text}" for i, text in enumerate(passages, 1))
     parts = {"query": query, "passages": listed}
     return _PART.sub(lambda found: parts[found[1]], text)

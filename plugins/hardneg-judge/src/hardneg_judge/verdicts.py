@@ -1,6 +1,7 @@
 """What a language model has answered, as scores; of an answer that cannot be read nothing is guessed."""
 
 import re
+from collections.abc import Iterator
 
 from hardneg_judge.prompts import Scale
 
@@ -10,13 +11,15 @@ _NUMBERED = re.compile(r"^\W*(?:passage\W+)?(\d+)\b\W*(.*)$", re.IGNORECASE)
 _THOUGHT = "</think>"
 
 
-def verdicts(answer: str, count: int, scale: Scale) -> list[float | None]:
+def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
     """The score of each of `count` passages; None where the answer does not say it, or says two things.
 
-    What stands before the end of a `<think>` block is no answer.
+    Numbered passages have a line each, but a single one may have a bare verdict. What stands before the end of a
+    `<think>` block is no answer.
     """
     said = answer.rpartition(_THOUGHT)[2].strip()
-    return [_verdict(said, scale)] if count == 1 else _by_number(said, count, scale)
+    bare = not numbered or (count == 1 and not any(match[2] for match in _lines(said)))
+    return [_verdict(said, scale)] if bare else _by_number(said, count, scale)
 
 
 def _verdict(said: str, scale: Scale) -> float | None:
@@ -31,7 +34,12 @@ def _verdict(said: str, scale: Scale) -> float | None:
 def _by_number(said: str, count: int, scale: Scale) -> list[float | None]:
     """From lines that begin with the number of a passage."""
     found: dict[int, set[float | None]] = {}
-    for match in filter(None, map(_NUMBERED.match, said.splitlines())):
+    for match in _lines(said):
         found.setdefault(int(match[1]), set()).add(_verdict(match[2], scale))
     told = (found.get(number, {None}) for number in range(1, count + 1))
     return [next(iter(each)) if len(each) == 1 else None for each in told]
+
+
+def _lines(said: str) -> Iterator[re.Match[str]]:
+    """The lines that begin with a number."""
+    return filter(None, map(_NUMBERED.match, said.splitlines()))

@@ -50,8 +50,9 @@ class Machine:
         return self.rates.of_network(a_token, learning).seconds(operations, self.devices)
 
     def tokenising(self, tokens: float) -> Foretold:
-        """What it takes to make so many tokens of texts."""
-        return self.rates.tokenise.seconds(tokens, self.machines)
+        """What it takes to make so many tokens of texts: by a machine's cores, or by those guessed for each GPU."""
+        rate = self.rates.tokenise
+        return rate.seconds(tokens, self.devices if rate.basis == "guess" else self.machines)
 
     def looking_up(self, tokens: float) -> Foretold:
         """What so many tokens take in a model that is a table, made of texts."""

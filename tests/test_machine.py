@@ -12,6 +12,7 @@ from hardneg.artifacts import Store
 from hardneg.cli.plan_tables import plan_table
 from hardneg.encoders.configuration import Shape
 from hardneg.machine import Machine
+from hardneg.rates.foretold import Rate
 from hardneg.rates.sheets import NETWORK_PART, PRODUCT_PART, SHEETS, Sheet, by_sheet, of_sheet, sheet_of
 from hardneg.recipe.estimate import Estimate, estimate
 from hardneg.recipe.load import load_recipe
@@ -34,6 +35,13 @@ def rows(tmp_path: Path, tiny_model: Path) -> Any:
         return {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"), None, machine)}
 
     return estimated
+
+
+def test_each_gpu_brings_cores_that_tokenise_where_they_are_guessed() -> None:
+    guess, stated = by_sheet("H100"), dataclasses.replace(SHEET, tokenise=Rate(2e6, "stated"))
+    assert Machine(guess, 16, 2).tokenising(32e6) == pytest.approx(1.0)
+    assert Machine(guess).tokenising(32e6) == pytest.approx(16.0)
+    assert Machine(stated, 16, 2).tokenising(32e6) == pytest.approx(8.0)
 
 
 def test_search_on_a_gpu_takes_what_reading_or_the_product_takes() -> None:

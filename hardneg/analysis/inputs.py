@@ -270,7 +270,7 @@ class Files(AnalysisInputs):
             sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")
 
-        def encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+        def encode(kind: "Kind", texts: Sequence[str]) -> NDArray[np.float32]:
             vectors: NDArray[np.float32] = encoder.encode(texts, kind, EncodeOptions(precision="fp32"), self.progress)
             return vectors
 

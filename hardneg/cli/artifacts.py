@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,11 +14,12 @@ from hardneg.cli import completion
 from hardneg.cli.console import bars, duration, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
-from hardneg.data.shard_check import far_shards, shard_problem
-from hardneg.data.shards import Shard
 from hardneg.errors import ArtifactError
 from hardneg.roots import Unfinished, collect, garbage, owners, unfinished
 from hardneg.wording import counted, size
+
+if TYPE_CHECKING:
+    from hardneg.data.shards import Shard
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
 
@@ -80,6 +81,8 @@ def check(
 
     Example: hardneg artifacts check --repair
     """
+    from hardneg.data.shard_check import far_shards
+
     opened = open_store(store)
     found = list(check_all(opened, bars()))
     far = {item.key: far_shards(opened.path(item.key)) for item in found if not item.problem}
@@ -104,8 +107,10 @@ def check(
         raise typer.Exit(ArtifactError.exit_code)
 
 
-def _with_far(item: Checked, shards: Sequence[Shard]) -> Checked:
+def _with_far(item: Checked, shards: "Sequence[Shard]") -> Checked:
     """The same with what is wrong with its shards at URLs."""
+    from hardneg.data.shard_check import shard_problem
+
     with bars().task("checking", len(shards), "shards") as task:
         for shard in shards:
             if problem := shard_problem(shard):

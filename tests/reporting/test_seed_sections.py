@@ -43,7 +43,10 @@ def test_a_difference_within_the_seeds_noise_is_told_as_such_where_queries_alone
     assert any(line.startswith("Rows of several seeds") for line in legend(page))
 
 
-def test_seeds_stand_in_every_form_of_the_report_alike(capsys: pytest.CaptureFixture[str]):
+def test_seeds_stand_in_every_form_of_the_report_alike(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
     measured = seeded({"noisy": [0.1, -0.08, 0.05], "steady": [0.1, 0.101, 0.099]})
     page = ReportContent.of("", measured)
     section = next(section for section in sections(page) if section.title == "Seeds")

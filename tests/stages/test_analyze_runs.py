@@ -138,7 +138,7 @@ def test_every_analysis_of_the_form_of_before_has_one_of_today():
     }  # fmt: skip
     spec = Analyze.model_validate(Analyze.converted({"stage": "analyze", **old})[0])
     by_name = {each.name: each for each in spec.analysis}
-    younger = {"latency", "overlap-curve", "truncation"}
+    younger = {"latency", "miner-sweep", "overlap-curve", "truncation"}
     assert sorted(by_name) == sorted({*plugin_names("analyses")} - younger)
     assert (by_name["errors"].depth, by_name["errors"].models, by_name["scores"].single) == (20, {"b": "m"}, 3)
     projection = by_name["projection"]

@@ -106,7 +106,7 @@ def test_positives_that_were_told_by_answers_are_known(settings: Settings, tmp_p
     ]
     write_negatives(tmp_path / "told.arrow", rows)
     known = inferencer._mining(replace(settings, pseudo_positives=str(tmp_path / "told.arrow"))).data.positives
-    assert known["x"] == ["d6"] and known["q0"] == ["d0"] and known["q1"] == ["d1"]
+    assert known["x"] == ["d6"] and known["q0"] == ["d0", "d5"] and known["q1"] == ["d1"]
 
 
 def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(settings: Settings) -> None:

@@ -161,9 +161,9 @@ def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
     """Two runs, between which another one has written into the user's cache."""
     data, used = replace(toy_data(toy_folder), negatives=None), set[int]()
     options = RefreshOptions(policy, None if policy == "never" else 5, depth=10, negatives=4, precision="bf16")
-    batches = inference.token_batches
+    batches = inference.batches
     monkeypatch.setattr(
-        inference, "token_batches", lambda lengths, budget: used.add(budget) or batches(lengths, budget)
+        inference, "batches", lambda lengths, budget, packing: used.add(budget) or batches(lengths, budget, packing)
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     parts = in_bfloat16(encoder.parts("document")[0])

@@ -41,7 +41,7 @@ class Mine(StageSpec):
     without_answers: documents that have an answer to the query are no negatives of it. pseudo_positives: the first of
     so many documents of that list that has an answer is the positive of a query for which none is known. answer_match:
     how answers are looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random
-    documents of the corpus until it has so many.
+    documents of the corpus until it has so many; those with an answer then go where `without_answers` says so.
     """
 
     version = 1

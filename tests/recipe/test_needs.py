@@ -25,7 +25,9 @@ from hardneg.recipe.yaml_load import shipped_recipes
 PAPER = [name for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]]
 MODELS = {
     "FacebookAI/roberta-base": "safe",
+    "Luyu/co-condenser-marco": "safe",
     "albert/albert-base-v2": "safe",
+    "cross-encoder/ms-marco-MiniLM-L6-v2": "safe",
     "distilbert/distilbert-base-uncased": "safe",
     "google-bert/bert-base-uncased": "safe",
     "google/electra-large-discriminator": "old",

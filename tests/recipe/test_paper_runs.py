@@ -78,6 +78,8 @@ def cut(name: str, place: Path) -> Path:
         if isinstance(stage.get("options"), dict) and stage["stage"].startswith("train"):
             chunk = {"chunk": 2} if "chunk" in stage["options"] else {}
             stage["options"] = {**stage["options"], **FEW, **chunk}
+        if "clusters" in (stage.get("batches") or {}):
+            stage["batches"]["clusters"] = 4
         if "refresh" in stage:
             stage["refresh"] = {**stage["refresh"], "every": 1}
             del stage["devices"]

@@ -74,6 +74,7 @@ def test_auto_joins_no_cluster_that_was_killed(closed: str, tmp_path: Path, monk
 
 STARTS = """
 import signal
+import time
 from hardneg.cli.main import _stop
 from hardneg_ray.engine import Ray
 from hardneg_ray.joining import joined
@@ -82,6 +83,7 @@ signal.signal(signal.SIGTERM, _stop)
 print("begun", flush=True)
 with joined(Ray(address="local")):
     print("joined", flush=True)
+    time.sleep(60)
 """
 
 

@@ -1,12 +1,13 @@
 """The Ray cluster, joined, or started on this machine."""
 
 import os
+import signal
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from hardneg_ray.engine import Ray
 
 _MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two looks
 _STARTS = 3
+_LOOK = 0.05  # seconds
 Made = TypeVar("Made")
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": "error"}
 
@@ -59,9 +61,24 @@ def beside(work: Callable[[], Made]) -> Iterator[Made]:
 
     threading.Thread(target=run, name="joining", daemon=True).start()
     try:
-        yield made.result()
+        yield _awaited(made)
     finally:
         over.set()
+
+
+def _awaited(made: Future[Made]) -> Made:
+    """The result; until it is there, and then once more, the program's handlers of signals are put back."""
+    while not made.done():
+        _hear()
+        wait([made], _LOOK)
+    _hear()
+    return made.result()
+
+
+def _hear() -> None:
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.getsignal(number))
 
 
 def _join(options: Ray) -> bool:

@@ -98,6 +98,5 @@ def test_a_start_that_is_stopped_leaves_nothing(seconds: float) -> None:
         below = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, signal.SIGTERM)
         told = run.communicate(timeout=120)[1]
-    ends = {143, -signal.SIGABRT}  # Ray's C++ may abort an interpreter that ends while it starts
-    assert run.returncode in ends and "hardneg: stopped; what was finished is kept" in told, told
+    assert run.returncode == 143 and "hardneg: stopped; what was finished is kept" in told, told
     assert not psutil.wait_procs(below, timeout=60)[1]

@@ -175,6 +175,7 @@ def test_the_clock_counts_searches_alone(
     """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
     seconds = [0.0]
     monkeypatch.setattr("hardneg.progress.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    monkeypatch.setattr("hardneg.training.methods.adore.ahead", map)  # another thread would move the clock of a search
 
     def lasting(method: Callable[..., Any], length: float) -> Callable[..., Any]:
         def slow(*args: Any) -> Any:

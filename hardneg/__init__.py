@@ -1,3 +1,52 @@
-"""hardneg trains dense retrievers with hard negatives."""
+"""hardneg trains dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function.
+
+What is public stands in the table below and is imported when it is asked for.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardneg.errors import HardnegError as HardnegError
 
 __version__ = "0.1.0"
+
+_PUBLIC = {"HardnegError": "hardneg.errors"}
+"""The module that holds each public name."""
+
+_CALLED: dict[str, str] = {}
+"""Folders of the package that are called as well, such as `hardneg.recipe(...)`: the module that holds the function."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CALLED:
+        return import_module(f"hardneg.{name}")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC, *_CALLED})
+
+
+class _Folder(ModuleType):
+    """A folder of the package that has the name of a function: calling it calls that."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(_CALLED[name]), name)(*given, **named)
+
+
+class _Package(ModuleType):
+    """This package: the import of a folder that is called as well makes it callable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _CALLED and isinstance(value, ModuleType):
+            value.__class__ = _Folder
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

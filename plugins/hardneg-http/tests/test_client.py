@@ -42,6 +42,14 @@ def test_the_key_is_sent_and_never_told(served: Served) -> None:
     assert str(caught.value) == f"model 'm' at {served.url}: status 400: bad (the key)"
 
 
+def test_no_part_of_the_key_is_told(served: Served) -> None:
+    for body in (b"x" * 197 + b"s3cret", b" " * 4090 + b"s3cret", b"s3c\0ret", b'{"error": "s3\\u0063ret"}'):
+        served.fault = lambda number, handler, body=body: handler.answer(400, body) or True
+        with pytest.raises(ModelError) as caught:
+            client(served, "s3cret").embed(["a"])
+        assert "s3" not in str(caught.value) and "(th" in str(caught.value), body
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_what_passes_is_asked_again(served: Served, status: int) -> None:
     served.fault = lambda number, handler: number < 2 and (handler.answer(status, b"busy") or True)

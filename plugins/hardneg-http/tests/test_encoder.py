@@ -177,6 +177,14 @@ def test_what_a_server_cannot_be_told(served: Served, monkeypatch: pytest.Monkey
     monkeypatch.setenv("NO_SUCH_KEY", "s3cret")
     opened(served, {"key": "NO_SUCH_KEY"})
     assert served.keys == ["Bearer s3cret"]
+    monkeypatch.setenv("NO_SUCH_KEY", "s3cret\n")
+    opened(served, {"key": "NO_SUCH_KEY"})
+    assert served.keys[-1] == "Bearer s3cret"
+    for key in ("s3cret\nX: y", "s3crét"):
+        monkeypatch.setenv("NO_SUCH_KEY", key)
+        with pytest.raises(ModelError, match="NO_SUCH_KEY has characters that no HTTP header takes") as caught:
+            opened(served, {"key": "NO_SUCH_KEY"})
+        assert "s3cr" not in str(caught.value)
     with pytest.raises(ModelError, match="cannot be trained"):
         Encoder.load(spec(served))
     with pytest.raises(ModelError, match="cannot be cut: leave segments out"):

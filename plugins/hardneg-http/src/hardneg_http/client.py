@@ -86,7 +86,7 @@ class EmbeddingClient:
         try:
             answer = self._http.get(f"{self._endpoint.url}/models", timeout=min(_SOON, self._endpoint.timeout))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._error(f"no answer ({_reason(error)}): start the server, or give another url") from None
+            raise self._error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
         if answer.status_code in _OF_KEYS:
             raise self._error(f"status {answer.status_code}: {_OF_KEYS[answer.status_code]}")
 
@@ -105,11 +105,12 @@ class EmbeddingClient:
             with self._http.stream("POST", f"{self._endpoint.url}/embeddings", json=body) as response:
                 content = self._read(response, limit, end)
         except httpx.TransportError as error:
-            raise _Passing(_reason(error)) from None
+            raise _Passing(self._reason(error)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._error(_reason(error)) from None
+            raise self._error(self._reason(error)) from None
         if response.status_code != 200:
-            told = f"status {response.status_code}{_first_line(content)}"
+            line = self._shown(_first_line(self._safe(content.decode("utf-8", "replace"))))
+            told = f"status {response.status_code}{f': {line}' if line else ''}"
             if response.status_code in _PASSING:
                 raise _Passing(told, _seconds(response.headers.get("Retry-After")))
             raise self._error("; ".join(filter(None, (told, _OF_KEYS.get(response.status_code)))))
@@ -136,14 +137,16 @@ class EmbeddingClient:
         """The text without the key, which a server may repeat."""
         return text.replace(self._endpoint.key, "(the key)") if self._endpoint.key else text
 
+    def _shown(self, text: str) -> str:
+        """The beginning; the key goes first, so that no part of it is left where it is cut."""
+        return self._safe(text)[:_SHOWN]
 
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
+    def _reason(self, error: Exception) -> str:
+        return self._shown(" ".join(f"{type(error).__name__}: {error}".split()))
 
 
-def _first_line(content: bytes) -> str:
+def _first_line(text: str) -> str:
     """What a body says first, in printable characters: OpenAI's `error.message`, or the line itself."""
-    text = content[:4096].decode("utf-8", "replace")
     try:
         found = json.loads(text)
         error = found.get("error", found.get("message", found.get("detail", text)))
@@ -151,8 +154,7 @@ def _first_line(content: bytes) -> str:
     except (ValueError, AttributeError, RecursionError):
         pass
     line = next(iter(text.strip().splitlines()), "")
-    shown = "".join(character for character in line if character.isprintable())[:_SHOWN]
-    return f": {shown}" if shown else ""
+    return "".join(character for character in line if character.isprintable())
 
 
 def _seconds(header: str | None) -> float:

@@ -133,9 +133,12 @@ class Http:
         """Who asks the server. Raises ModelError where the variable of the key is not set."""
         from hardneg_http.client import EmbeddingClient, Endpoint
 
-        key = os.environ.get(self.key) if self.key else None
+        key = os.environ.get(self.key, "").strip() if self.key else None
         if self.key and not key:
             raise ModelError(f"model {spec.name!r}: no API key: set the environment variable {self.key}")
+        if key and not (key.isascii() and key.isprintable()):
+            told = f"the environment variable {self.key} has characters that no HTTP header takes"
+            raise ModelError(f"model {spec.name!r}: {told}: set it to the API key alone")
         wanted: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
         if self.dimensions is not None:
             wanted["dimensions"] = self.dimensions

@@ -97,9 +97,9 @@ class ChatClient:
             with self._http.stream("POST", f"{self._endpoint.url}/chat/completions", json=body) as response:
                 content = self._read(response, end)
         except httpx.TransportError as error:
-            raise _Later(_reason(error)) from None
+            raise _Later(self._reason(error)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._error(_reason(error)) from None
+            raise self._error(self._reason(error)) from None
         if response.status_code != 200:
             self._refuse(response, content)
         return self._answer(content)
@@ -115,7 +115,7 @@ class ChatClient:
         return bytes(content)
 
     def _refuse(self, response: httpx.Response, content: bytes) -> None:
-        line = self._safe(_first_line(content))[:_SHOWN]
+        line = self._safe(_first_line(self._safe(content.decode("utf-8", "replace"))))[:_SHOWN]
         told = f"status {response.status_code}{f': {line}' if line else ''}"
         if response.status_code in _PASSING:
             raise _Later(told, _seconds(response.headers.get("Retry-After")))
@@ -140,14 +140,12 @@ class ChatClient:
         """The text without the key, which a server may repeat."""
         return text.replace(self._endpoint.key, "(the key)") if self._endpoint.key else text
 
+    def _reason(self, error: Exception) -> str:
+        return self._safe(" ".join(f"{type(error).__name__}: {error}".split()))[:_SHOWN]
 
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
 
-
-def _first_line(content: bytes) -> str:
+def _first_line(text: str) -> str:
     """What a body says first, in printable characters: `error.message`, or the line itself."""
-    text = content[:4096].decode("utf-8", "replace")
     try:
         error = json.loads(text)["error"]
         text = str(error["message"] if isinstance(error, dict) else error)

@@ -7,7 +7,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # where the server is
 
 from chat_server import Served, serving
-from hardneg_judge import client
+
+from hardneg import model_server
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(client, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(model_server, "_FIRST_WAIT", 0.01)
     with serving() as server:
         yield server

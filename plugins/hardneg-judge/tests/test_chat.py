@@ -34,7 +34,7 @@ def chat(served: Served, **options: Any) -> Chat:
 def test_a_score_is_what_the_model_says(served: Served) -> None:
     asked = [("old river", ["an old town", "the river ran", "the sea"]), ("harbor", ["the harbor"])]
     assert [list(scores) for scores in chat(served).rerank(asked)] == [[0, 1, 0], [1]]
-    served.answer = lambda message: "Grade: 3" if "river ran" in message else "1"
+    served.says = lambda message: "Grade: 3" if "river ran" in message else "1"
     assert list(chat(served, scale="grades").rerank(asked[:1])) == [[1, 3, 1]]
 
 
@@ -64,7 +64,7 @@ def test_one_opening_serves_several_calls(served: Served) -> None:
 
 
 def test_a_passage_that_is_left_over_has_its_number(served: Served) -> None:
-    served.answer = lambda message: "1: 3\n2: 0" if "[2]" in message else "1: 3"
+    served.says = lambda message: "1: 3\n2: 0" if "[2]" in message else "1: 3"
     assert list(chat(served, batch=2, scale="grades").rerank([("river", ["a", "b", "c"])])) == [[3, 0, 3]]
 
 
@@ -80,7 +80,7 @@ def test_a_key_that_cannot_be_sent(served: Served, key: str, monkeypatch: pytest
 
 
 def test_several_passages_in_a_message(served: Served) -> None:
-    served.answer = lambda message: "1: yes\n2: no" if "[2]" in message else "yes"
+    served.says = lambda message: "1: yes\n2: no" if "[2]" in message else "yes"
     asked = chat(served, batch=2, tokens=5, characters=6)
     assert list(asked.rerank([("river", ["passage one", "passage two", "passage three"])])) == [[1, 0, 1]]
     assert {request["max_tokens"] for request in served.requests} == {10}
@@ -88,7 +88,7 @@ def test_several_passages_in_a_message(served: Served) -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_counted(served: Served) -> None:
-    served.answer = lambda message: "I would rather not say"
+    served.says = lambda message: "I would rather not say"
     for unreadable, score in (("irrelevant", 0.0), ("relevant", 1.0)):
         with chat(served, unreadable=unreadable).asking() as asking:
             assert list(asking.rerank([("q", ["a", "b"])])) == [[score, score]]

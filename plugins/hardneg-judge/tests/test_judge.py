@@ -158,7 +158,7 @@ def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path: Path, served: Se
     def answer(message: str) -> str:
         return "yes" if "stream" in message or "river bends" in message or "about" in message else "no"
 
-    served.answer = answer
+    served.says = answer
     flag = {"plugin": {**CHAT, "model": "small", "url": served.url}}
     found = made(tmp_path, served, flag=flag)
     facts = found["judged"].facts
@@ -204,7 +204,7 @@ def test_the_depth_bounds_what_is_asked(tmp_path: Path, served: Served) -> None:
 
 
 def test_where_every_query_goes_it_is_told(tmp_path: Path, served: Served) -> None:
-    served.answer = lambda message: "yes"
+    served.says = lambda message: "yes"
     with pytest.raises(DataError, match="judged: of 3 queries none is left: every one has a relevant negative"):
         made(tmp_path, served, outcome="drop-query")
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,15 +153,13 @@ class HttpEncoder:
 
     def _asked(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
         """Batches of texts with their vectors, as they come; so many requests are under way at a time."""
-        pool = ThreadPoolExecutor(self._kind.in_flight)
+        pool, ended = ThreadPoolExecutor(self._kind.in_flight), Event()
         try:
-            waiting = {pool.submit(self._client.embed, batch): batch for batch in self._batches(texts)}
+            waiting = {pool.submit(self._client.embed, batch, ended): batch for batch in self._batches(texts)}
             for answer in as_completed(waiting):
                 yield waiting[answer], answer.result()
-        except (ModelError, KeyboardInterrupt, SystemExit):
-            self._client.end()
-            raise
         finally:
+            ended.set()
             pool.shutdown(cancel_futures=True)
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:

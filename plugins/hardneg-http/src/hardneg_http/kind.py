@@ -1,6 +1,5 @@
 """The kind `http`: a model that a server holds; what is known of it is what the recipe says."""
 
-import os
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
@@ -130,20 +129,15 @@ class Http:
         return Shape(self.dimensions or _UNSEEN, 0, 0)
 
     def client(self, spec: ModelSpec) -> "EmbeddingClient":
-        """Who asks the server. Raises ModelError where the variable of the key is not set."""
-        from hardneg_http.client import EmbeddingClient, Endpoint
+        """Who asks the server. Raises ModelError where the variable holds no key."""
+        from hardneg.model_server import Endpoint, key_of
+        from hardneg_http.client import EmbeddingClient
 
-        key = os.environ.get(self.key, "").strip() if self.key else None
-        if self.key and not key:
-            raise ModelError(f"model {spec.name!r}: no API key: set the environment variable {self.key}")
-        if key and not (key.isascii() and key.isprintable()):
-            told = f"the environment variable {self.key} has characters that no HTTP header takes"
-            raise ModelError(f"model {spec.name!r}: {told}: set it to the API key alone")
-        wanted: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
+        said: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
         if self.dimensions is not None:
-            wanted["dimensions"] = self.dimensions
-        endpoint = Endpoint(self.url.rstrip("/"), key, wanted, self.timeout, self.deadline)
-        return EmbeddingClient(endpoint, self.in_flight)
+            said["dimensions"] = self.dimensions
+        key, url = key_of(spec.name, self.key), self.url.rstrip("/")
+        return EmbeddingClient(Endpoint(url, key, said, self.timeout, self.deadline, self.in_flight))
 
     def load(self, spec: ModelSpec, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
         """The model, asked for one vector; device and precision are the server's own.

@@ -1,6 +1,5 @@
 """The reranker `chat`: a language model behind a server that says of a passage whether it is relevant."""
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from hardneg.digest import digest
-from hardneg.errors import ModelError
 from hardneg_judge.prompts import BEST, Scale, template
 
 if TYPE_CHECKING:
@@ -103,17 +101,13 @@ class Chat:
 
     def asking(self) -> "Asking":
         """The same with what it comes to in requests, tokens and money. Raises ModelError where there is no key."""
+        from hardneg.model_server import Endpoint, key_of
         from hardneg.trials import cache_folder
         from hardneg_judge.asking import Asking
-        from hardneg_judge.client import ChatClient, Endpoint
+        from hardneg_judge.client import ChatClient
         from hardneg_judge.journal import AnswerJournal
 
-        key = os.environ.get(self.key, "").strip() if self.key else None
-        if self.key and not key:
-            raise ModelError(f"model {self.model!r}: no API key: set the environment variable {self.key}")
-        if key and not (key.isascii() and key.isprintable()):
-            told = f"the environment variable {self.key} has characters that no HTTP header takes"
-            raise ModelError(f"model {self.model!r}: {told}: set it to the API key alone")
+        key = key_of(self.model, self.key)
         said = self._said()
         name = digest([self.revision, said])
         journal = AnswerJournal(cache_folder() / "answers" / f"{name}.jsonl")

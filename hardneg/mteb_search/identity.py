@@ -1,0 +1,80 @@
+"""What mteb files a system's results under: a name, a revision that changes with the content, and what was set."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.digest import digest
+from hardneg.encoders.kinds import kind_of, known_dimension, model_digest
+from hardneg.encoders.source import HubCommit, locate
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import ModelError
+from hardneg.mteb_search.system import INDEX
+from hardneg.registry import plugin_identity
+
+if TYPE_CHECKING:
+    from hardneg.mteb_search.system import System
+
+_TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
+_SIMILARITIES = {"dot": "dot", "cosine": "cosine", "maxsim": "MaxSim"}
+
+
+def model_meta(system: "System") -> Any:
+    """mteb's `ModelMeta`.
+
+    A hub id is filed under that and its commit, as mteb does it; a folder under its name and a digest of what is in it,
+    so that results of other weights are never taken for its own. An index and settings make it an experiment.
+
+    Raises:
+        ModelError: there is no such model.
+        RecipeError: the index or the settings have mistakes.
+    """
+    from mteb.models import ModelMeta
+
+    told = _of_model(system) if system.model is not None else _of_texts(system)
+    return ModelMeta.create_empty(told | {"experiment_kwargs": _experiment(system), "modalities": ["text"]})
+
+
+def _of_texts(system: "System") -> dict[str, Any]:
+    if system.index is None:
+        raise ModelError("a system has a model or an index of texts: give one")
+    name = system.index.name
+    content = digest(plugin_identity(name, system.plain.plugins[INDEX, "backend"]))
+    return {"name": f"hardneg/{name}", "revision": content, "model_type": ["sparse"]}
+
+
+def _of_model(system: "System") -> dict[str, Any]:
+    spec, whole = ModelSpec(str(system.model), system.plain.model.revision), system.plain.model
+    name, revision = _name_and_revision(spec)
+    said = _SIMILARITIES.get(whole.similarity or "")
+    form = _TYPES[kind_of(whole).form]
+    shape = {"embed_dim": known_dimension(whole), "max_tokens": whole.document_length}
+    similarity = {} if said is None else {"similarity_fn_name": _scoring(said)}
+    return {"name": name, "revision": revision, "model_type": [form], **shape, **similarity}
+
+
+def _name_and_revision(spec: ModelSpec) -> tuple[str, str]:
+    try:
+        found = locate(spec)
+    except ModelError:
+        return f"local/{_last(spec.name)}", model_digest(spec)
+    if isinstance(found, HubCommit):
+        return spec.name if "/" in spec.name else f"hub/{spec.name}", found.commit
+    prefix, colon, name = spec.name.partition(":")
+    return f"{prefix}/{name}" if colon else f"local/{_last(spec.name)}", model_digest(spec)
+
+
+def _last(name: str) -> str:
+    return Path(name).expanduser().absolute().name or "model"
+
+
+def _scoring(name: str) -> Any:
+    from mteb.models.model_meta import ScoringFunction
+
+    return ScoringFunction(name)
+
+
+def _experiment(system: "System") -> dict[str, Any] | None:
+    found = dict(setting.partition("=")[::2] for setting in system.settings)
+    if system.index is not None and system.model is not None:
+        found |= {"index": system.index.name, **system.index.options}
+    return found or None

@@ -1,0 +1,202 @@
+"""`mteb_model`: what `mteb.evaluate` takes as a model, over hardneg's own encoding, indexes and search."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.artifacts import Store
+from hardneg.errors import MissingDependency, UsageError
+from hardneg.fields import DATASET
+from hardneg.mteb_search.identity import model_meta
+from hardneg.mteb_search.system import System
+from hardneg.mteb_search.task_texts import TaskTexts, task_texts
+from hardneg.recipe.execute import Options, Outcome, Watcher, execute
+from hardneg.recipe.plan import Plan, make_plan
+from hardneg.trials import cache_folder
+from hardneg.types import Encoded, Hits, PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.protocols import Searcher
+
+_AT_ONCE = 16_384
+INSTALL = 'mteb\'s tasks need mteb: pip install "hardneg[mteb]"'
+
+
+def mteb_model(
+    model: str | Path,
+    *,
+    index: str | None = None,
+    index_options: Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+) -> "TaskSearcher":
+    """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
+
+    Vectors of a corpus go into the store by content: another task over it, or the same after a stop, finds them.
+
+    Args:
+        model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
+        index: what the vectors are searched in, such as hnsw; None: all of them, exactly.
+        index_options: its options, such as `{"m": 32}`.
+        settings: `PATH=VALUE`, as `--set` takes them, such as `model.document_length=256`.
+        store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+
+    Raises:
+        MissingDependency: mteb is not installed.
+        ModelError: there is no such model.
+        RecipeError: the index or the settings have mistakes.
+    """
+    require_mteb()
+    chosen = None if index is None else PluginSetting(index, dict(index_options or {}))
+    return TaskSearcher(System.named(str(model), chosen, tuple(settings)), _store(store), device)
+
+
+def require_mteb() -> None:
+    """Raises MissingDependency where mteb is not installed."""
+    try:
+        import mteb  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency(f"{INSTALL} ({error})") from error
+
+
+def _store(path: str | Path | None) -> Store:
+    return Store(Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute())
+
+
+@dataclass
+class _Indexed:
+    """A corpus that is ready to be searched; doc_ids: mteb's, by row."""
+
+    plan: Plan
+    outcome: Outcome
+    doc_ids: Sequence[str]
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
+
+
+@dataclass
+class TaskSearcher:
+    """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries.
+
+    watcher: is told of the steps while a corpus is encoded.
+    """
+
+    system: System
+    store: Store
+    device: str | None = None
+    watcher: Watcher = field(default_factory=Watcher)
+    _indexed: _Indexed | None = None
+
+    @cached_property
+    def mteb_model_meta(self) -> Any:
+        """mteb's `ModelMeta`."""
+        return model_meta(self.system)
+
+    def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
+        """Encodes and indexes a corpus, as far as the store lacks it.
+
+        Args:
+            corpus: a `datasets.Dataset` with `id`, `text` and maybe `title`.
+            task_metadata: mteb's `TaskMetadata`.
+
+        Raises:
+            HardnegError: it cannot be encoded; what was done is gone on from.
+        """
+        texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
+        plan = make_plan(self.system.recipe(task_metadata, texts))
+        outcome = execute(plan, self.store, Options(device=self.device), self.watcher)
+        self._indexed = _Indexed(plan, outcome, list(corpus["id"]))
+
+    def search(
+        self,
+        queries: Any,
+        *,
+        task_metadata: Any,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        **_: Any,
+    ) -> dict[str, dict[str, float]]:
+        """The best `top_k` documents of each query with their scores: of the corpus, or of those in `top_ranked`.
+
+        Args:
+            queries: a `datasets.Dataset` with `id`, `text` and maybe `instruction`.
+            task_metadata: mteb's `TaskMetadata`.
+            top_ranked: documents by query, as tasks of reranking give them.
+
+        Raises:
+            UsageError: no corpus was indexed.
+        """
+        if (indexed := self._indexed) is None:
+            raise UsageError("search: no corpus is indexed: call index first")
+        query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
+        found: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
+        for start, hits in self._hits(indexed, query_ids, texts, (top_k, top_ranked)):
+            for query_id, rows, scores in zip(query_ids[start:], hits.rows, hits.scores, strict=False):
+                kept = rows >= 0
+                doc_ids = (indexed.doc_ids[row] for row in rows[kept].tolist())
+                found[query_id] = dict(zip(doc_ids, scores[kept].tolist(), strict=True))
+        return found
+
+    def _hits(
+        self,
+        indexed: _Indexed,
+        query_ids: Sequence[str],
+        texts: Sequence[str],
+        asked: tuple[int, Mapping[str, Sequence[str]] | None],
+    ) -> Iterator[tuple[int, Hits]]:
+        from hardneg.indexes.candidate_scoring import rank_candidates
+
+        searcher, (top_k, top_ranked) = self._searcher(indexed), asked
+        encode = self._encoding(indexed.plan)
+        for start in range(0, len(texts), _AT_ONCE):
+            wanted = encode(list(texts[start : start + _AT_ONCE]))
+            if top_ranked is None:
+                yield start, searcher.search(wanted, min(top_k, len(indexed.doc_ids)))
+            else:
+                given = _listed(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
+                yield start, rank_candidates(searcher, wanted, given, top_k)
+
+    def _encoding(self, plan: Plan) -> Any:
+        """Texts of queries to what the index is searched for."""
+        if self.system.model is None:
+            return list
+        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.kinds import load_encoder
+
+        encoder = load_encoder(plan.recipe.model, self.device, "fp32")
+
+        def encode(texts: Sequence[str]) -> Encoded:
+            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.watcher.progress)
+
+        return encode
+
+    def _searcher(self, indexed: _Indexed) -> "Searcher":
+        from hardneg.data.collection import StoredCollection
+        from hardneg.stages.context import ArtifactInput
+        from hardneg.stages.inputs import open_searcher
+
+        step, made = indexed.plan.steps[self.system.last], indexed.outcome.artifacts[self.system.last]
+        source = ArtifactInput(step.name, made.key, made.path, step.spec, facts=made.facts, plugins=step.plugins)
+        collection = StoredCollection.open(indexed.outcome.artifacts[DATASET].path)
+        return open_searcher(source, collection, self.device, self.watcher.progress)
+
+
+def _listed(
+    query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
+) -> NDArray[np.int64]:
+    """The documents of each query as rows, int64 [Q, C], padded with -1."""
+    lists = [[rows[doc_id] for doc_id in dict.fromkeys(top_ranked.get(query_id, ()))] for query_id in query_ids]
+    given = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
+    for place, found in enumerate(lists):
+        given[place, : len(found)] = found
+    return given

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hardneg.errors import HardnegError as HardnegError
+    from hardneg.mteb_search.model import mteb_model as mteb_model
 
 __version__ = "0.1.0"
 
-_PUBLIC = {"HardnegError": "hardneg.errors"}
+_PUBLIC = {"HardnegError": "hardneg.errors", "mteb_model": "hardneg.mteb_search.model"}
 """The module that holds each public name."""
 
 _CALLED: dict[str, str] = {}

@@ -40,7 +40,11 @@ class System:
         """That of a model, or of an index of texts, such as bm25, which takes no settings."""
         from hardneg.registry import plugin_names
 
-        if name in plugin_names("indexes") and not Path(name).exists() and load_plugin("indexes", name).input == "texts":
+        if (
+            name in plugin_names("indexes")
+            and not Path(name).exists()
+            and load_plugin("indexes", name).input == "texts"
+        ):
             return cls(None, PluginSetting(name))
         return cls(name, index, settings)
 

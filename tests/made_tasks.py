@@ -1,0 +1,64 @@
+"""Retrieval tasks of mteb that are made in a test, and what mteb itself says of them."""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mteb
+from datasets import Dataset
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+from mteb.abstasks.task_metadata import TaskMetadata
+
+Rows = Sequence[Mapping[str, Any]]
+_WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lark", "mole", "newt", "owl", "pike", "quail", "rook", "seal", "toad"]
+
+
+class MadeTask(AbsTaskRetrieval):
+    """A task whose data a test gives."""
+
+    metadata: TaskMetadata
+
+    def load_data(self, **_: Any) -> None:
+        """The data is there."""
+        self.data_loaded = True
+
+
+def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]], **told: Any) -> MadeTask:
+    """A task of one split `test`; told: fields of mteb's metadata, and `top_ranked`."""
+    top_ranked = told.pop("top_ranked", None)
+    fields = {
+        "name": "MadeTask",
+        "description": "made in a test",
+        "dataset": {"path": "made/task", "revision": "1"},
+        "type": "Retrieval",
+        "category": "t2t",
+        "eval_splits": ["test"],
+        "eval_langs": ["eng-Latn"],
+        "main_score": "ndcg_at_10",
+    }
+    metadata = TaskMetadata(**{**fields, **told})
+    task: MadeTask = type("TaskOfATest", (MadeTask,), {"metadata": metadata})()
+    data = {"corpus": Dataset.from_list(list(corpus)), "queries": Dataset.from_list(list(queries))}
+    task.dataset = {"default": {"test": {**data, "relevant_docs": dict(qrels), "top_ranked": top_ranked}}}
+    task.data_loaded = True
+    return task
+
+
+def animals(**told: Any) -> MadeTask:
+    """60 documents of drawn words, half of them with a title, and 12 queries with one or two relevant documents."""
+    draw = random.Random(5)
+    texts = [" ".join(draw.choices(_WORDS, k=draw.randint(3, 40))) for _ in range(60)]
+    corpus = [{"id": f"d{n}", "title": "" if n % 2 else draw.choice(_WORDS), "text": t} for n, t in enumerate(texts)]
+    queries = [{"id": f"q{n}", "text": " ".join(texts[n].split()[:3])} for n in range(12)]
+    qrels = {f"q{n}": {f"d{n}": 1, **({f"d{n + 20}": 2} if n % 3 else {})} for n in range(12)}
+    return made_task(corpus, queries, qrels, **told)
+
+
+def evaluated(model: Any, task: Any, folder: Path) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """All that mteb measures of a model on a task of one split, and the scores of documents by query."""
+    found = mteb.evaluate(model, task, cache=None, prediction_folder=folder, show_progress_bar=False)
+    measured = found.task_results[0].scores["test"][0]
+    noted = json.loads((folder / task.prediction_file_name).read_text(encoding="utf-8"))
+    return {name: value for name, value in measured.items() if isinstance(value, float)}, noted["default"]["test"]

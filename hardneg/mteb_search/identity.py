@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.digest import digest
-from hardneg.encoders.kinds import kind_of, known_dimension, model_digest
+from hardneg.encoders.kinds import kind_of, known, known_dimension, model_digest
 from hardneg.encoders.source import HubCommit, locate
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
@@ -43,7 +43,8 @@ def _of_texts(system: "System") -> dict[str, Any]:
 
 
 def _of_model(system: "System") -> dict[str, Any]:
-    spec, whole = ModelSpec(str(system.model), system.plain.model.revision), system.plain.model
+    asked = system.plain.model
+    spec, whole = ModelSpec(str(system.model), asked.revision), known(asked) or asked
     name, revision = _name_and_revision(spec)
     said = _SIMILARITIES.get(whole.similarity or "")
     form = _TYPES[kind_of(whole).form]
@@ -74,7 +75,7 @@ def _scoring(name: str) -> Any:
 
 
 def _experiment(system: "System") -> dict[str, Any] | None:
-    found = dict(setting.partition("=")[::2] for setting in system.settings)
+    found: dict[str, Any] = dict(setting.partition("=")[::2] for setting in system.settings)
     if system.index is not None and system.model is not None:
         found |= {"index": system.index.name, **system.index.options}
     return found or None

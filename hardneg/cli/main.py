@@ -11,6 +11,7 @@ import typer
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, options, plugins, recipe
+from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
@@ -63,6 +64,7 @@ app.command(
 app.command("train", rich_help_panel=options.STAGES)(train)
 app.command("export", cls=renaming({"--corpus": "--corpus-output"}), rich_help_panel=options.STAGES)(export)
 app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(evaluate)
+app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("report", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(report)
 
 

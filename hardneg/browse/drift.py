@@ -1,0 +1,41 @@
+"""How negatives changed while a model learned: what each refresh kept, and how old fixed ones became."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hardneg.analysis.base import curves_of
+from hardneg.analysis.refreshes import refreshes
+from hardneg.training.history import History
+
+Curve = list[tuple[float, float]]
+KEPT = "kept of a query's negatives at a refresh (share)"
+_NAMES = {
+    "overlap": "overlap of fixed negatives with the real hard ones (share)",
+    "best_rank": "best rank of fixed negatives (mean)",
+    "best_rank_median": "best rank of fixed negatives (median)",
+}
+
+
+@dataclass(frozen=True)
+class TrainingDrift:
+    """Of one training, what was measured by what it is called, as (step, value), and how often it was refreshed."""
+
+    label: str
+    refreshes: int
+    curves: Mapping[str, Curve]
+
+
+def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
+    """Of the trainings that tell something."""
+    found = [_drift(label, path) for label, path in histories.items()]
+    return [item for item in found if item.curves]
+
+
+def _drift(label: str, path: Path) -> TrainingDrift:
+    history = History(path).read()
+    told = refreshes(history)
+    kept: Curve = [(float(step), share) for step, share in told.get("kept", ())]
+    watched = curves_of(history, lambda row: row.get("drift"))
+    named = {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
+    return TrainingDrift(label, len(told.get("refreshes", ())), {**({KEPT: kept} if kept else {}), **named})

@@ -1,0 +1,61 @@
+"""Finding queries by words or by id, page by page, in a column of lower-cased texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PAGE = 25
+"""Queries a page."""
+_WORDS = 8
+"""Of what is searched for, the first ones."""
+
+
+@dataclass(frozen=True)
+class FoundQueries:
+    """One page of what was found. places: of the queries in all; total: how many were found. Pages count from 1."""
+
+    places: Sequence[int]
+    total: int
+    page: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages there are, one at least."""
+        return max(1, -(-self.total // PAGE))
+
+
+@dataclass(frozen=True)
+class QuerySearch:
+    """Queries in their order: ids, and texts beside them, maybe empty ones."""
+
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+
+    @cached_property
+    def _columns(self) -> tuple[pa.Array, pa.Array]:
+        ids, texts = pa.array(self.query_ids, pa.string()), pa.array(self.texts, pa.string())
+        return pc.utf8_lower(ids), pc.utf8_lower(texts)
+
+    def page(self, wanted: str, number: int) -> FoundQueries:
+        """The queries whose text holds every word, or whose id holds the whole; all of them where nothing is wanted.
+
+        A number beyond the last page gives the last one.
+        """
+        words = wanted.lower().split()[:_WORDS]
+        if not words:
+            return self._cut(range(len(self.query_ids)), number)
+        ids, texts = self._columns
+        fits = pc.match_substring(ids, wanted.lower().strip())
+        in_text = pc.match_substring(texts, words[0])
+        for word in words[1:]:
+            in_text = pc.and_(in_text, pc.match_substring(texts, word))
+        places = pc.indices_nonzero(pc.or_(fits, in_text))
+        return self._cut(places.to_pylist(), number)
+
+    def _cut(self, places: Sequence[int], number: int) -> FoundQueries:
+        last = max(1, -(-len(places) // PAGE))
+        page = min(max(1, number), last)
+        return FoundQueries(places[(page - 1) * PAGE : page * PAGE], len(places), page)

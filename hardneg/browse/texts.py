@@ -1,0 +1,67 @@
+"""Texts as a page shows them: nothing in them steers it, long ones are cut, and terms of the query are marked."""
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+SHOWN = 700
+"""Characters of a text that are shown at once."""
+OPENED = 20_000
+"""Characters of a text that can be read at all; a page says how long it is."""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Orders to turn the direction of writing; a text's own letters say which it has."""
+_WORD = re.compile(r"\w+")
+_COMMON_WORDS = """
+a about after all also an and any are as at be because been but by can could did do does for from had has have he her
+his how i if in into is it its more most my no not of on one or other our she so some such than that the their them
+then there these they this to was we were what when where which who why will with would you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+class CutText(NamedTuple):
+    """A text as it is shown: its beginning, what can be opened below it, and how long the whole is (characters)."""
+
+    start: Markup
+    rest: Markup
+    length: int
+    cut: bool
+
+
+def clean(text: str) -> str:
+    """The text without orders to turn its direction; each control character but tab and newline as U+FFFD."""
+    return _CONTROLS.sub("\ufffd", _DIRECTIONS.sub("", text))
+
+
+def terms(text: str) -> frozenset[str]:
+    """The words of a text, case aside, without those that most texts have; numbers are words."""
+    return frozenset(word for word in map(str.casefold, _WORD.findall(text[:OPENED])) if word not in _COMMON)
+
+
+def marked(text: str, wanted: Collection[str]) -> Markup:
+    """The text escaped, with every word that is wanted in a `mark`."""
+    pieces, end = [], 0
+    for found in _WORD.finditer(text):
+        if found[0].casefold() in wanted:
+            pieces += [escape(text[end : found.start()]), Markup("<mark>%s</mark>") % found[0]]
+            end = found.end()
+    return Markup("").join([*pieces, escape(text[end:])])
+
+
+def beginning(text: str, most: int = 300) -> str:
+    """The start of a text on one line, cut after a word."""
+    line = " ".join(clean(text[: 4 * most]).split())
+    return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
+
+
+def cut(text: str, wanted: Collection[str]) -> CutText:
+    """A text, cut after a word where it is long."""
+    shown = clean(text[:OPENED])
+    if len(shown) <= SHOWN:
+        return CutText(marked(shown, wanted), Markup(""), len(text), len(text) > OPENED)
+    place = shown.rfind(" ", SHOWN - 80, SHOWN) + 1 or SHOWN
+    return CutText(marked(shown[:place], wanted), marked(shown[place:], wanted), len(text), len(text) > OPENED)

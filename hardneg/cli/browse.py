@@ -10,7 +10,7 @@ import typer
 
 from hardneg.cli.adhoc_recipe import AdhocRecipe
 from hardneg.cli.console import bars, say
-from hardneg.cli.options import DATASET_OR_OTHER, STORE, open_store
+from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, open_store
 from hardneg.cli.outputs import Target, store_outputs
 from hardneg.errors import UsageError
 from hardneg.wording import counted
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hardneg.browse.marks import Marks
     from hardneg.browse.sources import BrowseSources
 
+_MARKS = "Where marks go; default beside what is looked at, NAME.marks.qrels."
+_EXPORT = "Write the first 200 queries as one page here, and serve nothing."
 _GIVEN = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
 
 
@@ -28,10 +30,11 @@ def browse(
     dataset: str | None = DATASET_OR_OTHER,
     split: str | None = typer.Option(None, help="The queries' split; default train, or that of the negatives."),
     run: list[Path] = typer.Option([], "--run", help="A TREC run beside the negatives, for ranks and scores."),
-    scores: list[Path] = typer.Option([], "--scores", help="A TREC run of a reranker or guide, as --run."),
+    filter_by: list[Path] = typer.Option([], "--filter-by", help="As --run: one of a reranker or guide."),
     dropped: Path | None = typer.Option(None, help="What the miner left out, as `mine --dropped` writes it."),
-    marks: Path | None = typer.Option(None, help="Where marks go; default beside what is looked at, .marks.qrels."),
-    export: Path | None = typer.Option(None, help="Write one page of the first 200 queries, and serve nothing."),
+    marks: Path | None = typer.Option(None, help=_MARKS, rich_help_panel=WRITTEN),
+    export: Path | None = typer.Option(None, help=_EXPORT, rich_help_panel=WRITTEN),
+    overwrite: bool = OVERWRITE,
     port: int = typer.Option(0, min=0, max=65535, help="The port; default one that is free."),
     store: Path | None = STORE,
 ) -> None:
@@ -50,11 +53,11 @@ def browse(
     if export is None:
         check_installed()
     sources = _sources(given, dataset, split, store)
-    sources = _with_more(sources, run, scores, dropped)
+    sources = _with_more(sources, run, filter_by, dropped)
     written = Marks(marks or sources.marks)
     with opened(sources, bars()) as browsed:
         if export is not None:
-            _export(browsed, written, export)
+            _export(browsed, written, export, overwrite)
         else:
             _serve(browsed, written, port)
 
@@ -80,7 +83,7 @@ def _sources(given: Sequence[Path], dataset: str | None, split: str | None, stor
 
 
 def _with_more(
-    sources: "BrowseSources", runs: Sequence[Path], scores: Sequence[Path], dropped: Path | None
+    sources: "BrowseSources", runs: Sequence[Path], judging: Sequence[Path], dropped: Path | None
 ) -> "BrowseSources":
     """With runs that are given beside, and what was dropped of the first negatives."""
     from hardneg.browse.sources import of_files
@@ -89,19 +92,19 @@ def _with_more(
         if not sources.negatives:
             raise UsageError("--dropped: goes with a file of negatives")
         sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
-    if not runs and not scores:
+    if not runs and not judging:
         return sources
-    more = of_files([*runs, *scores], sources.split)
-    judges = of_files(list(scores), sources.split).runs if scores else {}
+    more = of_files([*runs, *judging], sources.split)
+    judges = of_files(list(judging), sources.split).runs if judging else {}
     if wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]:
         raise UsageError(f"--run {wrong[0]}: is no run, or its name is that of another one")
     return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges.keys())
 
 
-def _export(browsed: "Browsed", marks: "Marks", target: Path) -> None:
+def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -> None:
     from hardneg.browse.export import export_page
 
-    outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, False)
+    outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, overwrite)
     with outputs.begun(), outputs.laid_out():
         label = next(iter(browsed.lists))
         count = export_page(browsed, label, marks, target)

@@ -74,6 +74,8 @@ def cut(name: str, place: Path) -> Path:
         tree["model"][length] = min(48, tree["model"].get(length, 48))
     if "dimension" in (kind := tree["model"].get("encoder") or {}):
         kind["dimension"] = 32
+    if "seeds" in tree:
+        tree["seeds"] = tree["seeds"][:2]
     for stage in tree["stages"].values():
         if isinstance(stage.get("options"), dict) and stage["stage"].startswith("train"):
             chunk = {"chunk": 2} if "chunk" in stage["options"] else {}
@@ -82,7 +84,7 @@ def cut(name: str, place: Path) -> Path:
             stage["batches"]["clusters"] = 4
         if "refresh" in stage:
             stage["refresh"] = {**stage["refresh"], "every": 1}
-            del stage["devices"]
+            stage.pop("devices", None)
     path = place / f"{name}.yaml"
     path.write_text(yaml.safe_dump({**tree, "presets": {"paper": {}}}, sort_keys=False))
     return path

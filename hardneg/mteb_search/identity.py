@@ -12,13 +12,13 @@ from hardneg.mteb_search.system import INDEX
 from hardneg.registry import plugin_identity
 
 if TYPE_CHECKING:
-    from hardneg.mteb_search.system import System
+    from hardneg.mteb_search.system import TaskSystem
 
 _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 _SIMILARITIES = {"dot": "dot", "cosine": "cosine", "maxsim": "MaxSim"}
 
 
-def model_meta(system: "System") -> Any:
+def model_meta(system: "TaskSystem") -> Any:
     """mteb's `ModelMeta`.
 
     A hub id is filed under that and its commit, as mteb does it; a folder under its name and a digest of what is in it,
@@ -34,7 +34,7 @@ def model_meta(system: "System") -> Any:
     return ModelMeta.create_empty(told | {"experiment_kwargs": _experiment(system), "modalities": ["text"]})
 
 
-def _of_texts(system: "System") -> dict[str, Any]:
+def _of_texts(system: "TaskSystem") -> dict[str, Any]:
     if system.index is None:
         raise ModelError("a system has a model or an index of texts: give one")
     name = system.index.name
@@ -42,7 +42,7 @@ def _of_texts(system: "System") -> dict[str, Any]:
     return {"name": f"hardneg/{name}", "revision": content, "model_type": ["sparse"]}
 
 
-def _of_model(system: "System") -> dict[str, Any]:
+def _of_model(system: "TaskSystem") -> dict[str, Any]:
     asked = system.plain.model
     spec, whole = ModelSpec(str(system.model), asked.revision), known(asked) or asked
     name, revision = _name_and_revision(spec)
@@ -74,7 +74,7 @@ def _scoring(name: str) -> Any:
     return ScoringFunction(name)
 
 
-def _experiment(system: "System") -> dict[str, Any] | None:
+def _experiment(system: "TaskSystem") -> dict[str, Any] | None:
     found: dict[str, Any] = dict(setting.partition("=")[::2] for setting in system.settings)
     if system.index is not None and system.model is not None:
         found |= {"index": system.index.name, **system.index.options}

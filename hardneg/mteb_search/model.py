@@ -14,7 +14,7 @@ from hardneg.artifacts import Store
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.fields import DATASET
 from hardneg.mteb_search.identity import model_meta
-from hardneg.mteb_search.system import System
+from hardneg.mteb_search.system import TaskSystem
 from hardneg.mteb_search.task_texts import TaskTexts, task_texts
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.plan import Plan, make_plan
@@ -56,7 +56,7 @@ def mteb_model(
     """
     require_mteb()
     chosen = None if index is None else PluginSetting(index, dict(index_options or {}))
-    return TaskSearcher(System.named(str(model), chosen, tuple(settings)), _store(store), device)
+    return TaskSearcher(TaskSystem.named(str(model), chosen, tuple(settings)), _store(store), device)
 
 
 def require_mteb() -> None:
@@ -91,7 +91,7 @@ class TaskSearcher:
     watcher: is told of the steps while a corpus is encoded.
     """
 
-    system: System
+    system: TaskSystem
     store: Store
     device: str | None = None
     watcher: Watcher = field(default_factory=Watcher)

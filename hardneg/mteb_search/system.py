@@ -24,7 +24,7 @@ _NONE = "none"
 
 
 @dataclass(frozen=True)
-class System:
+class TaskSystem:
     """A row of a comparison.
 
     model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
@@ -36,7 +36,7 @@ class System:
     settings: tuple[str, ...] = ()
 
     @classmethod
-    def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "System":
+    def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
         """That of a model, or of an index of texts, such as bm25, which takes no settings."""
         from hardneg.registry import plugin_names
 

@@ -9,12 +9,27 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hardneg.api.mining import mine as mine
+    from hardneg.api.searching import encode as encode
+    from hardneg.api.searching import index as index
+    from hardneg.api.searching import rerank as rerank
+    from hardneg.api.searching import search as search
+    from hardneg.api.searching import train as train
     from hardneg.errors import HardnegError as HardnegError
     from hardneg.mteb_search.model import mteb_model as mteb_model
 
 __version__ = "0.1.0"
 
-_PUBLIC = {"HardnegError": "hardneg.errors", "mteb_model": "hardneg.mteb_search.model"}
+_PUBLIC = {
+    "HardnegError": "hardneg.errors",
+    "encode": "hardneg.api.searching",
+    "index": "hardneg.api.searching",
+    "mine": "hardneg.api.mining",
+    "mteb_model": "hardneg.mteb_search.model",
+    "rerank": "hardneg.api.searching",
+    "search": "hardneg.api.searching",
+    "train": "hardneg.api.searching",
+}
 """The module that holds each public name."""
 
 _CALLED: dict[str, str] = {}

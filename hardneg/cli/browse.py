@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli.adhoc_recipe import AdhocRecipe
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, open_store
 from hardneg.cli.outputs import Target, store_outputs
@@ -72,7 +73,7 @@ def _sources(given: Sequence[Path], dataset: str | None, split: str | None, stor
         files = of_files(list(given), split or "train")
         if dataset is None:
             return files
-        return replace(files, dataset=AdhocRecipe("browse", dataset).make_dataset(open_store(store)).path)
+        return replace(files, dataset=stored_dataset(AdhocRecipe("browse", dataset), store).path)
     if len(given) > 1:
         raise UsageError("browse: give one folder alone, or files; to compare with a run, add --run FILE")
     if dataset is not None:

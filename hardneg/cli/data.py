@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import AdhocRecipe
+from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer
-from hardneg.cli.options import JSON, STORE, open_store, output, renaming
+from hardneg.cli.options import JSON, STORE, output, renaming, tell_once
 from hardneg.cli.outputs import free_bytes
 from hardneg.errors import DataError
 from hardneg.wording import counted, size
@@ -67,7 +68,7 @@ def show(
     from hardneg.data.collection import StoredCollection
     from hardneg.data.corpus import document_lengths
 
-    made = AdhocRecipe("data show", dataset, settings=settings).make_dataset(open_store(store))
+    made = stored_dataset(AdhocRecipe("data show", dataset, settings=settings), store)
     collection = StoredCollection.open(made.path)
     facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
@@ -92,7 +93,7 @@ def check(
     from hardneg.data.source_files import parts_of
     from hardneg.fields import DATASET as STAGE
 
-    recipe = AdhocRecipe("data check", dataset, settings=settings).check()
+    recipe = AdhocRecipe("data check", dataset, settings=settings).check(tell_once)
     loader = recipe.plugins[STAGE, "loader"]
     folder = Path(str(getattr(loader, "source", ""))).expanduser()
     findings = Findings(Contents(), folder if getattr(loader, "source", "") and folder.is_dir() else None)

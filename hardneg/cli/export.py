@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork
+from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
 from hardneg.cli.outputs import Target, store_outputs
@@ -17,8 +18,7 @@ from hardneg.layout import NEGATIVES
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.data.collection import StoredCollection
-    from hardneg.indexes.positive_scores import PositiveScores
+    from hardneg.api.mined import MinedNegatives
 
 _FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
 _ANCE = "ance"
@@ -62,16 +62,6 @@ class NegativesTarget:
             raise UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
 
 
-@dataclass(frozen=True)
-class MinedNegatives:
-    """Mined negatives: the folder of the file, the collection and the split, the scores of the positives if wanted."""
-
-    folder: Path
-    collection: "StoredCollection"
-    split: str
-    scores: "PositiveScores | None" = None
-
-
 def export(
     dataset: str | None = typer.Option(
         None, help="What the negatives are of.", autocompletion=completion.plugins("datasets")
@@ -109,26 +99,27 @@ def export(
     target.check()
     check_form(source_form, negatives)
     recipe = AdhocRecipe("export", dataset, settings=settings)
-    with recipe.begun(Place(store), target.files, overwrite, [negatives]) as work:
+    with begun(recipe, Place(store), target.files, overwrite, [negatives]) as work:
         _export_negatives(work, (source_form, negatives), split, target)
 
 
 def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, target: NegativesTarget) -> None:
     """Writes the negatives of a source, its form and its file, as the target says."""
-    from hardneg.data.collection import StoredCollection
+    from hardneg.api.mined import mined_in
+    from hardneg.api.results import TextSource
     from hardneg.data.export.catalogue import read_form
     from hardneg.data.export.rows import TextLookup
     from hardneg.data.negatives import write_negatives
 
     form, path = source
     with TemporaryDirectory() as folder:
-        collection = StoredCollection.open(work.dataset().path)
-        lookup = TextLookup(collection.queries(split), collection.corpus)
+        texts = TextSource.of(work.dataset(), split, work.place.store)
+        lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(form, path, lookup))
         say(f"{path}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
         with work.outputs.laid_out():
-            write(MinedNegatives(Path(folder), collection, split), target)
+            write(mined_in(form, Path(folder), "", {}, texts), target)
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
@@ -145,17 +136,13 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
         say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
 
 
-def write(made: MinedNegatives, target: NegativesTarget) -> None:
-    from hardneg.data.export.catalogue import Source, write_form
+def write(made: "MinedNegatives", target: NegativesTarget) -> None:
+    """Writes negatives as the target says, and tells what was left out."""
     from hardneg.data.export.passages import write_tevatron_corpus
-    from hardneg.data.export.rows import WriteOptions
-    from hardneg.data.negatives import read_negatives
 
-    known = made.scores
-    options = WriteOptions(target.negatives, target.scores, (lambda item: known[item.query_id]) if known else None)
-    source = Source(made.collection.queries(made.split), made.collection.corpus)
-    counts = write_form(target.form, target.output, read_negatives(made.folder / NEGATIVES), source, options)
+    counts = dict(made.write(target.output, target.form, negatives=target.negatives, scores=target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")
     tell_left_out(counts)
     if target.corpus is not None:
-        say(f"{target.corpus}: {counted(write_tevatron_corpus(target.corpus, made.collection.corpus), 'document')}")
+        corpus = made.source.collection.corpus
+        say(f"{target.corpus}: {counted(write_tevatron_corpus(target.corpus, corpus), 'document')}")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardneg.cli.adhoc_recipe import AdhocRecipe
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import say
-from hardneg.cli.options import open_store
 from hardneg.errors import UsageError
 from hardneg.wording import counted
 
@@ -47,7 +47,7 @@ class Judge:
         if self.dataset is None:
             return None
         recipe = AdhocRecipe(command, self.dataset, settings=self.settings)
-        return StoredCollection.open(recipe.make_dataset(open_store(self.store)).path)
+        return StoredCollection.open(stored_dataset(recipe, self.store).path)
 
     def grades(self, collection: "StoredCollection | None") -> "Qrels":
         """The judgements that are given, or the collection's; maybe none."""

@@ -3,19 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from stat import S_ISDIR
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
 
+from hardneg.api.workplace import usual_store
 from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.console import say
 from hardneg.cli.launch import ASKED
 from hardneg.distributed import world
-from hardneg.errors import ArtifactError
-from hardneg.trials import cache_folder
 
 RECIPES = "Recipes"
 STAGES = "Single stages, on plain files"
@@ -123,22 +121,10 @@ def open_store(path: Path | None) -> Store:
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    root = (path or Path(os.environ.get("HARDNEG_STORE") or cache_folder() / "store")).absolute()
-    _check_store(root)
-    if path is not None and not root.exists() and world().first:
+    store = usual_store(path)
+    if path is not None and not store.root.exists() and world().first:
         say(f"note: there is no store at {path} yet; what is made goes there", err=True)
-    return Store(root)
-
-
-def _check_store(root: Path) -> None:
-    try:
-        found = root.stat()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ArtifactError(f"store {root}: cannot be used ({error.strerror}); name another one with --store") from None
-    if not S_ISDIR(found.st_mode):
-        raise ArtifactError(f"store {root}: is a file; name a folder with --store")
+    return store
 
 
 class _Renaming(TyperCommand):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.api.adhoc_recipe import AdhocRecipe, reranker_setting
 from hardneg.atomic_write import replace_text
 from hardneg.cli import completion, options
-from hardneg.cli.adhoc_recipe import AdhocRecipe, Place, PlannedWork, plan_outputs, plugin_options
-from hardneg.cli.options import JSON, TUNING
+from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
+from hardneg.cli.options import JSON, TUNING, tell_once
 from hardneg.cli.outputs import Outputs, Target
 from hardneg.cli.recommendation import Recommendation
 from hardneg.cli.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
@@ -64,10 +65,7 @@ def recommend(
     """
     if output.suffix != ".yaml":
         raise UsageError(f"{output}: is to be a recipe; give a name that ends in .yaml")
-    second = None
-    if reranker is not None:
-        name, colon, source = reranker.partition(":")
-        second = {"name": name, **({"source": source} if colon else {}), **plugin_options(option)}
+    second = None if reranker is None else reranker_setting(reranker, plugin_options(option))
     asked = Asked(split, depth, second, plugin_options(train_option, "--train-option"))
     recipe = AdhocRecipe("recommend", dataset, asked.sweep(), model, settings)
     Recommending(asked, recipe, train, output).run(Place(store, device), overwrite, as_json)
@@ -87,9 +85,9 @@ class Recommending:
         from hardneg.analysis.miner_sweep import MinerSweep
         from hardneg.fields import DATASET
 
-        replace(self.recipe, stages=self.asked.trials(ANY, self.steps or 1)).check()  # of training too, before any work
+        replace(self.recipe, stages=self.asked.trials(ANY, self.steps or 1)).check(tell_once)  # before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]
-        with self.recipe.begun(place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
+        with begun(self.recipe, place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
             outcome = work.make()
             folder, facts = outcome.artifacts[SWEEP].path, outcome.artifacts[DATASET].facts
             found = json.loads((folder / f"{MinerSweep.name}.json").read_text("utf-8"))
@@ -103,9 +101,9 @@ class Recommending:
 
     def _tried(self, work: PlannedWork, asked: Asked, found: Mapping[str, Any]) -> tuple[dict[str, float], Outputs]:
         """What each training came to on the dev queries, by its stage; and the outputs, which are made of these too."""
-        plan = replace(self.recipe, stages=asked.trials(found, self.steps or 0)).plan()
+        plan = replace(self.recipe, stages=asked.trials(found, self.steps or 0)).plan(tell_once)
         given = work.outputs
-        outputs = plan_outputs(given.command, plan, work.store, given.targets, given.overwrite)
+        outputs = plan_outputs(given.command, plan, work.place.store, given.targets, given.overwrite)
         with outputs.begun():
             made = replace(work, plan=plan, outputs=outputs).make().artifacts[TRIALS].path / METRICS
         metrics = json.loads(made.read_text("utf-8"))["metrics"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, Protocol
 
-from hardneg.cli.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
+from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
 
 ANY = {"best_of_each_depth": [0], "miners": [{"miner": {"name": "topk"}, "by": ""}]}
 """A sweep, for a recipe of trials that is to be checked before there is one."""

@@ -1,20 +1,18 @@
 """`hardneg rerank`: the documents of anyone's run, scored anew."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import typer
 
+from hardneg.api.adhoc_recipe import RERANKED, AdhocRecipe, reranker_setting, reranking_stages
 from hardneg.atomic_write import link_file
 from hardneg.cli import completion, options
-from hardneg.cli.adhoc_recipe import ENCODED, SEARCHED, AdhocRecipe, plugin_options
+from hardneg.cli.adhoc_recipe import begun, plugin_options
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
 from hardneg.cli.outputs import Target, check_run
 from hardneg.layout import RUN
 from hardneg.wording import counted
-
-_RERANKED = "reranked"
 
 
 def rerank(
@@ -42,20 +40,16 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
+    from hardneg.api.making import make_from
+
     check_run(output)
-    name, colon, source = reranker.partition(":")
-    plugin = {"name": name, **({"source": source} if colon else {}), **plugin_options(option)}
-    # the search only stands for the run that is given
-    stages = {
-        ENCODED: {"stage": "index", "backend": "bm25"},
-        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
-        _RERANKED: {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": split, "depth": depth},
-    }
+    stages = reranking_stages(reranker_setting(reranker, plugin_options(option)), split, depth)
     recipe = AdhocRecipe("rerank", dataset, stages, settings=settings)
     place = place_of(store, device, None, engine, engine_option)
-    with recipe.begun(place, [Target(output)], overwrite, [run]) as work, TemporaryDirectory() as folder:
-        facts = work.make_from(_RERANKED, work.dataset(), {"run": run}, Path(folder))
+    with begun(recipe, place, [Target(output)], overwrite, [run]) as work:
+        made, told = make_from(work.plan, RERANKED, work.dataset(), {"run": run}, work.place)
         with work.outputs.laid_out():
-            link_file(Path(folder) / RUN, output)
+            link_file(made.path / RUN, output)
+    facts = dict(told)
     say(f"{output}: {counted(facts.pop('queries', 0), 'query')}, {counted(facts.pop('pairs', 0), 'pair')} scored")
     tell_left_out({name: count for name, count in facts.items() if name not in ("depth", "queries in the run")})

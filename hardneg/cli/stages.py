@@ -3,34 +3,33 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.atomic_write import replacing_folder
-from hardneg.cli import completion, options
-from hardneg.cli.adhoc_recipe import (
+from hardneg.api.adhoc_recipe import (
     ENCODED,
-    MINED,
     SEARCHED,
     TRAINED,
     AdhocRecipe,
-    Place,
-    mining_stages,
-    plugin_options,
+    mining_stage,
+    searching_stages,
+    training_stages,
 )
+from hardneg.atomic_write import replacing_folder
+from hardneg.cli import completion, options
+from hardneg.cli.adhoc_recipe import Place, plugin_options, publish
 from hardneg.cli.console import bars, say
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
-from hardneg.cli.given_vectors import GivenVectors, given_vectors
 from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
 from hardneg.errors import PartDone, UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
+    from hardneg.api.given_vectors import GivenVectors
     from hardneg.types import PluginSetting
 
-_LISTED, _LISTED_RUN = "candidates-index", "candidates"
 _INDEXES = completion.plugins("indexes")
 _BUILD = "index build"
 
@@ -75,7 +74,7 @@ def encode(
     recipe = AdhocRecipe("encode", dataset, {ENCODED: stage}, model, settings)
     place = place_of(store, device, processes, engine, engine_option)
     try:
-        recipe.publish(ENCODED, output, place, overwrite=overwrite)
+        publish(recipe, ENCODED, output, place, overwrite=overwrite)
     except PartDone as done:
         say(str(done))
 
@@ -109,31 +108,25 @@ def search(
 
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
+    from hardneg.api.given_vectors import given_vectors
+    from hardneg.api.searching import check_searched
+
     if index and dataset and not (model or backend or query_vectors):
         options.tell_once("--index is called --backend now, of texts; it names a folder, for --query-vectors")
         index, backend = None, str(index)
     if given := given_vectors("search", index, query_vectors, query_ids):
         return _search_given(given, (dataset, model, backend, candidates), output, depth, device, overwrite)
-    if dataset is None or (model is None) == (backend is None):
+    if dataset is None:
         raise UsageError("search: give --dataset NAME, and --model NAME or --backend NAME, one of them")
-    if candidates is not None and model is None:
-        raise UsageError("search: --candidates are ranked by a model: give --model NAME")
+    check_searched(model is not None, backend, candidates)
     check_run(output)
-    searched = {"stage": "search", "split": split, "depth": depth}
-    stages: dict[str, Any] = {
-        ENCODED: {"stage": "encode"} if model else {"stage": "index", "backend": backend},
-        SEARCHED: {**searched, "index": ENCODED},
-    }
-    if candidates is not None:
-        stages[_LISTED] = {"stage": "index", "backend": candidates}
-        stages[_LISTED_RUN] = {**searched, "index": _LISTED}
-        stages[SEARCHED]["candidates"] = _LISTED_RUN
+    stages = searching_stages(split, depth, backend, candidates)
     place = place_of(store, device, processes, engine, engine_option)
-    AdhocRecipe("search", dataset, stages, model, settings).publish(SEARCHED, output, place, RUN, overwrite)
+    publish(AdhocRecipe("search", dataset, stages, model, settings), SEARCHED, output, place, RUN, overwrite)
 
 
 def _search_given(
-    given: GivenVectors, others: Sequence[str | None], output: Path, depth: int, device: str | None, overwrite: bool
+    given: "GivenVectors", others: Sequence[str | None], output: Path, depth: int, device: str | None, overwrite: bool
 ) -> None:
     if any(others):
         raise UsageError("search: --index and --query-vectors are all that is read: leave the others out")
@@ -141,7 +134,7 @@ def _search_given(
     outputs = store_outputs("search", [Target(output)], given.reads, overwrite)
     outputs.check()
     with outputs.laid_out():
-        count = given.write_run(output, depth, device)
+        count = given.write_run(output, depth, device, bars())
     say(f"{output}: {counted(count, 'query')}")
 
 
@@ -167,10 +160,10 @@ def train(
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
-    mining = {"stage": "mine", "split": split, "miner": {"name": miner, **plugin_options(option)}}
-    training = {"stage": "train", "negatives": MINED, "loss": loss, "options": plugin_options(train_option)}
-    recipe = AdhocRecipe("train", dataset, {**mining_stages(mining, depth), TRAINED: training}, model, settings)
-    recipe.publish(TRAINED, output, Place(store, device, processes), MODEL_FOLDER, overwrite)
+    mining = mining_stage({"name": miner, **plugin_options(option)}, split)
+    stages = training_stages(mining, depth, loss, plugin_options(train_option))
+    recipe = AdhocRecipe("train", dataset, stages, model, settings)
+    publish(recipe, TRAINED, output, Place(store, device, processes), MODEL_FOLDER, overwrite)
 
 
 @index_app.command()
@@ -209,7 +202,7 @@ def build(
         return
     stage = {"stage": "index", "backend": {"name": backend, **setting.options}}
     recipe = AdhocRecipe(_BUILD, str(dataset), {ENCODED: stage}, settings=settings)
-    recipe.publish(ENCODED, output, Place(store), overwrite=overwrite)
+    publish(recipe, ENCODED, output, Place(store), overwrite=overwrite)
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:

@@ -9,7 +9,7 @@ from pyarrow import parquet
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
-from hardneg.cli.adhoc_recipe import AdhocRecipe
+from hardneg.cli import stages
 from hardneg.cli.main import app
 from hardneg.data.negatives import read_negatives
 from hardneg.data.runs import read_run
@@ -168,7 +168,7 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
 
 def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, monkeypatch):
     made = []
-    monkeypatch.setattr(AdhocRecipe, "publish", lambda recipe, *others: made.append(recipe))
+    monkeypatch.setattr(stages, "publish", lambda recipe, *others: made.append(recipe))
     hardneg("search", *MODEL, "--candidates", "bm25", "--depth", "9", "--output", "x.trec.gz")
     steps = made[0].plan().steps
     assert {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"} == {

@@ -6,12 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from hardneg.cli.console import bars
 from hardneg.errors import UsageError
+from hardneg.progress import Progress
 
 if TYPE_CHECKING:
     from hardneg.data.flat import FlatVectors
     from hardneg.indexes.dense import DenseIndex
+    from hardneg.indexes.exact import ExactOptions
     from hardneg.types import RankedList
 
 _AT_ONCE = 65_536
@@ -30,7 +31,7 @@ class GivenVectors:
         """All that is read."""
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
-    def write_run(self, output: Path, depth: int, device: str | None) -> int:
+    def write_run(self, output: Path, depth: int, device: str | None, progress: Progress) -> int:
         """Searches for all queries in the file's order and writes the run; returns how many there are.
 
         Raises:
@@ -43,27 +44,32 @@ class GivenVectors:
         from hardneg.data.vector_files import open_vectors
         from hardneg.data.vectors_import import import_vectors
         from hardneg.indexes.dense import DenseIndex
+        from hardneg.indexes.exact import ExactOptions
 
         index, file = DenseIndex.open(self.index), open_vectors(self.queries, self.ids)
         if file.dimension != index.dimension:
             told = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
             raise UsageError(f"{self.queries}: {told}; encode the queries with the model of the index")
         with TemporaryDirectory() as folder:
-            count = import_vectors(file, Path(folder), bars())
-            write_run(output, _entries(index, FlatVectors.open(Path(folder)), depth, device))
+            count = import_vectors(file, Path(folder), progress)
+            options = ExactOptions(device=device)
+            write_run(output, _entries(_using(index, options, progress), FlatVectors.open(Path(folder)), depth))
         return count
 
 
-def _entries(
-    index: "DenseIndex", queries: "FlatVectors", depth: int, device: str | None
-) -> Iterator[tuple[str, "RankedList"]]:
-    from hardneg.indexes.exact import ExactOptions
+def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> "DenseIndex":
+    """The index; one that is searched exactly with these options."""
     from hardneg.indexes.flat import FlatSearcher
+
+    if not isinstance(index.searcher, FlatSearcher):
+        return index
+    return replace(index, searcher=replace(index.searcher, options=options, progress=progress))
+
+
+def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterator[tuple[str, "RankedList"]]:
     from hardneg.types import RankedList
 
     searcher = index.searcher
-    if isinstance(searcher, FlatSearcher):
-        searcher = replace(searcher, options=ExactOptions(device=device), progress=bars())
     for start in range(0, len(queries), _AT_ONCE):
         stop = min(start + _AT_ONCE, len(queries))
         hits = searcher.search(queries.read(start, stop), depth)

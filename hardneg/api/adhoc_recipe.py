@@ -1,0 +1,107 @@
+"""Recipes that a function or a command makes in memory: run like those of files, with the same keys in one store."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardneg.recipe.load import Recipe
+    from hardneg.recipe.plan import Plan
+
+ENCODED, SEARCHED, MINED, TRAINED, RERANKED = "index", "run", "negatives", "model", "reranked"
+_LISTED, _LISTED_RUN = "candidates-index", "candidates"
+
+
+def warn(note: str) -> None:
+    """Warns of an old name, to be told where it was written."""
+    warnings.warn(note, FutureWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class AdhocRecipe:
+    """The recipe of a verb; without stages it reads the dataset, without a model its stages must not need one.
+
+    command: under whose name mistakes are told. settings: as `--set` of the command has them, laid over the recipe.
+    """
+
+    command: str
+    dataset: str
+    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": "random"}})
+    model: str | None = None
+    settings: Sequence[str] = ()
+    seed: int = 42
+
+    def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
+        """Checked but not planned: no data is read; `tell` gets what is out of date in the settings.
+
+        Raises:
+            RecipeError: it has mistakes.
+        """
+        from hardneg.recipe.load import check_recipe
+        from hardneg.recipe.task_prompts import with_prompts_of
+        from hardneg.recipe.yaml_load import apply_settings
+
+        model = {"name": self.model or "none"}
+        tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
+        changed, problems = apply_settings(tree, self.settings)
+        changed = with_prompts_of(changed, problems)
+        checked = check_recipe(changed, Path(f"hardneg {self.command}"), found=problems)
+        for note in checked.notes:
+            tell(note)
+        return checked
+
+    def plan(self, tell: Callable[[str], None] = warn) -> "Plan":
+        """Its steps. Raises as `check`, and where the dataset or the model is not there."""
+        from hardneg.recipe.plan import make_plan
+
+        return make_plan(self.check(tell))
+
+
+def mining_stage(miner: str | Mapping[str, Any], split: str) -> dict[str, Any]:
+    """The stage that mines; a miner's options stand beside its `name`."""
+    return {"stage": "mine", "split": split, "miner": {"name": miner} if isinstance(miner, str) else dict(miner)}
+
+
+def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
+    """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
+    if depth is None:
+        return {MINED: mining}
+    searched = {"stage": "search", "index": ENCODED, "split": mining["split"], "depth": depth}
+    return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
+
+
+def searching_stages(split: str, depth: int, backend: str | None, candidates: str | None) -> dict[str, Any]:
+    """The stages that search an index over texts, or else one that a model makes, maybe for candidates of another."""
+    searched = {"stage": "search", "split": split, "depth": depth}
+    stages: dict[str, Any] = {
+        ENCODED: {"stage": "encode"} if backend is None else {"stage": "index", "backend": backend},
+        SEARCHED: {**searched, "index": ENCODED},
+    }
+    if candidates is not None:
+        stages[_LISTED] = {"stage": "index", "backend": candidates}
+        stages[_LISTED_RUN] = {**searched, "index": _LISTED}
+        stages[SEARCHED]["candidates"] = _LISTED_RUN
+    return stages
+
+
+def training_stages(mining: dict[str, Any], depth: int, loss: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The stages that mine and then train on what was mined."""
+    training = {"stage": "train", "negatives": MINED, "loss": loss, "options": dict(options)}
+    return {**mining_stages(mining, depth), TRAINED: training}
+
+
+def reranking_stages(reranker: Mapping[str, Any], split: str, depth: int) -> dict[str, Any]:
+    """The stage that scores a run anew; the search only stands for the run that is given."""
+    return {
+        ENCODED: {"stage": "index", "backend": "bm25"},
+        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
+        RERANKED: {"stage": "rerank", "run": SEARCHED, "plugin": dict(reranker), "split": split, "depth": depth},
+    }
+
+
+def reranker_setting(named: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A reranker as a recipe names it, from `NAME` or `NAME:SOURCE` and its options."""
+    name, colon, source = named.partition(":")
+    return {"name": name, **({"source": source} if colon else {}), **options}

@@ -1,0 +1,47 @@
+"""A collection written as a folder in BEIR's form: equal collections have equal bytes."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hardneg.errors import DataError
+from hardneg.types import Collection, Query
+
+
+def write_beir(collection: Collection, folder: Path) -> None:
+    """Writes `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
+
+    Raises:
+        DataError: the collection has a mistake; or two splits give a query other texts.
+    """
+    (folder / "qrels").mkdir()
+    documents = ({"_id": each.doc_id, "title": each.title, "text": each.text} for each in collection.documents())
+    _write(folder / "corpus.jsonl", (_line(row) for row in documents))
+    _write(
+        folder / "queries.jsonl", (_line({"_id": each.query_id, "text": each.text}) for each in _queries(collection))
+    )
+    for split in collection.splits():
+        judged = (f"{query_id}\t{doc_id}\t{grade}\n" for query_id, doc_id, grade in collection.qrels(split))
+        _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore\n"], judged)
+
+
+def _queries(collection: Collection) -> Iterator[Query]:
+    """The queries of all splits, each once."""
+    texts: dict[str, str] = {}
+    for split in collection.splits():
+        for query in collection.queries(split):
+            if query.query_id not in texts:
+                texts[query.query_id] = query.text
+                yield query
+            elif texts[query.query_id] != query.text:
+                raise DataError(f"dataset: query {query.query_id!r} has other texts in other splits; give it one text")
+
+
+def _line(row: dict[str, str]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _write(path: Path, *parts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for part in parts:
+            file.writelines(part)

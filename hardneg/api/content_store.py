@@ -1,0 +1,58 @@
+"""What a program hands over in memory, kept in the store under the digest of its bytes: equal content is kept once."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.digest import digest, tree_digest
+from hardneg.errors import ArtifactError, NewerArtifact
+
+
+def keep_content(store: Store, kind: str, write: Callable[[Path], object]) -> Artifact:
+    """What `write` writes into an empty folder, as an artifact under the digest of its bytes.
+
+    Raises:
+        ArtifactError: the store cannot be written.
+    """
+    name = uuid4().hex
+    with store.lock(name):
+        folder = store.workspace(name)
+        try:
+            write(folder)
+            origin = {"stage": kind, "content": tree_digest(folder), "name": kind}
+            return keep_made(store, kind, origin, lambda place: _move(folder, place))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            (store.root / "locks" / name).unlink(missing_ok=True)
+
+
+def keep_made(
+    store: Store, kind: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
+) -> Artifact:
+    """The artifact of an origin, made in an empty folder unless the store has it; `make` may return its facts."""
+    key = digest({name: value for name, value in origin.items() if name != "name"})
+    with store.lock(key):
+        store.recover(key)
+        if found := _found(store, key):
+            return found
+        store.discard(key)
+        facts = make(store.workspace(key))
+        return store.commit(key, kind, facts or {}, origin)
+
+
+def _found(store: Store, key: str) -> Artifact | None:
+    try:
+        return store.find(key)
+    except NewerArtifact:
+        raise
+    except ArtifactError:
+        return None
+
+
+def _move(source: Path, target: Path) -> None:
+    for path in source.iterdir():
+        os.replace(path, target / path.name)

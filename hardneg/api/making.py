@@ -1,0 +1,75 @@
+"""Artifacts of stages on runs that no stage made, such as files of a user."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.content_store import keep_made
+from hardneg.api.workplace import Workplace
+from hardneg.artifacts import Artifact
+from hardneg.digest import file_digest
+from hardneg.layout import RUN
+
+if TYPE_CHECKING:
+    from hardneg.recipe.plan import Plan
+    from hardneg.stages.context import ArtifactInput
+
+
+def make_dataset(plan: "Plan", place: Workplace) -> Artifact:
+    """The stored collection of a plan, read now unless the store has it."""
+    from hardneg.fields import DATASET
+
+    return place.make(plan, DATASET).artifacts[DATASET]
+
+
+def make_from(
+    plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path], place: Workplace
+) -> tuple[Artifact, Mapping[str, Any]]:
+    """The artifact of a stage on given runs, and with its facts what of the runs is not in the collection.
+
+    Its key is the digest of what the stage's own would be, with the runs' content in place of their steps. `runs` are
+    files by the path of their input.
+
+    Raises:
+        DataError: a run has a mistake, or none of its queries is in the split.
+    """
+    from hardneg.fields import DATASET
+    from hardneg.stages.context import ArtifactInput
+
+    step, facts = plan.steps[stage], dict[str, Any]()
+    with TemporaryDirectory() as folder:
+        inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
+        for name, path in runs.items():
+            inputs[name], found = _rewritten(path, dataset, vars(step.spec)["split"], Path(folder) / name)
+            label = name.partition(".")[2]
+            facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
+        keys = {name: each.key for name, each in inputs.items()}
+        origin = {**step.origin, "inputs": keys, "name": step.name}
+        made = keep_made(
+            place.store, step.spec.kind, origin, lambda workspace: _made(plan, stage, inputs, workspace, place)
+        )
+    return made, {**made.facts, **facts}
+
+
+def _rewritten(path: Path, dataset: Artifact, split: str, folder: Path) -> "tuple[ArtifactInput, dict[str, int]]":
+    """A run as a stage reads it, under the digest of its content; and what of it is not in the collection."""
+    from hardneg.data.collection import StoredCollection
+    from hardneg.data.runs import rewrite_run
+    from hardneg.stages.context import ArtifactInput
+
+    folder.mkdir()
+    found = rewrite_run(path, StoredCollection.open(dataset.path), split, folder / RUN)
+    return ArtifactInput("run", file_digest(folder / RUN), folder), found
+
+
+def _made(
+    plan: "Plan", stage: str, inputs: "Mapping[str, ArtifactInput]", folder: Path, place: Workplace
+) -> Mapping[str, Any]:
+    from hardneg.registry import plugin_errors
+    from hardneg.stages.context import StageContext
+
+    step = plan.steps[stage]
+    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, place.progress, place.device)
+    with plugin_errors(step.plugins.values()):
+        return place.options().engine.make(context)

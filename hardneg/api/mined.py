@@ -1,0 +1,151 @@
+"""Mined negatives as a result: by query, as tables for training, and written in any form."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from hardneg.api.content_store import keep_made
+from hardneg.api.notebook import ROWS, caption
+from hardneg.api.results import ROWS_FILE, Made, TextSource
+from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.layout import NEGATIVES
+from hardneg.reporting.table import Table
+from hardneg.types import Negatives
+from hardneg.wording import counted
+
+if TYPE_CHECKING:
+    from hardneg.indexes.positive_scores import PositiveScores
+
+TableForm = Literal["triplet", "n-tuple", "labeled-list"]
+
+
+class KnowsScores(Protocol):
+    """Where the scores of positives come from: a run, or the model that searched."""
+
+    def __call__(self, mined: "MinedNegatives") -> "PositiveScores":
+        """float32 [positives] by query, nan where there is none."""
+
+
+@dataclass(frozen=True)
+class MinedNegatives(Made):
+    """Negatives by query; `path` is the file of the form `hardneg`. Iterating streams them, in the split's order."""
+
+    source: TextSource = field(repr=False)
+    positive_scores: KnowsScores | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """The artifact's folder, which may tell too what was dropped."""
+        return self.path.parent
+
+    @property
+    def rows(self) -> NegativesFile:
+        """Negatives by row, memory-mapped."""
+        return read_negatives(self.path)
+
+    def __iter__(self) -> Iterator[Negatives]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, query_id: str) -> Negatives:
+        return self.rows[self._places[query_id]]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {query_id: row for row, query_id in enumerate(self.rows.query_ids)}
+
+    def write(
+        self, path: str | Path, form: str = "n-tuple", *, negatives: int | None = 8, scores: bool = False
+    ) -> Mapping[str, int]:
+        """Writes them in a form, whole or not at all; negatives: how many for each query, the first ones.
+
+        Returns `rows`, and what was left out, by reason.
+
+        Raises:
+            UsageError: the form is unknown, or the file's ending is not one of its own.
+        """
+        from hardneg.data.export.catalogue import Source, write_form
+        from hardneg.data.export.rows import WriteOptions
+
+        known = self.positive_scores(self) if scores and self.positive_scores is not None else None
+        options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
+        texts = Source(self.source.collection.queries(self.source.split), self.source.collection.corpus)
+        return write_form(form, Path(path), self, texts, options)
+
+    def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
+        """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.
+
+        Raises:
+            MissingDependency: `datasets` is not installed.
+            UsageError: no query has so many negatives.
+        """
+        from hardneg.api.tables import dataset_of
+
+        options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
+        origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
+        made = keep_made(
+            self.source.store, "rows", origin, lambda folder: self._write_rows(folder, form, negatives, scores)
+        )
+        return dataset_of(made.path / ROWS_FILE)
+
+    def _write_rows(self, folder: Path, form: str, negatives: int, scores: bool) -> Mapping[str, int]:
+        from hardneg.api.tables import write_parquet_rows
+
+        with TemporaryDirectory() as aside:
+            written = Path(aside) / "rows.parquet"
+            counts = self.write(written, form, negatives=negatives, scores=scores)
+            write_parquet_rows(written, folder / ROWS_FILE)
+        return counts
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, a row a negative: `query_id`, `doc_id`, `rank`, `score`.
+
+        Raises:
+            MissingDependency: pandas is not installed.
+        """
+        from hardneg.api.tables import frame_of, negatives_rows
+
+        return frame_of(negatives_rows(self))
+
+    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
+        """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""
+        return {
+            item.query_id: {
+                "positives": list(item.positives),
+                "negatives": list(item.negatives),
+                "scores": item.scores.tolist(),
+            }
+            for item in self
+        }
+
+    def __repr__(self) -> str:
+        queries, negatives = (int(self.facts.get(name, 0)) for name in ("queries", "negatives"))
+        told = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
+        return f"MinedNegatives({self.name!r}, {told}, {self.path})"
+
+    def _repr_html_(self) -> str:
+        shown = self.rows[:ROWS]
+        texts = self.source.queries([item.query_id for item in shown])
+        first = [doc_id for item in shown for doc_id in (*item.positives[:1], *item.negatives[:1])]
+        contents = self.source.documents(first)
+        rows = [
+            [
+                texts.get(item.query_id, item.query_id),
+                *(contents[found[0]] if found else "–" for found in (item.positives, item.negatives)),
+                str(len(item.negatives)),
+            ]
+            for item in shown
+        ]
+        return caption(repr(self), Table(["query", "positive", "first negative", "negatives"], rows, words=3))
+
+
+def mined_in(
+    name: str, folder: Path, key: str, facts: Mapping[str, Any], source: TextSource, scores: KnowsScores | None = None
+) -> MinedNegatives:
+    """The negatives in an artifact's folder."""
+    return MinedNegatives(name, key, folder / NEGATIVES, facts, source, scores)

@@ -1,0 +1,42 @@
+"""What a notebook shows of a result: small tables whose texts are escaped."""
+
+from collections.abc import Iterable
+from html import escape
+
+from hardneg.reporting.table import Section, Table, cell
+
+_LONGEST = 160
+ROWS = 5
+"""How many rows of a result are shown."""
+
+
+def html_table(table: Table) -> str:
+    """A table with a head; the first `words` columns are to the left, figures to the right; long texts are cut."""
+    head = "".join(f"<th>{escape(cell(name).text)}</th>" for name in table.columns)
+    rows = "".join(f"<tr>{''.join(_cells(row, table.words))}</tr>" for row in table.rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def html_section(section: Section) -> str:
+    """The tables, what explains them, and the figure, which hardneg has drawn."""
+    told = [section.lead, section.explained, *section.lines]
+    texts = "".join(f"<p>{escape(text)}</p>" for text in told if text)
+    return "".join(map(html_table, section.tables)) + texts + section.svg
+
+
+def caption(text: str, table: Table) -> str:
+    """A line, and a table below it."""
+    return f"<p>{escape(text)}</p>{html_table(table)}"
+
+
+def cut(text: str) -> str:
+    """As much of a text as a cell shows."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _cells(row: Iterable[object], words: int) -> Iterable[str]:
+    for place, content in enumerate(row):
+        found = cell(content)  # type: ignore[arg-type]
+        text = escape(cut(found.text) + found.marks)
+        shown = f"<b>{text}</b>" if found.strong else text
+        yield f'<td style="text-align:{"left" if place < words else "right"}">{shown}</td>'

@@ -1,0 +1,139 @@
+"""What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.content_store import keep_made
+from hardneg.api.notebook import ROWS, caption
+from hardneg.artifacts import Artifact, Store
+from hardneg.data.collection import StoredCollection
+from hardneg.data.runs import read_run, stream_run
+from hardneg.layout import RUN
+from hardneg.reporting.table import Table
+from hardneg.types import RankedList
+from hardneg.wording import counted
+
+if TYPE_CHECKING:
+    from hardneg.data.runs import Run
+
+ROWS_FILE = "rows.arrow"
+
+
+@dataclass(frozen=True)
+class Made:
+    """An artifact of the store that a function has made or found there.
+
+    name: what it was made with, as tables and runs call it. key: its identity. path: of the file or folder that other
+    programs read; the object itself serves where a path does. facts: what its manifest tells.
+    """
+
+    name: str
+    key: str
+    path: Path
+    facts: Mapping[str, Any] = field(repr=False)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class BuiltIndex(Made):
+    """An index: a folder that hardneg's searches open, and most of them Pyserini's searchers."""
+
+
+@dataclass(frozen=True)
+class TrainedModel(Made):
+    """A model's folder, which `SentenceTransformer(str(model.path))` opens; functions take the object itself."""
+
+
+@dataclass(frozen=True)
+class FoundRun(Made):
+    """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
+
+    Iterating streams pairs of a query id and its list; indexing by a query id reads the run into memory once.
+    """
+
+    source: "TextSource" = field(repr=False)
+
+    def __iter__(self) -> Iterator[tuple[str, RankedList]]:
+        return stream_run(self.path)
+
+    def __getitem__(self, query_id: str) -> RankedList:
+        return self._lists[query_id]
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    @cached_property
+    def _lists(self) -> "Run":
+        return read_run(self.path)
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Scores by document id by query id, as mteb and ranx take them."""
+        return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
+
+    def to_dataset(self) -> Any:
+        """A `datasets.Dataset`, memory-mapped: a row a document, with `query_id`, `doc_id`, `rank`, `score`.
+
+        Raises:
+            MissingDependency: `datasets` is not installed.
+        """
+        from hardneg.api.tables import dataset_of, write_run_rows
+
+        origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
+        made = keep_made(self.source.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
+        return dataset_of(made.path / ROWS_FILE)
+
+    def to_pandas(self) -> Any:
+        """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
+        from hardneg.api.tables import frame_of, run_rows
+
+        return frame_of(run_rows(self))
+
+    def __repr__(self) -> str:
+        told = counted(int(self.facts.get("queries", 0)), "query")
+        return f"FoundRun({self.name!r}, {told} of split {self.source.split}, {self.path})"
+
+    def _repr_html_(self) -> str:
+        shown = [pair for pair, _ in zip(self, range(ROWS), strict=False)]
+        texts = self.source.queries([query_id for query_id, _ in shown])
+        best = self.source.documents([each.doc_ids[0] for _, each in shown if each.doc_ids])
+        rows = [
+            [query_id, texts.get(query_id, ""), each.doc_ids[0], best.get(each.doc_ids[0], ""), f"{each.scores[0]:.4f}"]
+            for query_id, each in shown
+            if each.doc_ids
+        ]
+        return caption(repr(self), Table(["query", "text", "best document", "text", "score"], rows, words=4))
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Where the texts behind ids are: the stored collection, the split of the queries, and the store."""
+
+    collection: StoredCollection
+    split: str
+    store: Store
+
+    @classmethod
+    def of(cls, dataset: Artifact, split: str, store: Store) -> "TextSource":
+        """Opens the artifact of a dataset."""
+        return cls(StoredCollection.open(dataset.path), split, store)
+
+    def queries(self, query_ids: list[str]) -> dict[str, str]:
+        """The texts of some queries; those of another split are left out."""
+        wanted = set(query_ids)
+        return {each.query_id: each.text for each in self.collection.queries(self.split) if each.query_id in wanted}
+
+    def documents(self, doc_ids: list[str]) -> dict[str, str]:
+        """The contents of some documents. Raises DataError where the corpus has no such document."""
+        corpus = self.collection.corpus
+        rows = corpus.known_rows(doc_ids, "the document", "give the corpus that it is of")
+        return {each.doc_id: each.contents for each in corpus.documents_at(rows)}
+
+
+def run_of(name: str, made: Artifact, source: TextSource) -> FoundRun:
+    """The run in an artifact."""
+    return FoundRun(name, made.key, made.path / RUN, made.facts, source)

@@ -1,0 +1,177 @@
+"""Where and how a function works: its store, device, seed and settings, and who is told of progress."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.artifacts import Store
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.progress import Progress, Silent, Task
+from hardneg.registry import suggestion
+from hardneg.roots import begun
+from hardneg.trials import cache_folder
+
+if TYPE_CHECKING:
+    from hardneg.protocols import Engine
+    from hardneg.recipe.execute import Options, Outcome
+    from hardneg.recipe.plan import Plan, Step
+
+_log = logging.getLogger("hardneg")
+
+Settings = Sequence[str] | Mapping[str, Any]
+
+
+class Where(TypedDict, total=False):
+    """What every function takes by name.
+
+    store: the artifact store; `$HARDNEG_STORE`, else `~/.cache/hardneg/store`. device: `cpu`, `cuda`, `mps`; the best
+    there is. seed: 42. settings: any value of the recipe in memory, as `{"model.document_length": 256}` or as the
+    texts that `--set` takes. progress: whether to show bars, or what shows them. engine: where blocks are made, by its
+    name or with options beside `name`.
+    """
+
+    store: str | Path
+    device: str
+    seed: int
+    settings: Settings
+    progress: bool | Progress
+    engine: str | Mapping[str, Any]
+
+
+def taken(given: Any, kind: type) -> dict[str, Any]:
+    """Takes out of what a function was given that of a kind of arguments, and leaves what every function takes."""
+    names = set(kind.__annotations__) - set(Where.__annotations__)
+    return {name: given.pop(name) for name in list(given) if name in names}
+
+
+class Logged(Silent):
+    """Shows no bars; what stays to be said goes to the log `hardneg`, as does each step."""
+
+    def note(self, text: str) -> None:
+        """A warning in the log."""
+        _log.warning(text)
+
+
+class _TqdmBar:
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+
+    def advance(self, count: int = 1) -> None:
+        self._bar.update(count)
+
+    def describe(self, text: str) -> None:
+        self._bar.set_postfix_str(text)
+
+
+class NotebookBars(Logged):
+    """Bars of tqdm, in a terminal or in a notebook."""
+
+    @contextmanager
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
+        """A bar that disappears when its work is done."""
+        from tqdm.auto import tqdm
+
+        with tqdm(total=total, desc=title, unit=f" {unit}", initial=done, leave=False) as bar:
+            yield _TqdmBar(bar)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What `Where` comes to; settings: as the texts that `--set` takes."""
+
+    store: Store
+    device: str | None = None
+    seed: int = 42
+    settings: Sequence[str] = ()
+    progress: Progress = field(default_factory=Logged)
+    engine: "Engine | None" = None
+
+    @classmethod
+    def of(cls, given: Where) -> "Workplace":
+        """Raises UsageError where something is given that no function takes, or a device that is not there."""
+        for name in given:
+            if name not in Where.__annotations__:
+                raise UsageError(f"no argument {name!r}{suggestion(name, Where.__annotations__)}")
+        if (device := given.get("device")) is not None:
+            from hardneg.encoders.devices import check_device
+
+            check_device(device)
+        store, progress = given.get("store"), given.get("progress", False)
+        shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
+        settings = setting_texts(given.get("settings", ()))
+        engine = configured_engine(given["engine"]) if "engine" in given else None
+        opened = usual_store(None if store is None else Path(store))
+        return cls(opened, device, given.get("seed", 42), settings, shown, engine)
+
+    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
+        """How to run a plan here."""
+        from hardneg.engines.local import Local
+        from hardneg.recipe.execute import Options
+
+        return Options(until, tuple(force), self.device, self.engine or Local())
+
+    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+        """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
+        from hardneg.recipe.execute import Watcher, execute
+
+        def begins(step: "Step") -> None:
+            _log.info("%s: %s", step.name, step.verb)
+
+        with begun(self.store, "python", self.store.root, list(plan.keys.values())):
+            return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
+
+    def recipe(self, verb: str, dataset: str, stages: Mapping[str, Any], model: str | None = None) -> AdhocRecipe:
+        """The recipe in memory of a verb."""
+        return AdhocRecipe(verb, dataset, stages, model, self.settings, self.seed)
+
+
+def usual_store(path: Path | None) -> Store:
+    """The store at `path`, or at its usual place; it need not be there yet.
+
+    Raises:
+        ArtifactError: a file is there, or nothing can be.
+    """
+    root = (path or Path(os.environ.get("HARDNEG_STORE") or cache_folder() / "store")).expanduser().absolute()
+    try:
+        found = root.stat()
+    except FileNotFoundError:
+        return Store(root)
+    except OSError as error:
+        raise ArtifactError(f"store {root}: cannot be used ({error.strerror}); name another one with --store") from None
+    if not S_ISDIR(found.st_mode):
+        raise ArtifactError(f"store {root}: is a file; name a folder with --store")
+    return Store(root)
+
+
+def setting_texts(given: Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    """The texts that `--set` takes: of a mapping's pairs, and of names with `__` for each dot of a path.
+
+    Raises:
+        UsageError: the settings are one text.
+    """
+    if isinstance(given, str):
+        raise UsageError(f"settings: give a list, [{given!r}], or a dict of values by path")
+    pairs = [_pair(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
+    return (*pairs, *(_pair(name.replace("__", "."), value) for name, value in (named or {}).items()))
+
+
+def _pair(path: str, value: Any) -> str:
+    """`path=value`, the value as YAML has it."""
+    return f"{path}={json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value)}"
+
+
+def configured_engine(given: str | Mapping[str, Any]) -> "Engine":
+    """The engine of a name, or of a mapping with its options beside `name`. Raises PluginError as `configure`."""
+    from hardneg.registry import configure
+    from hardneg.types import PluginSetting
+
+    options = {"name": given} if isinstance(given, str) else dict(given)
+    engine: Engine = configure("engines", PluginSetting(str(options.pop("name", "local")), options))
+    return engine

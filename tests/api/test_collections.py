@@ -1,0 +1,115 @@
+"""Collections in memory: dicts and tables, and the place of each mistake."""
+
+import pytest
+
+from hardneg.api.beir_folder import write_beir
+from hardneg.api.given_dataset import collection_of, named_dataset, split_of
+from hardneg.artifacts import Store
+from hardneg.errors import DataError, UsageError
+
+CORPUS = {"d1": "one river", "d2": {"title": "Two", "text": "rivers"}}
+QUERIES = {"q1": "river", "q2": "rivers", "q3": "no judgement"}
+
+
+def written(given, folder):
+    write_beir(collection_of(given), folder)
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def test_dicts_are_written_in_beirs_form(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": {"d1": 2, "d2": 0}, "q2": ["d2"]}}
+    assert written(given, tmp_path) == {
+        "corpus.jsonl": '{"_id": "d1", "title": "", "text": "one river"}\n'
+        '{"_id": "d2", "title": "Two", "text": "rivers"}\n',
+        "queries.jsonl": '{"_id": "q1", "text": "river"}\n{"_id": "q2", "text": "rivers"}\n',
+        "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\n",
+    }
+
+
+def test_splits_of_dicts(tmp_path):
+    given = {"corpus": CORPUS, "queries": {"dev": {"q1": "river"}, "test": {"q2": "rivers"}}}
+    given["qrels"] = {"dev": {"q1": ["d1"]}, "test": {"q2": {"d2": 1}}}
+    found = written(given, tmp_path)
+    assert found["qrels/dev.tsv"].splitlines()[1:] == ["q1\td1\t1"]
+    assert found["qrels/test.tsv"].splitlines()[1:] == ["q2\td2\t1"]
+    assert split_of(given, None, "test") == "test"
+    assert split_of({**given, "queries": QUERIES, "qrels": {"q1": ["d1"]}}, None, "test") == "train"
+    assert split_of("beir:folder", None, "test") == "test"
+    assert split_of(given, "dev", "test") == "dev"
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("corpus", {"d 1": "x"}, r"corpus: id 'd 1' must be one word"),
+        ("corpus", {"d1": 7}, r"corpus\['d1'\]: must be a text"),
+        ("corpus", {"d1": {"title": "no text"}}, r"corpus\['d1'\]: must be a text"),
+        ("queries", {"q1": None}, r"queries\['q1'\]: must be a text, not None"),
+        ("queries", [], r"queries: must be a dict by id, not list"),
+        ("queries", {}, r"queries is empty"),
+        ("qrels", {"q1": {"d1": "high"}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade is a whole number, not 'high'"),
+        ("qrels", {"q9": ["d1"]}, r"qrels\['train'\]\['q9'\]: there is no query 'q9'"),
+        ("qrels", {"q1": ["d9"]}, r"qrels\['train'\]\['q1'\]: there is no document 'd9'"),
+        ("qrels", {"q1": "d1"}, r"qrels\['train'\]\['q1'\]: must be grades"),
+        ("qrels", {"a/b": {"q1": ["d1"]}}, r"split 'a/b'"),
+        ("qrel", {}, r"'qrel': no such part; did you mean 'qrels'"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(part, value, told, tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d1"]}, part: value}
+    with pytest.raises(DataError, match=told):
+        write_beir(collection_of(given), tmp_path)
+
+
+def test_all_mistakes_of_a_part_are_told_at_once(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d8"], "q2": ["d9"]}}
+    with pytest.raises(DataError, match=r"(?s)'d8'.*'d9'"):
+        write_beir(collection_of(given), tmp_path)
+
+
+def test_a_mistake_leaves_nothing_in_the_store(tmp_path):
+    with pytest.raises(DataError):
+        named_dataset({"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d9"]}}, Store(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+    assert list((tmp_path / "locks").iterdir()) == []
+
+
+def test_pairs_of_texts(tmp_path):
+    from datasets import Dataset
+
+    rows = [
+        {"anchor": "river", "positive": "one river", "negative": "a hill"},
+        {"anchor": "river", "positive": "a stream", "negative": "one river"},
+        {"anchor": "hill", "positive": "a hill", "negative": "a stream"},
+    ]
+    found = written(Dataset.from_list(rows), tmp_path / "one" if (tmp_path / "one").mkdir() is None else tmp_path)
+    assert found["corpus.jsonl"].count("\n") == 3
+    assert found["queries.jsonl"] == '{"_id": "q0", "text": "river"}\n{"_id": "q1", "text": "hill"}\n'
+    assert found["qrels/train.tsv"].splitlines()[1:] == ["q0\td0\t1", "q0\td2\t1", "q1\td1\t1"]
+    (tmp_path / "two").mkdir()
+    with pytest.raises(DataError, match="no column 'positive' among anchor, text"):
+        written(Dataset.from_list([{"anchor": "a", "text": "b"}]), tmp_path / "two")
+
+
+def test_tables_of_beir_are_as_the_dicts(tmp_path):
+    from datasets import Dataset, DatasetDict
+
+    tables = {
+        "corpus": Dataset.from_list(
+            [{"_id": "d1", "title": "", "text": "one"}, {"_id": "d2", "title": "T", "text": "two"}]
+        ),
+        "queries": Dataset.from_list([{"_id": "q1", "text": "river"}]),
+        "qrels": DatasetDict(validation=Dataset.from_list([{"query-id": "q1", "corpus-id": "d2", "score": 1}])),
+    }
+    dicts = {"corpus": {"d1": "one", "d2": {"title": "T", "text": "two"}}, "queries": {"q1": "river"}}
+    for name in ("tables", "dicts"):
+        (tmp_path / name).mkdir()
+    same = written({**dicts, "qrels": {"dev": {"q1": ["d2"]}}}, tmp_path / "dicts")
+    assert written(tables, tmp_path / "tables") == same
+
+
+def test_what_is_no_dataset(tmp_path):
+    with pytest.raises(UsageError, match="cannot read 7; give beir:FOLDER"):
+        named_dataset(7, Store(tmp_path))

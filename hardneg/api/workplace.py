@@ -14,7 +14,6 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.artifacts import Store
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.progress import Progress, Silent, Task
-from hardneg.registry import suggestion
 from hardneg.roots import begun
 from hardneg.trials import cache_folder
 
@@ -98,6 +97,8 @@ class Workplace:
         """Raises UsageError where something is given that no function takes, or a device that is not there."""
         for name in given:
             if name not in Where.__annotations__:
+                from hardneg.registry import suggestion
+
                 raise UsageError(f"no argument {name!r}{suggestion(name, Where.__annotations__)}")
         if (device := given.get("device")) is not None:
             from hardneg.encoders.devices import check_device

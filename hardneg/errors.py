@@ -10,7 +10,8 @@ HardnegError
 │   └── PartDone        this machine's part is done, and others are still to be made elsewhere
 ├── ModelError          a model cannot be found, loaded or saved
 ├── MissingDependency   an optional package or a Java runtime is not there; says what to install
-└── TrainingError       training cannot go on (a loss that is not finite, say)
+├── TrainingError       training cannot go on (a loss that is not finite, say)
+└── HubError            the hub cannot be reached, or does not take what is pushed
 
 Each message is one line: what is wrong, where, and what to do. The command line prints it without a traceback.
 """
@@ -87,3 +88,9 @@ class TrainingError(HardnegError):
     """Training cannot go on."""
 
     exit_code = 8
+
+
+class HubError(HardnegError):
+    """The Hugging Face hub cannot be reached, or does not take what is pushed."""
+
+    exit_code = 9

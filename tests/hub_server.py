@@ -1,7 +1,8 @@
 """A server of this machine that answers as the Hugging Face hub does, for tests of what is asked of it.
 
-Metadata of repositories, listings of trees, and files with HEAD, ETag and ranges; gated and missing repositories. A
-client is pointed at it by `HF_ENDPOINT`, which huggingface_hub reads as it is imported: hence a process of its own.
+Metadata of repositories, listings of trees, and files with HEAD, ETag and ranges; gated and missing repositories, and
+private ones, which are shown to who has the token. `hub_uploads` answers what is sent. A client is pointed at it by
+`HF_ENDPOINT`, which huggingface_hub reads as it is imported: hence a process of its own, or that it is changed there.
 """
 
 import hashlib
@@ -15,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from hub_uploads import LARGE, TOKEN, Uploads, answer, git_name
 
 Files = Mapping[str, bytes]
 _ERRORS = {
@@ -32,10 +35,11 @@ class Repository:
     branches: Mapping[str, Files]
     commits: Mapping[str, str] = field(default_factory=dict)
     gated: bool = False
+    private: bool = False
 
     def commit(self, branch: str) -> str:
         names = "".join(f"{path}{hashlib.sha1(data).hexdigest()}" for path, data in self.branches[branch].items())
-        return self.commits.get(branch) or hashlib.sha1(f"{branch}{names}".encode()).hexdigest()
+        return self.commits.get(branch) or hashlib.sha1(names.encode()).hexdigest()
 
     def branch(self, revision: str) -> str | None:
         return next((name for name in self.branches if revision in (name, self.commit(name))), None)
@@ -48,6 +52,10 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     address: str = ""
+    uploads: Uploads = field(default_factory=Uploads)
+
+    def add(self, name: str, files: Files, **options: Any) -> None:
+        self.repositories[name] = Repository({"main": files}, **options)
 
     def model(self, name: str, files: Files | Path, **options: Any) -> None:
         self.repositories[f"models/{name}"] = Repository({"main": _files(files)}, **options)
@@ -81,7 +89,7 @@ def hub_server() -> Iterator[Hub]:
     hub = Hub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Answers,), {"hub": hub}))
     hub.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield hub
@@ -105,14 +113,29 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer()
 
     def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        self._answer(self._body())
+
+    def do_PUT(self) -> None:
+        self._answer(self._body())
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
 
     def _answer(self, body: bytes = b"") -> None:
         address = urlsplit(self.path)
         self.hub.asked.append((self.command, unquote(address.path)))
+        if (said := answer(self.hub, self.command, unquote(address.path), body)) is not None:
+            return self._json(said[1], said[0])
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         if parts[:1] == ["api"] and parts[1:2] in (["models"], ["datasets"]):
-            self._api(parts[1], parts[2:], parse_qs(body.decode()))
+            self._api(parts[1], parts[2:], parse_qs(body.decode("utf-8", "replace")))
         elif "resolve" in parts:
             self._resolve(parts)
         else:
@@ -121,9 +144,12 @@ class _Answers(BaseHTTPRequestHandler):
     def _found(self, kind: str, parts: list[str]) -> tuple[str, Repository | None, list[str]]:
         for length in (2, 1):
             name = "/".join(parts[:length])
-            if repository := self.hub.repositories.get(f"{kind}/{name}"):
+            if (repository := self.hub.repositories.get(f"{kind}/{name}")) and self._shown(repository):
                 return name, repository, parts[length:]
         return "/".join(parts[:2]), None, parts[2:]
+
+    def _shown(self, repository: Repository) -> bool:
+        return not repository.private or self.headers.get("Authorization") == f"Bearer {TOKEN}"
 
     def _api(self, kind: str, parts: list[str], form: dict[str, list[str]]) -> None:
         name, repository, rest = self._found(kind, parts)
@@ -175,8 +201,8 @@ class _Answers(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {first}-{min(end, size) - 1}/{size}"
         self._send(206 if asked else 200, data[first:end], headers)
 
-    def _json(self, content: Any) -> None:
-        self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
+    def _json(self, content: Any, status: int = 200) -> None:
+        self._send(status, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _error(self, code: str, status: int | None = None) -> None:
         known, message = _ERRORS[code]
@@ -197,7 +223,7 @@ def _information(name: str, repository: Repository, branch: str) -> dict[str, An
         "_id": name,
         "id": name,
         "sha": repository.commit(branch),
-        "private": False,
+        "private": repository.private,
         "gated": "auto" if repository.gated else False,
         "tags": [],
         "downloads": 0,
@@ -226,8 +252,8 @@ def _entries(files: Files, path: str) -> list[dict[str, Any]]:
                 "type": "file",
                 "path": path,
                 "size": len(data),
-                "oid": hashlib.sha1(data).hexdigest(),
-                **({"lfs": large} if path.endswith((".bin", ".safetensors", ".parquet", ".gz")) else {}),
+                "oid": git_name(data),
+                **({"lfs": large} if path.endswith(LARGE) else {}),
             }
         ]
     if any(other.startswith(f"{path}/") for other in files):

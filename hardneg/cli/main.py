@@ -20,6 +20,7 @@ from hardneg.cli.fuse import fuse
 from hardneg.cli.merge import merge
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
+from hardneg.cli.push import push
 from hardneg.cli.recommend import recommend
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, index_app, search, train
@@ -29,7 +30,7 @@ from hardneg.errors import ArtifactError, DataError, HardnegError
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
     "5 the store, or an output that cannot be written, 6 a model, 7 something is not installed, 8 training, "
-    "130 stopped with Ctrl-C."
+    "9 the Hugging Face hub, 130 stopped with Ctrl-C."
 )
 _ROOM = {
     errno.ENOSPC: "the disk is full; free some space and run again",
@@ -66,6 +67,7 @@ app.command("export", cls=renaming({"--corpus": "--corpus-output"}), rich_help_p
 app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(evaluate)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("report", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(report)
+app.command("push", rich_help_panel=options.RESULTS)(push)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,104 @@
+"""`hardneg push`: a model, an index, negatives or runs to the Hugging Face hub."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hardneg.cli import completion
+from hardneg.cli.console import aligned, say
+from hardneg.cli.options import STORE, open_store
+from hardneg.errors import UsageError
+from hardneg.wording import counted, size
+
+if TYPE_CHECKING:
+    from hardneg.hub.push import Push
+    from hardneg.hub.upload import HubFile, Upload
+
+_SHOWN = 40
+
+
+def push(
+    folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
+    repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
+    what: str | None = typer.Option(
+        None,
+        help="Of a run folder: model, index, negatives or runs; default model.",
+        autocompletion=completion.words("model", "index", "negatives", "runs"),
+    ),
+    public: bool = typer.Option(False, "--public", help="Everybody may read it; asks first. Default: private."),
+    yes: bool = typer.Option(False, "--yes", help="Do not ask, for programs."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card; send nothing, ask the hub nothing."),
+    revision: str | None = typer.Option(None, help="The branch; made if need be. Default main."),
+    message: str = typer.Option("", help="The message of the commit."),
+    store: Path | None = STORE,
+) -> None:
+    """Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.
+
+    The token is that of `hf auth login`, or HF_TOKEN. All files go in one commit.
+
+    Example: hardneg push runs/star-passage-demo --repo org/name --dry-run
+
+    Example: hardneg push runs/star-passage-demo --repo org/name
+    """
+    from hardneg.hub.push import planned, prepare
+
+    upload = prepare(folder, repo, what, open_store(store))
+    _show(upload)
+    if dry_run:
+        say(f"\n{upload.card}")
+        say("nothing was sent: a dry run")
+        return
+    found = planned(upload, repo, public, revision, message)
+    _show_changes(found)
+    if found.opens and not found.idle and not yes:
+        _ask(found)
+    done = found.send()
+    made = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
+    say(f"{done.address}: {made}{'; public now' if done.opened else ''}")
+
+
+def _show(upload: "Upload") -> None:
+    say(f"{upload.kind}: {counted(len(upload.files), 'file')}, {size(upload.size)}")
+    _list(upload.files)
+    for note in upload.notes:
+        say(f"  {note}")
+
+
+def _list(files: "tuple[HubFile, ...]") -> None:
+    for line in aligned((size(file.size).rjust(9), file.place) for file in files[:_SHOWN]):
+        say(f"  {line}")
+    if len(files) > _SHOWN:
+        say(f"  and {counted(len(files) - _SHOWN, 'file')} more")
+
+
+def _show_changes(found: "Push") -> None:
+    there, changes = found.repository, found.changes
+    seen = "public" if there.public else "private"
+    state = f"there, {seen}" if there.exists else f"new, {'public' if found.public else 'private'}"
+    branch = f", branch {there.revision}{' (new)' if there.missing_branch else ''}"
+    say(f"{there.type} {there.name}{branch}: {state}")
+    told = {"new": changes.new, "changed": changes.changed, "as there": changes.same}
+    say("  " + ", ".join(f"{len(files)} {name}" for name, files in told.items()))
+    if changes.changed:
+        say(f"  changed: {', '.join(file.place for file in changes.changed)}")
+    if changes.others:
+        say(f"  stay there, no part of this push: {', '.join(changes.others[:_SHOWN])}")
+
+
+def _ask(found: "Push") -> None:
+    """Has a person type yes. Raises UsageError where nobody does."""
+    name = found.repository.name
+    is_so = "is public" if found.repository.public else "will be public"
+    if sys.stdin.isatty():
+        say(f"{name} {is_so}: everybody reads what is pushed. Type yes to push: ", err=True, nl=False)
+    if (answer := _typed()) is None:
+        raise UsageError(f"{name} {is_so}: everybody reads what is pushed; say --yes")
+    if answer.strip().lower() != "yes":
+        raise UsageError("not pushed")
+
+
+def _typed() -> str | None:
+    """A line from the keyboard; None where there is none."""
+    return sys.stdin.readline() if sys.stdin.isatty() else None

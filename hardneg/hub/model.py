@@ -1,0 +1,101 @@
+"""A model for the hub: its files, its card, and the recipe it came from."""
+
+import json
+from pathlib import Path
+
+from hardneg.artifacts import Store
+from hardneg.encoders.contract import SPEC_FILE
+from hardneg.errors import UsageError
+from hardneg.hub.allowed import listed_files, model_files
+from hardneg.hub.cards import pushed_model_card
+from hardneg.hub.recorded import RecordedRun
+from hardneg.hub.upload import CARD, HubFile, Upload
+from hardneg.layout import LOCK, MODEL_FOLDER
+
+_RERANKER = """\
+---
+library_name: sentence-transformers
+pipeline_tag: text-ranking
+tags: [sentence-transformers, cross-encoder, reranker, hardneg]
+---
+
+# Reranker
+
+## Use
+
+```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/to/this/folder")
+scores = model.predict([("a question", "a passage")])
+```
+"""
+
+
+def model_upload(folder: Path, repo: str) -> Upload:
+    """A model's folder that no recipe is known of.
+
+    Raises:
+        ModelError: it is none that can go.
+    """
+    notes: list[str] = []
+    files = model_files(folder, notes)
+    kind = "reranker" if _scores_pairs(folder) else "model"
+    card = pushed_model_card(_card(folder, kind), repo, None, "")
+    return Upload(kind, _sorted([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
+
+
+def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
+    """The model of a run folder, with the recipe's lock file.
+
+    Raises:
+        UsageError: the recipe makes no model.
+        ArtifactError: a file is not as it was made.
+    """
+    folder, stage = run.folder / MODEL_FOLDER, run.output("model")
+    if not folder.is_dir():
+        raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: say --what index, negatives or runs")
+    notes: list[str] = []
+    made = run.artifact(stage, store) if stage else None
+    if stage and made:
+        files = listed_files(folder, made, run.part(stage, "model"), notes, {CARD})
+    else:
+        notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
+        files = model_files(folder, notes)
+    card = pushed_model_card(_card(folder, "model"), repo, run if stage else None, stage or "")
+    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
+    return Upload("model", _sorted([*own, *files]), (*notes, *_licence(card)))
+
+
+def _card(folder: Path, kind: str) -> str:
+    """The card in the folder, or one of what can be told of the model."""
+    path = folder / CARD
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    if kind == "reranker":
+        return _RERANKER
+    from hardneg.encoders.card import model_card
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.spec import ModelSpec
+
+    known = (folder / SPEC_FILE).is_file()
+    return model_card(Encoder.open(folder, "cpu") if known else Encoder.load(ModelSpec(str(folder)), "cpu"), {})
+
+
+def _scores_pairs(folder: Path) -> bool:
+    """Whether the model is a cross-encoder, by its own files."""
+    named = [folder / "config_sentence_transformers.json", folder / "config.json"]
+    texts = [json.loads(path.read_text(encoding="utf-8")) for path in named if path.is_file()]
+    kinds = [str(text.get("model_type")) for text in texts] + [
+        str(name) for text in texts for name in text.get("architectures") or ()
+    ]
+    return "CrossEncoder" in kinds or any(kind.endswith("ForSequenceClassification") for kind in kinds)
+
+
+def _licence(card: str) -> list[str]:
+    has = any(line.startswith("license:") for line in card.split("---")[1].splitlines())
+    return [] if has else [f"the card names no licence: write `license: ...` into the first lines of {CARD}"]
+
+
+def _sorted(files: list[HubFile]) -> tuple[HubFile, ...]:
+    return tuple(sorted(files, key=lambda file: (file.place != CARD, file.place)))

@@ -1,0 +1,78 @@
+"""What one push sends: files by their place in the repository, each a file of this machine or bytes made for it."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+CARD = "README.md"
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file. place: its path in the repository. source: where its bytes are, or the bytes."""
+
+    place: str
+    source: Path | bytes
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    @cached_property
+    def sha256(self) -> str:
+        """The name of its bytes among large files."""
+        state = hashlib.sha256()
+        for chunk in self._chunks():
+            state.update(chunk)
+        return state.hexdigest()
+
+    @cached_property
+    def blob(self) -> str:
+        """The name of its bytes in git: SHA-1 of `blob SIZE`, a zero byte, and the bytes."""
+        state = hashlib.sha1(b"blob %d\0" % self.size)
+        for chunk in self._chunks():
+            state.update(chunk)
+        return state.hexdigest()
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return b"".join(self._chunks())
+
+    def _chunks(self) -> Iterator[bytes]:
+        if isinstance(self.source, bytes):
+            yield self.source
+            return
+        with self.source.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+
+@dataclass(frozen=True)
+class Upload:
+    """All of it. kind: what it is (`model`, `reranker`, `index`, `negatives`, `runs`). notes: what stays here and why.
+
+    files: in the order of their places.
+    """
+
+    kind: str
+    files: tuple[HubFile, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def repo_type(self) -> str:
+        """The hub's word for the kind of repository."""
+        return "model" if self.kind in ("model", "reranker") else "dataset"
+
+    @property
+    def card(self) -> str:
+        """The text of its card."""
+        return next(file for file in self.files if file.place == CARD).read().decode()
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return sum(file.size for file in self.files)

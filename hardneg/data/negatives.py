@@ -8,6 +8,7 @@ from typing import overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hardneg.atomic_write import replacing
@@ -122,6 +123,13 @@ class NegativesFile(Sequence[Negatives]):
         batch, local = self._located(row)
         picked: list[str] = batch.column("negatives")[local].values.take(pa.array(places)).to_pylist()
         return picked
+
+    def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
+        """The first `count` negatives of all rows, one row behind the other; int64 [len(self)], how many each gives."""
+        flat = list[str]()
+        for batch in self._batches:
+            flat += pc.list_slice(batch.column("negatives"), 0, count).flatten().to_pylist()
+        return flat, np.minimum(self.counts, count)
 
     def _located(self, index: int) -> tuple[pa.RecordBatch, int]:
         row = index + len(self) if index < 0 else index

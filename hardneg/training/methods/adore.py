@@ -232,7 +232,7 @@ class AdoreTraining(ExampleTraining):
         lists = self.source.lists(batch.asked, batch.start, searching)
         listed = label(lists, batch.asked, self.index.content_hash, self.options.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
-        found = _score_batch(scores, listed, lists.shape[1], self.source.live)
+        found = score_batch(scores, listed, lists.shape[1], self.source.live)
         return found if self.guided is None else self.guided(found, batch.asked.queries, listed)
 
     def log_metrics(self, step: int) -> Record:
@@ -260,8 +260,15 @@ class AdoreTraining(ExampleTraining):
         return self.encoder.score_lists(queries, stored)
 
 
-def _score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:
-    """The lists' own ranks where they are the model's; else those among the documents in play."""
+def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:
+    """The lists' documents as a loss sees them, with the lists' own ranks where they are the model's as it is.
+
+    Else ranks are those among the documents in play.
+
+    Args:
+        scores: float32 [B, M]. listed: what they are of. width: how many of the M are a list's own, not added.
+        live: whether the model as it is has ranked the lists.
+    """
     positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (listed.positive, listed.valid))
     there = torch.from_numpy(listed.rows >= 0).to(scores.device)
     if live:

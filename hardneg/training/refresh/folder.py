@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -130,8 +131,8 @@ class RefreshFolder:
         path.mkdir(parents=True)
         return path
 
-    def publish(self, refresh: Refresh) -> None:
-        """Gives what was written into `partial` its name, and removes all but the newest two.
+    def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
+        """Gives what was written into `partial` its name, and removes those before `oldest`, or all but the newest two.
 
         Whoever finds the name finds all of it: the manifest has the files' sizes, and is on disk before the name is.
         """
@@ -144,7 +145,8 @@ class RefreshFolder:
             shutil.rmtree(final)
         os.replace(partial, final)
         flush(self.folder)
-        for number in self.numbers()[:-_KEPT]:
+        numbers = self.numbers()
+        for number in numbers[:-_KEPT] if oldest is None else numbers[: bisect_left(numbers, oldest)]:
             self.remove(number)
 
     def numbers(self) -> list[int]:

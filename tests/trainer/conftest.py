@@ -1,0 +1,6 @@
+"""Programs that tests of the trainer share."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

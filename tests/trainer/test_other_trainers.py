@@ -1,0 +1,121 @@
+"""Refreshed negatives in the trainers of the other kinds of models, and what is refused."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny import tiny_encoder, tiny_sparse_encoder
+from trainer_toy import write_toy
+
+from hardneg.data.negatives import read_negatives
+from hardneg.errors import RecipeError, TrainingError, UsageError
+from hardneg.trainer import RefreshedNegatives
+
+QUIET = {"report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+STEPS = {"per_device_train_batch_size": 4, "learning_rate": 1e-3, "max_steps": 3}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("data") / "toy")
+
+
+def trained(trainer: Any, negatives: RefreshedNegatives) -> None:
+    """Three steps; two refreshes, of which the second is by another model."""
+    negatives.attach(trainer)
+    trainer.train()
+    told = [record for record in trainer.state.log_history if "refresh" in record]
+    assert [(record["refresh"], record["step"]) for record in told] == [(0, 0), (1, 2)]
+    scores = [read_negatives(negatives.folder / f"{number:06d}" / "negatives.arrow")[0].scores for number in (0, 1)]
+    assert scores[0].tolist() != scores[1].tolist()
+    assert len(trainer.state.log_history) == len(told) + STEPS["max_steps"] + 1
+
+
+@pytest.mark.slow
+def test_sparse(tmp_path: Path, data: Path) -> None:
+    from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
+    from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
+
+    model = SparseEncoder(str(tiny_sparse_encoder(tmp_path / "model")), device="cpu")
+    arguments = SparseEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **QUIET, **STEPS)
+    negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, form="triplet", negatives=2, depth=10)
+    loss = SpladeLoss(
+        model, SparseMultipleNegativesRankingLoss(model), document_regularizer_weight=0.01, query_regularizer_weight=0.1
+    )
+    trainer = SparseEncoderTrainer(model=model, args=arguments, train_dataset=negatives.dataset, loss=loss)
+    trained(trainer, negatives)
+
+
+@pytest.mark.slow
+def test_multi_vector(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+    from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
+    from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
+
+    base = tiny_encoder(tmp_path / "base", kind="transformers")
+    model = MultiVectorEncoder(str(base), device="cpu")
+    arguments = MultiVectorEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **QUIET, **STEPS)
+    negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, negatives=2, depth=10)
+    loss = MultiVectorMultipleNegativesRankingLoss(model)
+    trainer = MultiVectorEncoderTrainer(model=model, args=arguments, train_dataset=negatives.dataset, loss=loss)
+    trained(trainer, negatives)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["labeled-pair", "labeled-list"])
+def test_a_reranker_mines_from_its_own_scores(tmp_path: Path, data: Path, tiny_model: Path, form: str) -> None:
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, ListNetLoss
+
+    base = tiny_encoder(tmp_path / "base", kind="transformers")
+    model = CrossEncoder(str(base), num_labels=1, device="cpu")
+    arguments = CrossEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **QUIET, **STEPS)
+    mining = {"negatives": 2, "depth": 10, "candidates": str(tiny_model), "options": {"depth": 4}}
+    negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, form=form, **mining)
+    loss = BinaryCrossEntropyLoss(model) if form == "labeled-pair" else ListNetLoss(model)
+    trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=negatives.dataset, loss=loss)
+    trained(trainer, negatives)
+
+
+def given(tmp_path: Path, data: Path, **options: Any) -> RefreshedNegatives:
+    return RefreshedNegatives(f"beir:{data}", SimpleNamespace(output_dir=tmp_path, device="cpu"), **options)
+
+
+def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        given(tmp_path, data, every=0, negatives=0, short="none", deep=3)
+    assert str(told.value).split("; ") == [
+        "RefreshedNegatives: deep: no such option, there are: split, depth, index, candidates, settings, short, store",
+        "every: must be 1 or above, not 0",
+        "negatives: must be 1 or above, not 0",
+        "short: random or repeat, not 'none'",
+    ]
+
+
+def test_a_miner_that_is_not_there_is_told_before_training(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+    negatives = given(tmp_path, data, miner="topp", options={"depth": 3})
+    with pytest.raises(RecipeError, match="did you mean 'topk'"):
+        negatives.recipe.plan(str(tiny_model), "cpu", 0)
+
+
+def test_only_its_own_rows_and_whole_models_are_taken(tmp_path: Path, data: Path) -> None:
+    negatives = given(tmp_path, data, candidates="bm25")
+    trainer = SimpleNamespace(
+        train_dataset=negatives.dataset.shuffle(), is_deepspeed_enabled=True, is_fsdp_enabled=False
+    )
+    with pytest.raises(UsageError) as told:
+        negatives.attach(trainer)
+    assert [line.split(":")[0] for line in str(told.value).split("; ")] == [
+        "RefreshedNegatives.attach",
+        "the model is in parts on several devices",
+        "candidates are for a CrossEncoder",
+    ]
+
+
+def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path: Path, data: Path) -> None:
+    rows = given(tmp_path, data, negatives=2).dataset
+    assert rows[0] == {**rows[0], "negative_1": "", "negative_2": ""}
+    assert len(rows) == 24
+    assert rows.column_names == ["anchor", "positive", "negative_1", "negative_2"]
+    with pytest.raises(TrainingError, match=r"call attach\(trainer\)"):
+        rows.__getitems__([0, 1])

@@ -18,6 +18,7 @@ from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, N
 from hardneg.fields import DATASET, START, Trait
 from hardneg.progress import Progress, Silent
 from hardneg.protocols import Engine
+from hardneg.rates.files import this_cpu
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
@@ -265,13 +266,14 @@ _PROC = Path("/proc/self")
 def usage(processes: int) -> Iterator[dict[str, Any]]:
     """Measures a block in the first of `processes` processes; the dict it gives is filled when the block ends.
 
-    device: the GPU's name where one held something, else `cpu`. peak_memory: bytes, the most that this process held in
-    main memory meanwhile (where the system cannot tell, since it began). peak_gpu_memory: bytes, on a GPU only.
+    device: the GPU's name where one held something, else `cpu`. processor: the CPU and its threads. peak_memory: bytes,
+    the most that this process held in main memory meanwhile (where the system cannot tell, since it began).
+    peak_gpu_memory: bytes, on a GPU only.
     """
     found: dict[str, Any] = {}
     _forget_peaks()
     yield found
-    found |= {"processes": processes, "device": "cpu", "peak_memory": _peak_memory()}
+    found |= {"processes": processes, "device": "cpu", "processor": this_cpu().name, "peak_memory": _peak_memory()}
     if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
         found |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
 

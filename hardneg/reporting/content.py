@@ -12,9 +12,9 @@ from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
 from hardneg.evaluation.two_level import TwoLevel
-from hardneg.reporting.curve import History, curve_svg, measurements
+from hardneg.reporting.curve import History
 from hardneg.reporting.numbers import bounds, number, p_value, signed, within
-from hardneg.reporting.seeds import interval_over_seeds, seed_section
+from hardneg.reporting.seeds import interval_over_seeds
 from hardneg.reporting.table import Cell, Section, Table
 from hardneg.wording import counted
 
@@ -46,7 +46,9 @@ class ReportContent:
     histories: for each trained model the trainer's rows: `step`, `loss`, and measurements on the dev set.
     settings: how it was made, name by name; values are shown as they print.
     marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
-    sections: analyses, shown before how it was made. by_query: the table by query, which comes last.
+    over: what was asked of what, such as "895 queries of split test"; empty: as many queries. gains, costs: what
+    systems gain and lose by query, and what they take beside their quality. by_query: the table by query.
+    sections: analyses, shown before how it was made. made: the tables of how it was made, after the settings.
     """
 
     title: str
@@ -59,6 +61,10 @@ class ReportContent:
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sections: Sequence[Section] = ()
     by_query: Section | None = None
+    over: str = ""
+    gains: Section | None = None
+    costs: Section | None = None
+    made: Sequence[Table] = ()
     over_seeds: Sequence[TwoLevel] = ()
     by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
 
@@ -79,6 +85,12 @@ class ReportContent:
         return [known.get((each.system, each.baseline, each.metric), each) for each in self.comparisons]
 
     @property
+    def main_tests(self) -> "dict[str, Test]":
+        """By system the test against the first baseline by the first metric; empty where nothing was compared."""
+        found = [each for each in self.tests if each.metric in self.metrics[:1]]
+        return {each.system: each for each in found if each.baseline == found[0].baseline}
+
+    @property
     def metrics(self) -> list[str]:
         """The metrics of all systems, each once, in order of appearance."""
         return list(dict.fromkeys(name for estimates in self.systems.values() for name in estimates))
@@ -93,6 +105,11 @@ def estimates(
     """
     intervals = {name: interval_over_seeds(name, seeds) if seeds else interval_of(scores[name]) for name in scores}
     return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
+
+
+def p_of(test: Test) -> float:
+    """The p value that decides, after Holm's correction: of the two tests by query the larger one."""
+    return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
 def baseline_marks(tests: Iterable[Test]) -> dict[str, str]:
@@ -125,20 +142,6 @@ def best(report: ReportContent, metric: str) -> float | None:
     return max(found) if len(found) > 1 else None
 
 
-def summary(report: ReportContent) -> str:
-    """One sentence with the outcome by the first metric; empty where there is no system."""
-    if not report.metrics:
-        return ""
-    metric = report.metrics[0]
-    ranked = {name: values[metric] for name, values in report.systems.items() if metric in values}
-    winner = max(ranked, key=lambda name: ranked[name].mean)
-    value = f"{metric} {number(ranked[winner].mean)}{_interval_note(ranked[winner].interval)}"
-    if len(ranked) == 1:
-        return f"{winner} reaches {value}."
-    tested = _against(report, winner, metric)
-    return f"{winner} is best of {len(ranked)} systems with {value}. {tested}".strip()
-
-
 def legend(report: ReportContent) -> list[str]:
     """What bold, brackets and each sign of the first table mean, one sentence each."""
     signs = {} if report.marks else baseline_marks(report.tests)
@@ -167,27 +170,11 @@ def difference_bounds(comparison: Comparison) -> str:
     return bounds(within(comparison.interval, -1.0), "+.3f")
 
 
-def _tests_section(report: ReportContent) -> Section:
+def tests_section(report: ReportContent) -> Section:
     """The tests by query, and what they do not tell of systems with several seeds."""
     means_alone = " Scores of several seeds are their means: nothing is said here of other seeds."
     explained = _TESTS_EXPLAINED + (means_alone if report.by_seed else "")
     return Section("Paired tests", [_tests(report.comparisons)], explained)
-
-
-def sections(report: ReportContent) -> list[Section]:
-    """All that stands below the title and the summary, in order; what there is nothing to say of is left out."""
-    training = [Section("Training", [_training(report.histories)], svg=curve_svg(report.histories))]
-    settings = Table(["setting", "value"], [[name, str(value)] for name, value in report.settings.items()], words=2)
-    return [
-        *([systems_section(report)] if report.systems else []),
-        *([seed_section(report.by_seed, report.over_seeds, LEVEL)] if report.by_seed else []),
-        *([_tests_section(report)] if report.comparisons else []),
-        *(training if training[0].tables[0].rows else []),
-        *report.sections,
-        *([Section("How it was made", [settings])] if report.settings else []),
-        *([Section("Notes", lines=report.notes)] if report.notes else []),
-        *([report.by_query] if report.by_query else []),
-    ]
 
 
 def systems_section(report: ReportContent) -> Section:
@@ -233,31 +220,5 @@ def _test_row(comparison: Comparison) -> list[Cell]:
     return [Cell(text, strong=c.significant()) for text in texts]
 
 
-def _training(histories: Mapping[str, History]) -> Table:
-    """For the loss and each dev metric of each model: first, last, best and its step."""
-    rows = []
-    for model, history in histories.items():
-        for name, points in measurements(history).items():
-            step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
-            rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
-    return Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
-
-
 def _all_of(names: Sequence[str]) -> str:
     return f"each of {', '.join(names)}" if len(names) > 1 else "".join(names)
-
-
-def _interval_note(interval: Interval | None) -> str:
-    return f" (95 % interval {interval.low:.3f} to {interval.high:.3f})" if interval else ""
-
-
-def _against(report: ReportContent, winner: str, metric: str) -> str:
-    """What the tests say about the winner."""
-    found = [c for c in report.tests if c.metric == metric and winner in (c.system, c.baseline)]
-    if not found:
-        return ""
-    beaten = [c.baseline if c.system == winner else c.system for c in found if c.significant(LEVEL)]
-    if beaten:
-        return f"It differs significantly from {', '.join(beaten)}."
-    others = [c.baseline if c.system == winner else c.system for c in found]
-    return f"It does not differ significantly from {' or '.join(others)}."

@@ -18,6 +18,12 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def equation(name: str, value: float) -> str:
+    """A p value with its sign of comparison."""
+    told = p_value(value)
+    return f"{name} {told}" if told.startswith("<") else f"{name} = {told}"
+
+
 def bounds(interval: Interval | None, show: str = ".3f") -> str:
     """The two ends in brackets; a dash where there is no interval."""
     return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else "–"

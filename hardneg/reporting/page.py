@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -12,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from hardneg.atomic_write import replace_text
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
-from hardneg.reporting.content import ReportContent, sections, summary
+from hardneg.reporting.content import ReportContent
+from hardneg.reporting.gains import gains_section
+from hardneg.reporting.order import sections
 from hardneg.reporting.queries import Passages, query_section, write_query_table
 from hardneg.reporting.table import cell
+from hardneg.reporting.verdict import summary
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,7 +36,7 @@ def write_report(folder: Path, report: ReportContent, measured: Measured, passag
 
     measured: what the report's means were made of, for the table by query; passages: what opens in it.
     """
-    whole = replace(report, by_query=query_section(measured, passages))
+    whole = replace(report, by_query=query_section(measured, passages), gains=gains_section(measured))
     paths = [folder / name for name in NAMES]
     replace_text(paths[0], markdown(whole))
     replace_text(paths[1], html(whole))
@@ -57,7 +61,22 @@ def markdown(report: ReportContent) -> str:
 
 
 def _content(report: ReportContent) -> dict[str, Any]:
-    return {"title": report.title, "summary": summary(report), "sections": sections(report), "head": HEAD}
+    shown = sections(report)
+    anchors = _anchors([section.title for section in shown])
+    found = {"title": report.title, "summary": summary(report), "sections": shown, "head": HEAD}
+    return found | {
+        "anchors": anchors,
+        "places": {section.title: at for section, at in zip(shown, anchors, strict=True)},
+    }
+
+
+def _anchors(titles: Sequence[str]) -> list[str]:
+    """By what a link leads to each section: its title's letters and digits, and a number where one has them already."""
+    found: list[str] = []
+    for title in titles:
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+        found.append(name if name not in found else f"{name}-{len(found)}")
+    return found
 
 
 @cache
@@ -73,7 +92,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"cell": cell, "base64": _base64}
+    made.filters |= {"cell": cell, "base64": _base64, "drawn": _drawn}
     return made
 
 
@@ -88,6 +107,13 @@ def _script() -> dict[str, Any]:
 def _printable(value: Any) -> Any:
     """A text whose control characters are replaced: a page must not have any."""
     return _CONTROLS.sub("\ufffd", value) if type(value) is str else value
+
+
+def _drawn(svg: str) -> Any:
+    """A figure's own text, in which all that was given is escaped."""
+    from markupsafe import Markup
+
+    return Markup(svg)
 
 
 def _base64(text: str) -> str:

@@ -17,6 +17,7 @@ from hardneg.reporting.numbers import number, signed
 from hardneg.reporting.table import Cell, Detail, Section, Table
 from hardneg.wording import counted
 
+QUERIES = "Queries"
 MOST_QUERIES = 500
 RANKED = 100
 """How far down a ranked list a rank is told."""
@@ -118,7 +119,7 @@ def query_section(measured: Measured, passages: Passages) -> Section | None:
     ]
     details = _details(systems, shown, passages)
     table = Table(["query", *heads, *(["difference"] if found.pair else [])], rows, details=details)
-    return Section("Queries", [table], _explained(systems, found), lead=_lead(found, len(shown)))
+    return Section(QUERIES, [table], _explained(systems, found), lead=_lead(found, len(shown)))
 
 
 def write_query_table(path: Path, measured: Measured, queries: Mapping[str, str] | None = None) -> None:

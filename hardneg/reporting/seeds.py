@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from hardneg.evaluation.metrics import Scores, means
-from hardneg.evaluation.significance import Interval
+from hardneg.evaluation.significance import Comparison, Interval
 from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel
 from hardneg.evaluation.variance import spread
 from hardneg.reporting.numbers import bounds, number, p_value, signed, within
 from hardneg.reporting.table import Cell, Section, Table
 
-_WITHIN, _NOT_TOLD = "within the seeds' noise", "not told apart"
+WITHIN, NOT_TOLD = "within the seeds' noise", "not told apart"
 _EXPLAINED = (
     "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
     "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
@@ -52,11 +52,11 @@ def seed_tests_by_metric(tests: Sequence[TwoLevel], level: float) -> list[Table]
     ]
 
 
-def outcome(test: TwoLevel, level: float) -> str:
+def outcome(test: TwoLevel | Comparison, level: float) -> str:
     """What a test says, in words."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
-    return _WITHIN if test.within_seeds else _NOT_TOLD
+    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else NOT_TOLD
 
 
 def _systems(by_seed: Mapping[str, Mapping[int, Scores]]) -> Iterator[list[str]]:
@@ -91,8 +91,8 @@ def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:
     """What the words of outcomes that are there mean, and what the tests cannot know."""
     said = {outcome(each, level) for each in tests}
     meanings = {
-        _WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
-        _NOT_TOLD: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
+        WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
+        NOT_TOLD: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
     }
     lines = [f"{word[:1].upper()}{word[1:]}: {told}" for word, told in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hardneg.reporting.svg import Graphic
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -37,9 +39,11 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with tables, what explains them, and a figure as SVG text (empty: none).
+    """A heading with tables, what explains them, and a figure as the text of an SVG file (empty: none).
 
-    lead: said before the tables; lines: a list after what explains them.
+    graphics: figures drawn into the page, which come first. folded: the tables open by a click. see:
+    the title of the section that has more. lead: said before the tables; lines: a list after what
+    explains them.
     """
 
     title: str
@@ -48,6 +52,9 @@ class Section:
     svg: str = ""
     lead: str = ""
     lines: Sequence[str] = ()
+    graphics: Sequence[Graphic] = ()
+    folded: bool = False
+    see: str = ""
 
 
 def cell(content: str | Cell) -> Cell:

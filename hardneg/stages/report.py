@@ -11,22 +11,25 @@ from hardneg.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, R
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.seeded import BySeed, SeededStages, by_label
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.stages.system_costs import steps_behind, system_costs
 from hardneg.training.history import HISTORY, History, Record
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.reporting.table import Section
+    from hardneg.evaluation.metrics_json import Measured
+    from hardneg.reporting.table import Section, Table
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
 _LABELLED = ("training", "analyses", "reading")
 
 
 class Report(StageSpec):
-    """Writes tables, tests, training curves, analyses, what was read, and each query's passages as one HTML page.
+    """Writes one HTML page: figures of what was compared, then tables, training curves, analyses, what was read.
 
-    It is there as Markdown too, and the scores by query as `queries.tsv`.
+    Each query has its passages there. It is there as Markdown too, and the scores by query as `queries.tsv`.
     """
 
-    version = 2
+    version = 3
     kind = "report"
     purpose = "put tables and figures on a page"
     needs_dataset = True
@@ -38,10 +41,11 @@ class Report(StageSpec):
     title: str = ""
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The runs that were evaluated, as `runs.LABEL`."""
+        """The runs that were evaluated, as `runs.LABEL`, and what they come of, as `behind.STAGE`, for what it took."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
-        return {path: target for path, target, need in references if "run" in need.kinds}
+        runs = {path: target for path, target, need in references if "run" in need.kinds}
+        return runs | {f"behind.{name}": name for name in steps_behind(runs.values(), recipe.stages)}
 
     def over_seeds(self, made: SeededStages) -> "Report":
         """All seeds' trainings, analyses and readings under the label of each."""
@@ -74,6 +78,9 @@ class Report(StageSpec):
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
+            costs=_costs(context, measured),
+            made=[_steps(context)],
+            over=_over(evaluation),
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         split = getattr(evaluation.spec, "split", "test")
@@ -99,6 +106,41 @@ def _runs(context: StageContext[Report]) -> dict[str, ArtifactInput]:
     for path, source in context.inputs_of("runs").items():
         found.setdefault(places[path][0] if path in places else path, source)
     return found
+
+
+def _costs(context: StageContext[Report], measured: "Measured") -> "Section | None":
+    """What each row took, beside its mean by the first metric."""
+    from hardneg.evaluation.metrics import means
+    from hardneg.reporting.costs import costs_section
+
+    evaluation, made = context.inputs["evaluation"].spec, context.inputs_of("behind")
+    places, runs = by_label(getattr(evaluation, "runs", {})), dict[str, list[str]]()
+    for path, source in context.inputs_of("runs").items():
+        runs.setdefault(places[path][0] if path in places else path, []).append(source.name)
+    metric = next((name for scores in measured.results.values() for name in scores), "")
+    values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
+    return costs_section({label: system_costs(names, made) for label, names in runs.items()}, values, metric)
+
+
+def _steps(context: StageContext[Report]) -> "Table":
+    """Every step that the page comes of, with its key and what it took."""
+    from hardneg.reporting.table import Table
+
+    items = {item.name: item for item in (context.inputs["dataset"], *context.inputs.values())}
+    rows = [
+        [name, item.spec.verb, item.key, _told_seconds(item)] for name, item in items.items() if item.spec is not None
+    ]
+    return Table(["step", "verb", "key", "seconds"], rows, words=3)
+
+
+def _told_seconds(item: ArtifactInput) -> str:
+    seconds = item.facts.get("seconds")
+    return f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
+
+
+def _over(evaluation: ArtifactInput) -> str:
+    queries, passages = counted(evaluation.count("queries"), "query"), counted(evaluation.count("passages"), "passage")
+    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}"
 
 
 def _histories(trained: _ByLabel) -> dict[str, list[Record]]:

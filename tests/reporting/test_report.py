@@ -4,9 +4,10 @@ from xml.etree import ElementTree
 import pytest
 
 from hardneg.evaluation.significance import Comparison, Interval
-from hardneg.reporting.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of, summary
+from hardneg.reporting.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of
 from hardneg.reporting.curve import curve_svg, measurements
 from hardneg.reporting.page import html, markdown
+from hardneg.reporting.verdict import summary
 
 HISTORY = [
     {"step": 1, "loss": 2.0, "lr": 1e-5},
@@ -55,7 +56,7 @@ def test_markdown_reads_as_a_paper() -> None:
     text = markdown(report())
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     assert headings == [
-        "Two systems", "Effectiveness", "Paired tests", "Training", "How it was made", "Notes",
+        "Two systems", "Main comparison", "Effectiveness", "Paired tests", "Training", "How it was made", "Notes",
     ]  # fmt: skip
     assert r"| bm25 | 0.5000 \[0.400, 0.600\] | 0.7000 |" in text
     assert r"| dense | **0.6000**† \[0.500, 0.700\] | – |" in text
@@ -65,12 +66,34 @@ def test_markdown_reads_as_a_paper() -> None:
     assert "| learning rate | 1e-05 |" in text
 
 
-def test_summary_names_the_winner_and_the_proof() -> None:
+def test_one_sentence_tells_what_was_compared_on_what_and_what_holds() -> None:
     assert summary(report()) == (
-        "dense is best of 2 systems with ndcg@10 0.6000 (95 % interval 0.500 to 0.700). "
-        "It differs significantly from bm25."
+        "dense against the baseline bm25, on 43 queries, by ndcg@10: "
+        "dense (+0.1000, 95 % interval −0.050 to +0.250) is better (corrected p = 0.002)."
     )
-    assert "does not differ significantly from bm25" in summary(report(comparisons=[comparison("dense", "bm25", 0.2)]))
+    chance = summary(report(comparisons=[comparison("dense", "bm25", 0.2)], over="43 queries of split test"))
+    assert chance.endswith(
+        "on 43 queries of split test, by ndcg@10: dense (+0.1000, 95 % interval −0.050 to +0.250) does not differ "
+        "beyond chance (corrected p = 0.200)."
+    )
+    assert summary(report(comparisons=[])).endswith("0.500 to 0.700). No difference was tested.")
+    alone = report(systems={"bm25": {"mrr": MeanScore(0.25)}}, comparisons=[])
+    assert summary(alone) == "bm25 reaches mrr 0.2500 on 43 queries."
+
+
+def test_of_many_systems_three_of_an_outcome_are_named_and_their_weakest_p() -> None:
+    names = ["as shipped", "a", "b", "c", "d", "e", "f"]
+    systems = {name: {"ndcg@10": MeanScore(0.5)} for name in names}
+    p_values = dict(zip(names[1:], (0.0001, 0.002, 0.003, 0.004, 0.3, 0.5), strict=True))
+    tests = [
+        Comparison(name, "as shipped", "ndcg@10", 0.1 + place / 100, None, 43, p, p, p, p / 2)
+        for place, (name, p) in enumerate(p_values.items())
+    ]
+    assert summary(report(systems=systems, comparisons=tests)) == (
+        "6 systems against the baseline “as shipped”, on 43 queries, by ndcg@10: d (+0.1300), c (+0.1200), b (+0.1100) "
+        "and 1 more are better (corrected p = 0.004); f (+0.1500) and e (+0.1400) do not differ beyond chance "
+        "(corrected p = 0.300 or more)."
+    )
 
 
 def test_each_baseline_has_its_sign() -> None:

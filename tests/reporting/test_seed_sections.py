@@ -8,7 +8,8 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.seeds import averaged
 from hardneg.evaluation.significance import compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.reporting.content import ReportContent, estimates, legend, marks_of, sections
+from hardneg.reporting.content import ReportContent, estimates, legend, marks_of
+from hardneg.reporting.order import sections
 from hardneg.reporting.page import html, markdown
 from hardneg.reporting.seeds import outcome
 

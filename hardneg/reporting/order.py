@@ -1,0 +1,54 @@
+"""The order of a report: what is looked at first, first."""
+
+from collections.abc import Mapping
+
+from hardneg.reporting.content import LEVEL, ReportContent, systems_section, tests_section
+from hardneg.reporting.curve import History, curve_svg, measurements
+from hardneg.reporting.intervals import comparison_section
+from hardneg.reporting.numbers import number
+from hardneg.reporting.seeds import seed_section
+from hardneg.reporting.table import Section, Table
+
+
+def sections(report: ReportContent) -> list[Section]:
+    """All that stands below the title and the summary, in order; what there is nothing to say of is left out.
+
+    Figures first: the main comparison, gains and losses by query, cost beside quality. Then all tables, those of
+    analyses too, and how it was made.
+    """
+    seeds = seed_section(report.by_seed, report.over_seeds, LEVEL) if report.by_seed else None
+    found = (
+        comparison_section(report),
+        report.gains,
+        report.costs,
+        systems_section(report) if report.systems else None,
+        seeds,
+        tests_section(report) if report.comparisons else None,
+        report.by_query,
+        _training_section(report.histories),
+        *report.sections,
+        _made_section(report),
+        Section("Notes", lines=report.notes) if report.notes else None,
+    )
+    return [section for section in found if section is not None]
+
+
+def _training_section(histories: Mapping[str, History]) -> Section | None:
+    table = _training(histories)
+    return Section("Training", [table], svg=curve_svg(histories)) if table.rows else None
+
+
+def _made_section(report: ReportContent) -> Section | None:
+    rows = [[name, str(value)] for name, value in report.settings.items()]
+    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.made]
+    return Section("How it was made", tables) if tables else None
+
+
+def _training(histories: Mapping[str, History]) -> Table:
+    """For the loss and each dev metric of each model: first, last, best and its step."""
+    rows = []
+    for model, history in histories.items():
+        for name, points in measurements(history).items():
+            step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
+            rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
+    return Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)

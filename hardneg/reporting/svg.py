@@ -1,0 +1,68 @@
+"""Parts of a figure drawn into a page: as wide as the page lets it be, in letters that keep their size.
+
+Places from left to right are shares of the figure's width in percent, those from top to bottom are pixels. Colours and
+letters are those of the page, by the classes that its style sheet has.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Graphic:
+    """A figure as the text of an SVG element, and what stands below it."""
+
+    svg: str
+    caption: str = ""
+
+
+def drawing(name: str, title: str, told: str, height: float, parts: Iterable[str]) -> str:
+    """The element: `name` is its own in the page; `title` and `told` are what is read to who does not see it."""
+    head = f'<title id="{name}-title">{clean(title)}</title><desc id="{name}-desc">{clean(told)}</desc>'
+    labels = f'role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
+    return f'<svg class="drawn" {labels} width="100%" height="{height:g}">{head}{"".join(parts)}</svg>'
+
+
+def words(x: float, y: float, text: str, anchor: str = "start", kind: str = "", small: str = "") -> str:
+    """A text on its base line; `small`: what follows it where the page is wide enough."""
+    more = f'<tspan class="more"> {clean(small)}</tspan>' if small else ""
+    return f'<text x="{_share(x)}" y="{y:g}" text-anchor="{anchor}"{_class(kind)}>{clean(text)}{more}</text>'
+
+
+def line(x: tuple[float, float], y: tuple[float, float], kind: str) -> str:
+    """From (x[0], y[0]) to (x[1], y[1])."""
+    return f'<line x1="{_share(x[0])}" y1="{y[0]:g}" x2="{_share(x[1])}" y2="{y[1]:g}"{_class(kind)}/>'
+
+
+def box(x: tuple[float, float], y: float, height: float, kind: str) -> str:
+    """A rectangle from x[0] to x[1], `height` pixels down from `y`."""
+    width = _share(max(0.0, x[1] - x[0]))
+    return f'<rect x="{_share(x[0])}" y="{y:g}" width="{width}" height="{height:g}"{_class(kind)}/>'
+
+
+def dot(x: float, y: float, kind: str, radius: float = 4.5) -> str:
+    """A circle."""
+    return f'<circle cx="{_share(x)}" cy="{y:g}" r="{radius:g}"{_class(kind)}/>'
+
+
+def clean(text: str) -> str:
+    """A text as XML may have it: escaped, on one line, control characters replaced."""
+    return escape(_CONTROLS.sub("\ufffd", text))
+
+
+def fitted(text: str, most: int = 30) -> str:
+    """A name with its middle left out where it is long: both ends tell names apart."""
+    kept = most - 1
+    return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""

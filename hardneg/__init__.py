@@ -9,7 +9,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hardneg.api.evaluation import evaluate as evaluate
+    from hardneg.api.fusing import fuse as fuse
     from hardneg.api.mining import mine as mine
+    from hardneg.api.recipes import recipe as recipe
     from hardneg.api.searching import encode as encode
     from hardneg.api.searching import index as index
     from hardneg.api.searching import rerank as rerank
@@ -23,6 +26,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "HardnegError": "hardneg.errors",
     "encode": "hardneg.api.searching",
+    "evaluate": "hardneg.api.evaluation",
+    "fuse": "hardneg.api.fusing",
     "index": "hardneg.api.searching",
     "mine": "hardneg.api.mining",
     "mteb_model": "hardneg.mteb_search.model",
@@ -32,7 +37,7 @@ _PUBLIC = {
 }
 """The module that holds each public name."""
 
-_CALLED: dict[str, str] = {}
+_CALLED: dict[str, str] = {"recipe": "hardneg.api.recipes"}
 """Folders of the package that are called as well, such as `hardneg.recipe(...)`: the module that holds the function."""
 
 

@@ -85,7 +85,7 @@ class MemoryCollection:
                 if query_id not in texts:
                     mistakes.add(f"{place}: there is no query {query_id!r:.60} in queries")
                     continue
-                for doc_id, grade in _graded(place, found, mistakes):
+                for doc_id, grade in graded(place, found, mistakes):
                     if doc_id not in self.corpus:
                         mistakes.add(f"{place}: there is no document {doc_id!r:.60} in corpus")
                     elif isinstance(grade, bool) or not isinstance(grade, int):
@@ -101,7 +101,8 @@ class MemoryCollection:
 class Mistakes:
     """Those of one part, told together when it has been read."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str = "dataset") -> None:
+        self._where = where
         self._found: list[str] = []
 
     def add(self, problem: str) -> None:
@@ -113,14 +114,14 @@ class Mistakes:
 
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         if kind is None:
-            refuse(self._found)
+            refuse(self._found, self._where)
 
 
-def refuse(problems: Sequence[str]) -> None:
+def refuse(problems: Sequence[str], where: str = "dataset") -> None:
     """Raises DataError where there are problems: a line for each of the first, and how many more there are."""
     if problems:
         more = [f"and {len(problems) - _TOLD} more"] if len(problems) > _TOLD else []
-        raise DataError("\n".join(f"dataset: {line}" for line in [*problems[:_TOLD], *more]))
+        raise DataError("\n".join(f"{where}: {line}" for line in [*problems[:_TOLD], *more]))
 
 
 def _by_split(given: Mapping[str, Any], kind: type) -> bool:
@@ -145,7 +146,7 @@ def _document(doc_id: Any, found: Any, mistakes: Mistakes) -> Document | None:
     return None
 
 
-def _graded(place: str, found: Any, mistakes: Mistakes) -> Iterator[tuple[Any, Any]]:
+def graded(place: str, found: Any, mistakes: Mistakes) -> Iterator[tuple[Any, Any]]:
     """Document ids and grades of one query; those of a list are relevant."""
     if isinstance(found, Mapping):
         yield from found.items()

@@ -56,7 +56,8 @@ class FoundRun(Made):
     Iterating streams pairs of a query id and its list; indexing by a query id reads the run into memory once.
     """
 
-    source: "TextSource" = field(repr=False)
+    store: Store = field(repr=False)
+    source: "TextSource | None" = field(repr=False)
 
     def __iter__(self) -> Iterator[tuple[str, RankedList]]:
         return stream_run(self.path)
@@ -84,7 +85,7 @@ class FoundRun(Made):
         from hardneg.api.tables import dataset_of, write_run_rows
 
         origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        made = keep_made(self.source.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
+        made = keep_made(self.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
         return dataset_of(made.path / ROWS_FILE)
 
     def to_pandas(self) -> Any:
@@ -95,12 +96,13 @@ class FoundRun(Made):
 
     def __repr__(self) -> str:
         told = counted(int(self.facts.get("queries", 0)), "query")
-        return f"FoundRun({self.name!r}, {told} of split {self.source.split}, {self.path})"
+        split = f" of split {self.source.split}" if self.source else ""
+        return f"FoundRun({self.name!r}, {told}{split}, {self.path})"
 
     def _repr_html_(self) -> str:
         shown = [pair for pair, _ in zip(self, range(ROWS), strict=False)]
-        texts = self.source.queries([query_id for query_id, _ in shown])
-        best = self.source.documents([each.doc_ids[0] for _, each in shown if each.doc_ids])
+        texts = self.source.queries([query_id for query_id, _ in shown]) if self.source else {}
+        best = self.source.documents([each.doc_ids[0] for _, each in shown if each.doc_ids]) if self.source else {}
         rows = [
             [query_id, texts.get(query_id, ""), each.doc_ids[0], best.get(each.doc_ids[0], ""), f"{each.scores[0]:.4f}"]
             for query_id, each in shown
@@ -136,4 +138,4 @@ class TextSource:
 
 def run_of(name: str, made: Artifact, source: TextSource) -> FoundRun:
     """The run in an artifact."""
-    return FoundRun(name, made.key, made.path / RUN, made.facts, source)
+    return FoundRun(name, made.key, made.path / RUN, made.facts, source.store, source)

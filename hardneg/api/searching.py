@@ -1,6 +1,7 @@
 """`hardneg.encode`, `index`, `search`, `rerank` and `train`: one stage and what it needs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from hardneg.api.adhoc_recipe import (
@@ -133,7 +134,7 @@ def rerank(
     read = make_dataset(plan, place)
     made, facts = make_from(plan, RERANKED, read, {"run": run_file(run, place.store)}, place)
     found = run_of(str(setting.get("source", setting["name"])), made, TextSource.of(read, wanted, place.store))
-    return FoundRun(found.name, found.key, found.path, facts, found.source)
+    return replace(found, facts=facts)
 
 
 class TrainingOptions(Where, total=False):

@@ -61,13 +61,22 @@ def dataset_of(path: Path) -> Any:
     return Dataset.from_file(str(path))
 
 
+def frame_of_rows(rows: list[dict[str, Any]]) -> Any:
+    """The `pandas.DataFrame` of some rows. Raises MissingDependency where pandas is not installed."""
+    return _framed(pa.Table.from_pylist(rows))
+
+
 def frame_of(batches: Iterable[pa.RecordBatch]) -> Any:
     """The `pandas.DataFrame` of some rows.
 
     Raises:
         MissingDependency: pandas is not installed.
     """
+    return _framed(pa.Table.from_batches(list(batches), _RUN))
+
+
+def _framed(table: pa.Table) -> Any:
     try:
-        return pa.Table.from_batches(list(batches), _RUN).to_pandas()
+        return table.to_pandas()
     except ImportError as error:
         raise MissingDependency("to_pandas needs pandas: pip install pandas") from error

@@ -13,9 +13,10 @@ from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
+from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
-from hardneg.cli.evaluate import Level, QrelsFile, run_labels, split_names
+from hardneg.cli.evaluate import Level, QrelsFile, split_names
 from hardneg.cli.options import DEVICE, STORE, open_store
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric

@@ -1,23 +1,28 @@
 """`hardneg evaluate` and `report`: TREC runs scored with the figures of trec_eval, and their differences tested."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.judging import Judge, tested
+from hardneg.api.labels import METRICS, known_baselines, known_metrics, run_labels
 from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
-from hardneg.cli.judging import Judge, tested
 from hardneg.cli.options import JSON, OVERWRITE, SET, STORE, output
 from hardneg.cli.outputs import Target, store_outputs
 from hardneg.errors import UsageError
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
+    from hardneg.data.collection import StoredCollection
     from hardneg.evaluation.metrics_json import Measured
 
-_METRICS = ("ndcg@10", "mrr@10", "recall@100")
+_COMPILE_NOTE_SECONDS = 3.0
 
 QrelsFile = Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip.")]
 RunFiles = Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")]
@@ -26,7 +31,7 @@ MetricNames = Annotated[
     typer.Option(
         "--metrics",
         metavar="NAME...",
-        help=f"One or several; if none, {' '.join(_METRICS)}.",
+        help=f"One or several; if none, {' '.join(METRICS)}.",
         autocompletion=completion.metrics,
     ),
 ]
@@ -78,8 +83,8 @@ def evaluate(
     names = metric_names(metrics or [], more_metrics or [])
     labels = run_labels(run)
     baselines = baseline_labels(baseline, labels)
-    judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
-    measured = judge.measured(names, labels, judge.collection("evaluate"))
+    judge = Judge(qrels, relevance_level, dataset, split, answer_match, _reading("evaluate", dataset, settings, store))
+    measured = judge.measured(names, labels, _to_stderr, _compile_note)
     if as_json:
         say_json(_json(tested(measured, baselines) if baselines else measured, per_query))
         return
@@ -112,7 +117,7 @@ def report(
     """
     names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
     baselines = baseline_labels(baseline, labels) or list(labels.values())[:1]
-    judge = Judge(qrels, relevance_level, dataset, split, answer_match, settings, store)
+    judge = Judge(qrels, relevance_level, dataset, split, answer_match, _reading("report", dataset, settings, store))
     _write_report(output, title, (names, labels, baselines), judge, overwrite)
 
 
@@ -128,33 +133,62 @@ def _write_report(
 
     names, labels, baselines = asked
     source, notes = (judge.dataset or "").partition(":")[2], list[str]()
-    reads = [*labels, *([judge.qrels] if judge.qrels else []), *([Path(source).expanduser()] if source else [])]
+    reads = [
+        *labels,
+        *([judge.qrels] if isinstance(judge.qrels, Path) else []),
+        *([Path(source).expanduser()] if source else []),
+    ]
     outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
     outputs.check()
-    collection = judge.collection("report")
-    measured = tested(judge.measured(names, labels, collection, notes.append), baselines)
+    measured = tested(judge.measured(names, labels, notes.append, _compile_note), baselines)
     page = ReportContent.of(title, measured, notes=notes)
-    judged_by = judge.qrels.name if judge.qrels else f"split {judge.split} of {judge.dataset}"
+    judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
     made = {
         "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
         "relevant from grade": judge.level,
         "baselines": ", ".join(baselines),
     }
-    grades = judge.grades(collection)
-    passages = Passages({label: path for path, label in labels.items()}, grades, collection, judge.split)
+    passages = Passages({label: path for path, label in labels.items()}, judge.grades(), judge.collection, judge.split)
     with outputs.laid_out():
         for path in write_report(output, replace(page, settings=made), measured, passages):
             say(str(path))
 
 
+def _reading(
+    command: str, dataset: str | None, settings: Sequence[str], store: Path | None
+) -> "Callable[[], StoredCollection]":
+    """Reads the dataset that a command names, unless it is in the store."""
+
+    def read() -> "StoredCollection":
+        from hardneg.data.collection import StoredCollection
+
+        return StoredCollection.open(stored_dataset(AdhocRecipe(command, str(dataset), settings=settings), store).path)
+
+    return read
+
+
+def _to_stderr(note: str) -> None:
+    say(note, err=True)
+
+
+@contextmanager
+def _compile_note() -> Iterator[None]:
+    """Says on stderr why nothing seems to happen, if it takes long."""
+    from threading import Timer
+
+    note = "still starting ranx, which is compiled at its first use on a machine and quick after that"
+    timer = Timer(_COMPILE_NOTE_SECONDS, say, [note], {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def metric_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     """Metric names: repeated, joined by commas, or several words after one flag (which are arguments)."""
-    from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
-
-    given = split_names(after_flag, words)
-    if judged := [name for name in given or _METRICS if name not in answer_cutoffs(given)]:
-        parse_metrics(judged)
-    return list(dict.fromkeys(given or _METRICS))
+    return known_metrics(split_names(after_flag, words))
 
 
 def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -165,29 +199,9 @@ def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
     return [name for text in (*after_flag, *words) for name in text.split(",") if name]
 
 
-def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
-    if len(set(paths)) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise UsageError(f"{twice} is given twice; give each run once")
-    return {path: _shortest_tail(path, [p for p in paths if p.name == path.name]) for path in paths}
-
-
-def baseline_labels(names: Sequence[str], labels: dict[Path, str]) -> list[str]:
+def baseline_labels(names: Sequence[str], labels: Mapping[Path, str]) -> list[str]:
     """The labels of the runs to compare with, which may be named by label or by path."""
-    found = [labels.get(Path(name), name) for name in names]
-    for name in found:
-        if name not in labels.values():
-            raise UsageError(f"baseline {name} is not among the runs: {', '.join(labels.values())}")
-    return found
-
-
-def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
-    for length in range(1, len(path.parts) + 1):
-        tail = path.parts[-length:]
-        if sum(other.parts[-length:] == tail for other in namesakes) == 1:
-            return Path(*tail).as_posix()
-    return path.as_posix()
+    return known_baselines(names, {str(path): label for path, label in labels.items()})
 
 
 def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:

@@ -1,22 +1,21 @@
 """`hardneg fuse`: runs of anyone's as one."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import bars, say, tell_left_out
-from hardneg.cli.evaluate import Level, RunFiles, run_labels
+from hardneg.cli.evaluate import Level, RunFiles
 from hardneg.cli.options import OUTPUT_RUN, OVERWRITE, TUNING
 from hardneg.cli.outputs import Target, check_run, store_outputs
 from hardneg.errors import UsageError
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.data.qrels import Qrels
     from hardneg.data.runs import Run
     from hardneg.fusion.methods import Fusion
     from hardneg.fusion.tuning import Development, Grid, Tried
@@ -60,23 +59,23 @@ def fuse(
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
+    from hardneg.api.fusing import check_fusion, check_several, development, weights_of
     from hardneg.data.runs import read_run
     from hardneg.fusion.methods import Fusion
-    from hardneg.fusion.tuning import Development
 
-    labels = _labels(run)
+    check_several(run)
+    labels = list(run_labels(run).values())
     check_run(output)
     outputs = store_outputs("fuse", [Target(output)], [*run, *tune_run, *([qrels] if qrels else [])], overwrite)
     outputs.check()
     named: Any = norm
-    asked = Fusion(method, _weights(weight, labels), missing_scores, constant, named, parameter, depth)
+    asked = Fusion(method, weights_of(_weights(weight), labels), missing_scores, constant, named, parameter, depth)
     values = _grid(grid)
-    _check(asked, tuned="parameter" in values)
+    check_fusion(asked, tuned="parameter" in values)
     runs = [read_run(path) for path in run]
     query_ids = list(dict.fromkeys(query_id for each in runs for query_id in each))
     if tune_run:
-        known = Development(labels, *_tuned_on(tune_run, labels, qrels), metric, relevance_level)
-        asked = _tuned(asked, known, values, query_ids)
+        asked = _tuned(asked, development(labels, tune_run, qrels, metric, relevance_level), values, query_ids)
     elif values or qrels:
         raise UsageError("fuse: --grid and --qrels are for tuning: give a --tune-run for each --run")
     with outputs.laid_out():
@@ -85,31 +84,16 @@ def fuse(
 
 def _write(output: Path, asked: "Fusion", runs: Mapping[str, "Run"], query_ids: Sequence[str]) -> None:
     """Writes the fused run of all queries that any run has, and tells which lack some."""
-    from hardneg.data.runs import write_run
-    from hardneg.fusion.tuning import lists_of
+    from hardneg.api.fusing import write_fused
 
-    fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
-    entries = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
-    count = write_run(output, entries, tag="fused")
+    count = write_fused(output, asked, runs, query_ids)
     say(f"{output}: {counted(len(query_ids), 'query')}, {counted(count, 'document')}")
     lacking = {label: len(query_ids) - len(run) for label, run in runs.items()}
     tell_left_out({f"queries that {label} lacks": number for label, number in lacking.items()})
 
 
-def _labels(runs: Sequence[Path]) -> list[str]:
-    if len(runs) < 2:
-        raise UsageError("fuse: give --run twice or more")
-    return list(run_labels(runs).values())
-
-
-def _weights(given: Sequence[str], labels: Sequence[str]) -> tuple[float, ...]:
-    found = {label: _number(value, text) for text in given for label, _, value in [text.rpartition("=")]}
-    if unknown := [label for label in found if label not in labels]:
-        from hardneg.registry import suggestion
-
-        hint = suggestion(unknown[0], labels)
-        raise UsageError(f"--weight: no run is called {unknown[0]!r}{hint}; there are: {', '.join(labels)}")
-    return tuple(found.get(label, 1.0) for label in labels)
+def _weights(given: Sequence[str]) -> dict[str, float]:
+    return {label: _number(value, text) for text in given for label, _, value in [text.rpartition("=")]}
 
 
 def _grid(given: Sequence[str]) -> "Grid":
@@ -130,38 +114,11 @@ def _number(value: str, text: str) -> float:
     return number
 
 
-def _check(asked: "Fusion", tuned: bool) -> None:
-    """All mistakes in what was asked for, before any work."""
-    from hardneg.fusion.methods import METHODS, Norm
-    from hardneg.registry import suggestion
-
-    for option, value, known in (("method", asked.method, METHODS), ("norm", asked.norm, get_args(Norm))):
-        if value is not None and value not in known:
-            raise UsageError(f"--{option}: no {value!r}{suggestion(value, known)}; there are: {', '.join(known)}")
-    if problems := [each for each in asked.problems() if not (tuned and each.startswith("parameter: "))]:
-        raise UsageError("; ".join(problems))
-
-
-def _tuned_on(tune_run: Sequence[Path], labels: Sequence[str], qrels: Path | None) -> "tuple[list[Run], Qrels]":
-    from hardneg.data.qrels import read_qrels
-    from hardneg.data.runs import read_run
-
-    given, wanted = len(tune_run), len(labels)
-    if given != wanted:
-        raise UsageError(f"fuse: {given} --tune-run for {wanted} --run: give one of each, in the same order")
-    if qrels is None:
-        raise UsageError("fuse: --tune-run needs --qrels, the judgements of its queries")
-    return [read_run(path) for path in tune_run], read_qrels(qrels)
-
-
 def _tuned(asked: "Fusion", known: "Development", values: "Grid", query_ids: Sequence[str]) -> "Fusion":
     """The best on the development queries; says which it is."""
-    from hardneg.evaluation.metrics import mean_of
-    from hardneg.fusion.tuning import check_development, tune
+    from hardneg.api.fusing import best_fusion
 
-    check_development(known, query_ids)
-    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-    found = tune(asked, known, values, mean, bars())
+    found = best_fusion(asked, known, values, query_ids, bars())
     say(f"tuned: {known.metric} {found[0].worth:.4f}, best of {len(found)}: {_shown(found[0], known.labels)}")
     return found[0].fusion
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe, reranker_setting
+from hardneg.api.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
 from hardneg.atomic_write import replace_text
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
 from hardneg.cli.options import JSON, TUNING, tell_once
 from hardneg.cli.outputs import Outputs, Target
 from hardneg.cli.recommendation import Recommendation
-from hardneg.cli.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
 from hardneg.errors import UsageError
 from hardneg.layout import METRICS
 

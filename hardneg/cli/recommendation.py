@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.api.adhoc_recipe import MINED, TRAINED
+from hardneg.api.recommended_recipe import ALONE, METRIC, TRAIN_RUN, Asked
 from hardneg.cli.console import print_table, say, say_json, stdout_console
-from hardneg.cli.recommended_recipe import ALONE, METRIC, TRAIN_RUN, Asked
 from hardneg.wording import counted
 
 

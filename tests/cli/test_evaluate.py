@@ -10,7 +10,8 @@ from recipe.questions import questions
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
-from hardneg.cli.evaluate import evaluate, run_labels
+from hardneg.api.labels import run_labels
+from hardneg.cli.evaluate import evaluate
 from hardneg.errors import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"

@@ -7,9 +7,9 @@ from recipe.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
+from hardneg.api.recommended_recipe import Asked
 from hardneg.cli.main import app
 from hardneg.cli.recommendation import Recommendation
-from hardneg.cli.recommended_recipe import Asked
 from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.load import load_recipe
 

@@ -1,0 +1,47 @@
+"""What runs are called, and which of them others are compared with."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from hardneg.errors import UsageError
+
+METRICS = ("ndcg@10", "mrr@10", "recall@100")
+
+
+def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UsageError(f"{twice} is given twice; give each run once")
+    return {path: _shortest_tail(path, [p for p in paths if p.name == path.name]) for path in paths}
+
+
+def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
+    for length in range(1, len(path.parts) + 1):
+        tail = path.parts[-length:]
+        if sum(other.parts[-length:] == tail for other in namesakes) == 1:
+            return Path(*tail).as_posix()
+    return path.as_posix()
+
+
+def known_baselines(names: Iterable[str], labels: Mapping[str, str] | Sequence[str]) -> list[str]:
+    """The labels of the runs to compare with, which may be named by label or by path; labels: by path, or alone.
+
+    Raises:
+        UsageError: one is not among the runs.
+    """
+    known = list(labels.values()) if isinstance(labels, Mapping) else list(labels)
+    found = [labels.get(name, name) if isinstance(labels, Mapping) else name for name in names]
+    for name in found:
+        if name not in known:
+            raise UsageError(f"baseline {name} is not among the runs: {', '.join(known)}")
+    return found
+
+
+def known_metrics(names: Sequence[str]) -> list[str]:
+    """These metrics, each once; the usual ones where there is none. Raises UsageError where one is unknown."""
+    from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
+
+    if judged := [name for name in names or METRICS if name not in answer_cutoffs(names)]:
+        parse_metrics(judged)
+    return list(dict.fromkeys(names or METRICS))

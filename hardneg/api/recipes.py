@@ -1,0 +1,210 @@
+"""`hardneg.recipe`: a recipe of a file, or a shipped one, changed, planned, checked and run."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from hardneg.api.adhoc_recipe import warn
+from hardneg.api.evaluation import Evaluation
+from hardneg.api.given_dataset import named_dataset
+from hardneg.api.given_model import named_model
+from hardneg.api.notebook import caption
+from hardneg.api.results import BuiltIndex, TrainedModel
+from hardneg.api.workplace import Where, Workplace, setting_texts
+from hardneg.artifacts import Artifact
+from hardneg.errors import UsageError
+from hardneg.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
+from hardneg.reporting.table import Table
+from hardneg.wording import counted, size
+
+if TYPE_CHECKING:
+    from hardneg.recipe.estimate import Estimate
+    from hardneg.recipe.needs import Need
+    from hardneg.recipe.plan import Plan
+
+
+def recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
+    """A shipped recipe by its name, or one of a file, to be changed with `set` and then planned, checked or run.
+
+    Args:
+        name: as `hardneg recipe list` tells it, or a path.
+        preset: `demo` (the default), `paper`, or another that it has.
+    """
+    return ChosenRecipe(os.fspath(name), preset)
+
+
+@dataclass(frozen=True)
+class ChosenRecipe:
+    """A recipe with what is to be changed in it; each `set` gives another one."""
+
+    name: str
+    preset: str | None = None
+    settings: tuple[str, ...] = ()
+    live: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def set(self, *texts: str, **values: Any) -> "ChosenRecipe":
+        """The recipe with other values: texts as `--set` takes them, or names with `__` in place of each dot.
+
+        A dataset may be given in memory, and a model live: `set(dataset={...}, model__name=SentenceTransformer(...))`.
+        """
+        live = {name: value for name, value in values.items() if _is_live(name, value)}
+        plain = {name: value for name, value in values.items() if name not in live}
+        settings = (*self.settings, *setting_texts(texts, plain))
+        return replace(self, settings=settings, live={**self.live, **live})
+
+    def plan(self, **where: Unpack[Where]) -> "RecipePlan":
+        """What would run, with an estimate of what each step takes.
+
+        Raises:
+            RecipeError: the recipe has mistakes; all of them are told.
+            HardnegError: the dataset or the model is not there.
+        """
+        from hardneg.recipe.estimate import estimate
+
+        place = Workplace.of(where)
+        made = self._planned(place)
+        return RecipePlan(made, tuple(estimate(made, place.store)))
+
+    def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
+        """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`."""
+        from hardneg.recipe.needs import needs
+
+        return tuple(needs(self._planned(Workplace.of(where), [])))
+
+    def run(
+        self,
+        output: str | Path | None = None,
+        *,
+        until: str | None = None,
+        force: Sequence[str] = (),
+        overwrite: bool = False,
+        **where: Unpack[Where],
+    ) -> "RunFolder":
+        """Runs it: what the store has is taken, the rest is made, the results stand in the run folder.
+
+        Args:
+            output: the run folder; `runs/NAME-PRESET`.
+            until: the last stage to make. force: stages to make again, with all that need them.
+            overwrite: write into a folder that holds something else.
+            where: what every function takes (`Where`).
+
+        Raises:
+            UsageError: the folder holds something else than a run.
+        """
+        from hardneg.recipe.run_folder import default_folder, publish
+
+        place = Workplace.of(where)
+        made = self._planned(place)
+        folder = Path(output) if output is not None else default_folder(made.recipe.name, made.recipe.preset)
+        if not overwrite and folder.exists() and not (folder / LOCK).is_file() and any(folder.iterdir()):
+            raise UsageError(f"{folder}: holds something else than a run; give another output, or overwrite=True")
+        outcome = place.make(made, until, force)
+        publish(made, outcome.artifacts, place.store, folder)
+        return RunFolder(made.recipe.name, folder, outcome.artifacts, outcome.ran)
+
+    def _planned(self, place: Workplace, problems: list[str] | None = None) -> "Plan":
+        from hardneg.recipe.load import load_recipe
+        from hardneg.recipe.plan import make_plan
+        from hardneg.recipe.yaml_load import find_recipe
+
+        named = {
+            name: (named_dataset if name == "dataset" else named_model)(value, place.store)
+            for name, value in self.live.items()
+        }
+        loaded = load_recipe(
+            find_recipe(self.name), self.preset, [*place.settings, *self.settings, *setting_texts((), named)]
+        )
+        for note in loaded.notes:
+            warn(note)
+        return make_plan(loaded, problems)
+
+
+def _is_live(name: str, value: Any) -> bool:
+    """Whether a value is a collection in memory, a folder of one, or a model, and no text or mapping of a recipe."""
+    if name == "dataset":
+        return not isinstance(value, str) and not (isinstance(value, Mapping) and isinstance(value.get("name"), str))
+    return name.endswith("__name") and hasattr(value, "save_pretrained")
+
+
+@dataclass(frozen=True)
+class RecipePlan:
+    """The steps of a recipe; rows: for each what it takes, and whether the store has it."""
+
+    plan: "Plan" = field(repr=False)
+    rows: "tuple[Estimate, ...]" = field(repr=False)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The key of each step's artifact."""
+        return self.plan.keys
+
+    @property
+    def ahead(self) -> list[str]:
+        """The steps that would run."""
+        return [row.step.name for row in self.rows if not row.cached]
+
+    def __repr__(self) -> str:
+        told = f"{len(self.ahead)} of {counted(len(self.rows), 'step')} to run"
+        return f"RecipePlan({self.plan.recipe.name!r}, {told}, {size(self._disk)})"
+
+    @property
+    def _disk(self) -> int:
+        return sum(row.disk for row in self.rows if not row.cached)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [row.step.name, row.step.verb, "in the store" if row.cached else "to run", f"{row.items:,} {row.unit}"]
+            for row in self.rows
+        ]
+        return caption(repr(self), Table(["step", "stage", "state", "goes through"], rows, words=3))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A recipe that has run: its results in a folder, and the artifacts of its steps by name; ran: those made now."""
+
+    name: str
+    path: Path
+    artifacts: Mapping[str, Artifact] = field(repr=False)
+    ran: tuple[str, ...] = field(repr=False)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Its metrics, where it has evaluated."""
+        from hardneg.evaluation.metrics_json import read_metrics
+
+        path = self.path / METRICS
+        return Evaluation(read_metrics(path)) if path.is_file() else None
+
+    @property
+    def model(self) -> TrainedModel | None:
+        """The model that it hands out."""
+        path = self.path / MODEL_FOLDER
+        return TrainedModel(self.name, "", path, {}) if path.is_dir() else None
+
+    @property
+    def index(self) -> BuiltIndex | None:
+        """The index that it hands out."""
+        path = self.path / INDEX_FOLDER
+        return BuiltIndex(self.name, "", path, {}) if path.is_dir() else None
+
+    @property
+    def report(self) -> Path | None:
+        """Its report as a page."""
+        path = self.path / REPORT_HTML
+        return path if path.is_file() else None
+
+    def __repr__(self) -> str:
+        return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {counted(len(self.artifacts), 'step')} ran)"
+
+    def _repr_html_(self) -> str:
+        evaluation = self.evaluation
+        if evaluation is None:
+            rows = [[name, each.kind, each.key] for name, each in self.artifacts.items()]
+            return caption(repr(self), Table(["step", "holds", "key"], rows, words=3))
+        return evaluation._repr_html_()

@@ -1,0 +1,120 @@
+"""Runs measured, fused and analysed, and recipes run, as the commands do."""
+
+import json
+
+import pytest
+from recipe.recipes import small_collection
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.cli.main import app
+from hardneg.errors import DataError, RecipeError, UsageError
+
+QRELS = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": ["c"]}
+FIRST = {"q1": {"b": 2.0, "a": 1.0}, "q2": {"z": 2.0, "a": 1.0}, "q9": {"a": 1.0}}
+SECOND = {"q1": {"a": 2.0}, "q2": {"a": 1.0}, "q3": {"c": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory):
+    return {"store": tmp_path_factory.mktemp("store"), "device": "cpu"}
+
+
+def test_means_and_tests_of_runs(at):
+    found = hn.evaluate({"first": FIRST, "second": SECOND}, QRELS, metrics=["mrr@10", "recall@100"], **at)
+    assert found.metrics["first"] == {"mrr@10": pytest.approx(0.5), "recall@100": pytest.approx(2 / 3)}
+    assert found.metrics["second"]["mrr@10"] == 1.0
+    assert found.per_query["first"]["mrr@10"] == {"q1": 1.0, "q2": 0.5, "q3": 0.0}
+    [first, _] = found.comparisons
+    assert (first.system, first.baseline, first.difference) == ("second", "first", pytest.approx(0.5))
+    frame = found.to_pandas()
+    assert list(frame.columns) == ["run", "metric", "mean", "low", "high"]
+    assert frame["mean"][0] == pytest.approx(0.5)
+    assert "second: mrr@10 1.0000" in repr(found)
+    shown = found._repr_html_()
+    assert "<svg" in shown
+    assert "<th>mrr@10</th>" in shown
+
+
+def test_the_command_has_the_same_figures(at, tmp_path):
+    lines = [f"{query_id} 0 {doc_id} 1" for query_id, doc_id in (("q1", "a"), ("q2", "a"), ("q3", "c"))]
+    (tmp_path / "qrels.txt").write_text("\n".join(lines) + "\n")
+    run = tmp_path / "run.trec"
+    run.write_text("q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 a 1 1.0 x\n")
+    given = ["evaluate", "--qrels", str(tmp_path / "qrels.txt"), "--run", str(run), "--json"]
+    told = json.loads(CliRunner().invoke(app, given, catch_exceptions=False).stdout)
+    assert hn.evaluate(run, tmp_path / "qrels.txt", **at).metrics == told
+
+
+def test_mistakes_in_what_is_to_be_measured(at):
+    with pytest.raises(UsageError, match="baseline third is not among the runs: first"):
+        hn.evaluate({"first": FIRST}, QRELS, baselines=["third"], **at)
+    with pytest.raises(DataError, match=r"qrels: \['q1'\]\['a'\]: a grade is a whole number, not 'high'"):
+        hn.evaluate(FIRST, {"q1": {"a": "high"}}, **at)
+    with pytest.raises(UsageError, match="give the judgements"):
+        hn.evaluate(FIRST, **at)
+    run = hn.fuse([FIRST, SECOND], "zip", **at)
+    with pytest.raises(UsageError, match="two are called 'zip'; give a dict"):
+        hn.evaluate([run, run], QRELS, **at)
+
+
+def test_runs_are_fused_by_hand_computed_sums(at):
+    fused = hn.fuse(
+        {"one": {"q": {"a": 4.0, "b": 2.0}}, "two": {"q": {"b": 6.0, "c": 2.0}}}, weights={"two": 0.5}, **at
+    )
+    # a: 4 + 0.5 × 2 (the lowest), b: 2 + 0.5 × 6, c: 2 (the lowest) + 0.5 × 2
+    assert fused.to_dict() == {"q": {"a": pytest.approx(5), "b": pytest.approx(5), "c": pytest.approx(3)}}
+    again = hn.fuse(
+        {"one": {"q": {"a": 4.0, "b": 2.0}}, "two": {"q": {"b": 6.0, "c": 2.0}}}, weights={"two": 0.5}, **at
+    )
+    assert again.key == fused.key
+    with pytest.raises(UsageError, match="no run is called 'tow'; did you mean 'two'"):
+        hn.fuse({"one": FIRST, "two": SECOND}, weights={"tow": 1}, **at)
+    with pytest.raises(UsageError, match="give --run twice or more"):
+        hn.fuse([FIRST], **at)
+
+
+def test_weights_are_tuned_on_other_queries(at):
+    runs = {"good": {"q5": {"a": 1.0, "b": 0.5}}, "bad": {"q5": {"b": 1.0, "a": 0.5}}}
+    others = {"good": {"q1": {"x": 9.0, "y": 1.0}}, "bad": {"q1": {"y": 9.0, "x": 1.0}}}
+    fused = hn.fuse(runs, tune_runs=others, qrels={"q1": {"x": 1}}, metric="mrr@10", grid={"bad": [3.0, 0.0]}, **at)
+    assert list(fused.to_dict()["q5"]) == ["a", "b"]
+
+
+def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
+    small_collection(tmp_path / "data")
+    text = "dataset: beir:nowhere\nmodel: {name: nowhere}\nstages:\n  index: {stage: encode}\n"
+    text += "  run: {stage: search, index: index, depth: 5}\n  scores: {stage: evaluate, runs: {ours: run}}\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    chosen = hn.recipe(tmp_path / "mine.yaml").set("stages.run.depth=9", model__name=tiny_model)
+    missing = [need.subject for need in chosen.check(**at) if need.missing]
+    assert missing == ["beir:nowhere"]
+    ready = chosen.set(dataset=tmp_path / "data")
+    plan = ready.plan(**at)
+    assert plan.ahead == ["dataset", "index", "run", "scores"]
+    assert "4 of 4 steps to run" in repr(plan)
+    done = ready.run(tmp_path / "out", **at)
+    assert done.ran == ("dataset", "index", "run", "scores")
+    assert {name: each.key for name, each in done.artifacts.items()} == plan.keys
+    assert set(done.evaluation.metrics) == {"ours"}
+    assert done.index.path == tmp_path / "out" / "index"
+    again = ready.run(tmp_path / "out", **at)
+    assert again.ran == ()
+    run = hn.search(tmp_path / "data", tiny_model, depth=9, **at)
+    assert run.key == plan.keys["run"]
+    assert hn.evaluate(run, **at).metrics[run.name] == pytest.approx(done.evaluation.metrics["ours"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds something else than a run"):
+        ready.run(tmp_path / "other", **at)
+    with pytest.raises(RecipeError, match="depth"):
+        ready.set(stages__run__depth="deep").plan(**at)
+
+
+def test_a_shipped_recipe_by_its_name(at):
+    assert callable(hn.recipe)
+    chosen = hn.recipe("star-passage", preset="demo").set(stages__star__options__max_steps=3)
+    assert chosen.settings == ("stages.star.options.max_steps=3",)
+    import hardneg.recipe.load
+
+    assert hn.recipe.load is hardneg.recipe.load

@@ -9,6 +9,8 @@ import numpy as np
 from datasets import Dataset
 from torch import Tensor, nn
 
+from hardneg.api.given_dataset import named_dataset
+from hardneg.api.workplace import Workplace
 from hardneg.artifacts import Store
 from hardneg.data.collection import StoredCollection
 from hardneg.data.hash_index import ranges
@@ -19,7 +21,7 @@ from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.stored import open_store
 from hardneg.protocols import DenseSearcher
 from hardneg.registry import configure, needs_of
-from hardneg.trainer.refresh_recipe import ENCODED, RefreshRecipe, mine_with
+from hardneg.trainer.refresh_recipe import ENCODED, RefreshRecipe, execute_plan
 from hardneg.trainer.saved_model import saved
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import Forced, label, score_batch
@@ -45,8 +47,7 @@ class AdoreLoss(nn.Module):
         arguments: Any,
         *,
         depth: int = 200,
-        loss: str = "lambda",
-        options: Mapping[str, Any] | None = None,
+        loss: str | Mapping[str, Any] = "lambda",
         forced: Forced = "none_retrieved",
         split: str = "train",
     ) -> None:
@@ -57,8 +58,8 @@ class AdoreLoss(nn.Module):
             dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
             arguments: those of the trainer; the index goes to `adore/` in its `output_dir`.
             depth: how many documents are searched for each query.
-            loss: one of `hardneg plugins list losses` that needs no teacher, and its `options`; `lambda` looks at the
-                ranks of all `depth` documents unless they say otherwise.
+            loss: one of `hardneg plugins list losses` that needs no teacher, or a dict of its options with its `name`;
+                `lambda` looks at the ranks of all `depth` documents unless its `cut` says otherwise.
             forced: which known positives are added to the lists.
             split: whose queries are trained on.
 
@@ -68,15 +69,17 @@ class AdoreLoss(nn.Module):
         super().__init__()
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
-        usual = {"cut": depth} if loss == "lambda" else {}
-        self.settings = {"loss": loss, "depth": depth, "forced": forced, **usual, **(options or {})}
-        self._loss = configure("losses", PluginSetting(loss, {**usual, **(options or {})}))
-        if lacking := [name for name in needs_of(self._loss) if name not in _GIVEN]:
-            raise UsageError(f"AdoreLoss: loss {loss} needs {', '.join(lacking)}, which it has not: take another loss")
+        named = {"name": loss} if isinstance(loss, str) else dict(loss)
+        name = str(named.pop("name", "lambda"))
+        chosen = {**({"cut": depth} if name == "lambda" else {}), **named}
+        self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
+        self._loss = configure("losses", PluginSetting(name, chosen))
+        if lacking := [part for part in needs_of(self._loss) if part not in _GIVEN]:
+            raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
-        store, recipe = Store(folder / "store"), RefreshRecipe(dataset, split=split)
-        plan = recipe.plan(str(saved(model, folder / "model")), device, seed=0)
-        made = mine_with(plan, store, device, until=ENCODED)
+        place = Workplace(Store(folder / "store"), device)
+        recipe = RefreshRecipe(named_dataset(dataset, place.store), split=split)
+        made = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), place, ENCODED)
         self._collection, self._split = StoredCollection.open(made["dataset"].path), split
         searcher = open_store(made[ENCODED].path, ExactOptions(device=device))
         if not isinstance(searcher, DenseSearcher):

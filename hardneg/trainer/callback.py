@@ -65,7 +65,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         if self._refresher.has(number):
             return
         if mined_at != step:
-            place = self._refresher.place.folder
+            place = self._refresher.refreshes.folder
             told = f"refresh {number}, which step {step + 1} is trained on, is gone, and so is the model that mined it"
             raise TrainingError(f"{place}: {told}: resume from a checkpoint of step {mined_at}, or start afresh")
         self._make(number, step)

@@ -1,35 +1,51 @@
 """How a refresh mines: the recipe of `hardneg mine`, made in memory for the model as it is."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.adhoc_recipe import AdhocRecipe, mining_stage
+from hardneg.api.making import make_dataset, make_from
+from hardneg.api.workplace import Workplace
+from hardneg.distributed import barrier, world
+from hardneg.layout import RUN
+
 if TYPE_CHECKING:
-    from hardneg.artifacts import Artifact, Store
+    from hardneg.artifacts import Artifact
     from hardneg.recipe.plan import Plan
 
+_NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"
+BM25 = "bm25"
 
 
 @dataclass(frozen=True)
 class RefreshRecipe:
     """What every refresh does, but for its model.
 
-    dataset: as `--dataset` of the commands. miner: its name and options. depth: how many documents are searched for
-    each query, or scored by a reranker. index: a backend with its options, built anew for each refresh; None searches
-    the vectors themselves, exactly. candidates: of a reranker, what finds the documents that it scores: `bm25`, or a
-    model's name. fill_to: lists that are shorter get random documents of the corpus. settings: as `--set`.
+    dataset: as a recipe names it. miner: its name and options. depth: how many documents are searched for each query,
+    or scored by a reranker. index: a backend with its options, built anew for each refresh; None searches the vectors
+    themselves, exactly. candidates, run: of a reranker, what finds the documents that it scores: `bm25` or a model's
+    name; or the file of a run. fill_to: shorter lists get random documents of the corpus. settings: as `--set`.
     """
 
-    dataset: Any
+    dataset: str
     split: str = "train"
     miner: Mapping[str, Any] = field(default_factory=lambda: {"name": "topk"})
     depth: int = 210
     index: Mapping[str, Any] | None = None
     candidates: str | None = None
+    run: Path | None = None
     fill_to: int | None = None
     settings: Sequence[str] = ()
+
+    @property
+    def reranks(self) -> bool:
+        """Whether a reranker mines."""
+        return self.candidates is not None or self.run is not None
 
     def plan(self, model: str, device: str, seed: int) -> "Plan":
         """Its steps for the model in a folder; `seed` is that of miners that draw.
@@ -37,20 +53,15 @@ class RefreshRecipe:
         Raises:
             RecipeError: something of it makes no sense; all of that is told at once.
         """
-        from hardneg.recipe.load import check_recipe
-        from hardneg.recipe.plan import make_plan
-        from hardneg.recipe.task_prompts import with_prompts_of
-        from hardneg.recipe.yaml_load import apply_settings
+        mining: dict[str, Any] = {**mining_stage(self.miner, self.split), "seed": seed}
+        mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
+        stages = self._reranking(model) if self.reranks else self._searching(device)
+        stages[MINED] = {**mining, "runs": {"dense": RERANKED if self.reranks else SEARCHED}}
+        first = None if self.candidates == BM25 else self.candidates
+        named = first if self.reranks else model
+        return AdhocRecipe(_NAME, self.dataset, stages, named, self.settings, seed).plan()
 
-        name = self.candidates if self.candidates not in (None, "bm25") else model
-        stages = self._stages(device) if self.candidates is None else self._reranking(model)
-        stages[MINED] = self._mining(seed)
-        tree = {"dataset": self.dataset, "model": {"name": name}, "seed": seed, "stages": stages}
-        changed, problems = apply_settings(tree, self.settings)
-        changed = with_prompts_of(changed, problems)
-        return make_plan(check_recipe(changed, Path("RefreshedNegatives"), found=problems))
-
-    def _stages(self, device: str) -> dict[str, Any]:
+    def _searching(self, device: str) -> dict[str, Any]:
         """With passes of one size, so that vectors are the same to the bit and depend on no timing."""
         import torch
 
@@ -66,38 +77,64 @@ class RefreshRecipe:
         return {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
 
     def _reranking(self, model: str) -> dict[str, Any]:
-        first = {"stage": "index", "backend": "bm25"} if self.candidates == "bm25" else {"stage": "encode"}
+        """The index only stands for a run that is given."""
+        first = {"stage": "encode"} if self.candidates not in (None, BM25) else {"stage": "index", "backend": BM25}
         plugin = {"name": "cross-encoder", "source": model}
         scored = {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": self.split, "depth": self.depth}
         return {INDEXED: first, SEARCHED: self._search(INDEXED), RERANKED: {**scored, "keep_scores": False}}
 
-    def _mining(self, seed: int) -> dict[str, Any]:
-        runs = {"dense": SEARCHED if self.candidates is None else RERANKED}
-        mining = {"stage": "mine", "split": self.split, "miner": dict(self.miner), "runs": runs, "seed": seed}
-        return mining if self.fill_to is None else {**mining, "fill_to": self.fill_to}
+
+@dataclass(frozen=True)
+class MinedRefresh:
+    """What a refresh has mined, with what is told of it; made: keys of all that depends on its model."""
+
+    mined: "Artifact"
+    facts: Mapping[str, Any]
+    made: Sequence[str]
 
 
-def read_dataset(recipe: RefreshRecipe, store: "Store") -> "Artifact":
+def read_dataset(dataset: str, split: str, place: Workplace) -> "Artifact":
     """The stored collection, read now unless it is in the store; several processes each call this."""
-    from hardneg.fields import DATASET
-    from hardneg.recipe.execute import Options, Watcher, execute
-    from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.plan import make_plan
-
-    stages = {MINED: {"stage": "mine", "miner": "random", "split": recipe.split}}
-    tree = {"dataset": recipe.dataset, "model": {"name": "none"}, "stages": stages}
-    plan = make_plan(check_recipe(tree, Path("RefreshedNegatives")))
-    return execute(plan, store, Options(until=DATASET), Watcher()).artifacts[DATASET]
+    return make_dataset(AdhocRecipe(_NAME, dataset, {MINED: mining_stage("random", split)}).plan(), place)
 
 
-def mine_with(plan: "Plan", store: "Store", device: str, until: str | None = None) -> "dict[str, Artifact]":
-    """The artifacts of all steps, or of those up to one; several processes each call this, and each makes its part."""
-    from hardneg.recipe.execute import Options, Watcher, execute
+def mine_with(recipe: RefreshRecipe, plan: "Plan", place: Workplace) -> MinedRefresh | None:
+    """What the model of a plan mines; None in all but the first of several processes.
 
-    return dict(execute(plan, store, Options(until, device=device), Watcher()).artifacts)
+    Each of them calls this, and encodes or scores a part. Candidates of a given run are scored by the first one alone.
+    """
+    if recipe.run is not None:
+        found = None
+        if world().first:
+            with _alone():
+                found = _from_run(recipe.run, plan, place)
+        barrier()
+        return found
+    mined = execute_plan(plan, place)[MINED]
+    made = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
+    return MinedRefresh(mined, mined.facts, made) if world().first else None
 
 
-def forget(plan: "Plan", store: "Store") -> None:
-    """Removes from the store what depends on the model of a refresh, which no later one needs."""
-    for step in plan.dependents(RERANKED if RERANKED in plan.steps else ENCODED):
-        store.discard(step.key)
+def execute_plan(plan: "Plan", place: Workplace, until: str | None = None) -> "dict[str, Artifact]":
+    """The artifacts of all steps, or of those up to one; nothing of the store is kept for them later."""
+    from hardneg.recipe.execute import Watcher, execute
+
+    return dict(execute(plan, place.store, place.options(until), Watcher(progress=place.progress)).artifacts)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Inside, this process is the only one: the launcher's number for it is put aside."""
+    number = os.environ.pop("RANK", None)
+    try:
+        yield
+    finally:
+        if number is not None:
+            os.environ["RANK"] = number
+
+
+def _from_run(run: Path, plan: "Plan", place: Workplace) -> MinedRefresh:
+    dataset = make_dataset(plan, place)
+    scored, _ = make_from(plan, RERANKED, dataset, {"run": run}, place)
+    mined, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, place)
+    return MinedRefresh(mined, facts, (scored.key, mined.key))

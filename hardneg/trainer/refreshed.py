@@ -3,18 +3,40 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from hardneg.api.given_dataset import Dataset, named_dataset, split_of
+from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.workplace import Settings, Workplace, setting_texts, usual_store
 from hardneg.errors import UsageError
 from hardneg.trainer.refresh_recipe import RefreshRecipe, read_dataset
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Store
     from hardneg.trainer.rows import RefreshedRows
 
 FOLDER = "negatives"
-_OPTIONS = ("split", "depth", "index", "candidates", "settings", "short", "store")
 _SHORT = ("random", "repeat")
+
+
+class RefreshOptionsGiven(TypedDict, total=False):
+    """What may be said of a refresh besides.
+
+    split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored; 210.
+    index: a backend's name, or a dict of its options with its `name`, to search in place of exact search.
+    candidates: of a reranker, what finds the documents that it scores: `bm25` or a model's name; or `run`, what has
+    found them. short: what a list gets that is too short: `random` documents of the corpus, or itself in `repeat`.
+    settings: anything else of the recipe, as `--set`. store: a folder for what is encoded and found; else one beside
+    the refreshes.
+    """
+
+    split: str
+    depth: int
+    index: str | Mapping[str, Any]
+    candidates: str
+    run: AnyRun
+    short: str
+    settings: Settings
+    store: str | Path
 
 
 class RefreshedNegatives:
@@ -30,74 +52,72 @@ class RefreshedNegatives:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Dataset,
         arguments: Any,
         *,
         every: int | None = None,
         negatives: int = 1,
         form: str = "n-tuple",
-        miner: str = "topk",
-        options: Mapping[str, Any] | None = None,
-        **mining: Any,
+        miner: str | Mapping[str, Any] = "topk",
+        **given: Unpack[RefreshOptionsGiven],
     ) -> None:
         """Says what is mined, and when; nothing is read yet.
 
         Args:
-            dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
+            dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
             arguments: those of the trainer; the refreshes go to `negatives/` in its `output_dir`.
             every: steps between refreshes; None makes one as each epoch begins.
             negatives: how many each query has at a time.
             form: `n-tuple`, `triplet`, `labeled-pair` or `labeled-list`: the columns of the rows.
-            miner: one of `hardneg plugins list miners`, and its `options`.
-            **mining: `split`, `depth`, `index`, `candidates` and `settings` of `RefreshRecipe`; `short`, what a list
-                with too few negatives gets: `random` documents of the corpus, or its own in `repeat`; `store`, a
-                folder for what is encoded and found, else one beside the refreshes.
+            miner: one of `hardneg plugins list miners`, or a dict of its options with its `name`.
+            given: `RefreshOptionsGiven`.
 
         Raises:
             UsageError: an option is unknown or makes no sense.
         """
-        short, store = mining.pop("short", "random"), mining.pop("store", None)
-        problems = [
-            f"{name}: no such option, there are: {', '.join(_OPTIONS)}" for name in mining if name not in _OPTIONS
-        ]
-        numbers = {"every": every, "negatives": negatives}.items()
-        problems += [
-            f"{name}: must be 1 or above, not {value}" for name, value in numbers if value is not None and value < 1
-        ]
-        if short not in _SHORT:
-            problems.append(f"short: {' or '.join(_SHORT)}, not {short!r}")
-        if problems:
-            raise UsageError("RefreshedNegatives: " + "; ".join(problems))
-        fill = negatives if short == "random" else None
-        self.recipe = RefreshRecipe(dataset, miner={"name": miner, **(options or {})}, fill_to=fill, **mining)
+        _check(every, negatives, given)
+        self._dataset, self._arguments, self._given = dataset, arguments, given
+        self._every, self._negatives, self._form = every, negatives, form
+        self._miner = {"name": miner} if isinstance(miner, str) else dict(miner)
         self.folder = Path(arguments.output_dir) / FOLDER
-        self._arguments, self._every, self._negatives, self._form, self._store = (
-            arguments,
-            every,
-            negatives,
-            form,
-            store,
-        )
 
     @cached_property
     def dataset(self) -> "RefreshedRows":
-        """The rows, a `datasets.Dataset`: one for each positive of each query; the dataset is read now."""
+        """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
         from hardneg.data.collection import StoredCollection
         from hardneg.trainer.row_plan import plan_rows
         from hardneg.trainer.rows import RefreshedRows
         from hardneg.training.refresh.folder import RefreshFolder
 
-        _ = self._arguments.device  # by this the processes that a launcher started have met
-        collection = StoredCollection.open(read_dataset(self.recipe, self.store).path)
-        plan = plan_rows(collection, self.recipe.split, self._form, self._negatives)
+        split = self.recipe.split
+        collection = StoredCollection.open(read_dataset(self.recipe.dataset, split, self.place).path)
+        plan = plan_rows(collection, split, self._form, self._negatives)
         return RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
 
-    @property
-    def store(self) -> "Store":
-        """Where what is encoded and found lies."""
-        from hardneg.artifacts import Store
+    @cached_property
+    def place(self) -> Workplace:
+        """Where what is encoded and found lies, and where it is made: as the trainer's arguments say."""
+        device = str(self._arguments.device)  # by this the processes that a launcher started have met
+        return Workplace(
+            usual_store(Path(self._given.get("store", self.folder / "store"))), device, self._arguments.seed
+        )
 
-        return Store(Path(self._store) if self._store else self.folder / "store")
+    @cached_property
+    def recipe(self) -> RefreshRecipe:
+        """What every refresh does."""
+        given, store = self._given, self.place.store
+        index = given.get("index")
+        return RefreshRecipe(
+            dataset=named_dataset(self._dataset, store),
+            split=split_of(self._dataset, given.get("split"), "train"),
+            miner=self._miner,
+            depth=given.get("depth", 210),
+            index={"name": index} if isinstance(index, str) else index,
+            candidates=given.get("candidates"),
+            run=run_file(given["run"], store) if "run" in given else None,
+            fill_to=self._negatives if given.get("short", "random") == "random" else None,
+            settings=setting_texts(given.get("settings", ())),
+        )
 
     def attach(self, trainer: Any) -> None:
         """Has a trainer, whose training data is `dataset`, mine.
@@ -109,26 +129,41 @@ class RefreshedNegatives:
         from hardneg.trainer.refresher import Refresher
         from hardneg.trainer.schedule import RefreshSchedule
 
-        self._check(trainer)
+        self._check_trainer(trainer)
         schedule, rows = RefreshSchedule(self._every), self.dataset
         rows.attached = True
         trainer.get_batch_sampler = _carrying(trainer.get_batch_sampler, rows, schedule)
-        refresher = Refresher(self.recipe, rows, self.store, str(trainer.args.device), trainer.args.seed)
-        trainer.add_callback(RefreshCallback(trainer, refresher, schedule))
+        trainer.add_callback(RefreshCallback(trainer, Refresher(self.recipe, rows, self.place), schedule))
 
-    def _check(self, trainer: Any) -> None:
+    def _check_trainer(self, trainer: Any) -> None:
         problems = []
         if trainer.train_dataset is not self.dataset:
             problems.append("train_dataset must be this object's `dataset` itself, neither shuffled nor one of several")
         if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
             problems.append("the model is in parts on several devices: train without DeepSpeed and FSDP")
         reranks = type(trainer).__name__ == "CrossEncoderTrainer"
-        if reranks and self.recipe.candidates is None:
-            problems.append("a reranker scores what something else finds: give candidates, 'bm25' or a model")
-        if not reranks and self.recipe.candidates is not None:
-            problems.append("candidates are for a CrossEncoder: leave them out")
+        if reranks and not self.recipe.reranks:
+            problems.append("a reranker scores what something else has found: give candidates, or a run")
+        if not reranks and self.recipe.reranks:
+            problems.append("candidates and a run are for a CrossEncoder: leave them out")
         if problems:
             raise UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
+
+
+def _check(every: int | None, negatives: int, given: Mapping[str, Any]) -> None:
+    """Raises UsageError with all that makes no sense."""
+    known = RefreshOptionsGiven.__annotations__
+    problems = [f"{name}: no such option, there are: {', '.join(known)}" for name in given if name not in known]
+    numbers = {"every": every, "negatives": negatives, "depth": given.get("depth")}
+    problems += [
+        f"{name}: must be 1 or above, not {value}" for name, value in numbers.items() if value is not None and value < 1
+    ]
+    if (short := given.get("short", "random")) not in _SHORT:
+        problems.append(f"short: {' or '.join(_SHORT)}, not {short!r}")
+    if "candidates" in given and "run" in given:
+        problems.append("candidates: goes without run; leave one of them out")
+    if problems:
+        raise UsageError("RefreshedNegatives: " + "; ".join(problems))
 
 
 def _carrying(made: Any, rows: "RefreshedRows", schedule: Any) -> Any:

@@ -6,23 +6,22 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from hardneg.artifacts import Store
+from hardneg.api.workplace import Workplace
 from hardneg.atomic_write import link_file, replace_text
 from hardneg.data.negatives import read_negatives
-from hardneg.digest import digest
+from hardneg.digest import digest, file_digest
 from hardneg.distributed import barrier, from_first, world
 from hardneg.errors import TrainingError
 from hardneg.layout import NEGATIVES
 from hardneg.trainer.lists import LISTS, kept_share, table_of, write_table
-from hardneg.trainer.refresh_recipe import MINED, RefreshRecipe, forget, mine_with
+from hardneg.trainer.refresh_recipe import MinedRefresh, RefreshRecipe, mine_with
 from hardneg.trainer.rows import ENDED, RefreshedRows
 from hardneg.trainer.saved_model import saved
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -35,20 +34,18 @@ _MODEL = "model"
 class Refresher:
     """Makes the refreshes of one training run; of several processes each calls the same.
 
-    recipe: what a refresh does. rows: the training data. store: where what is encoded and found lies meanwhile.
-    device: to encode on. seed: refresh n draws with seed + n.
+    recipe: what a refresh does. rows: the training data. place: where what is encoded and found lies meanwhile, on
+    which device that is done, and the seed; refresh n draws with the seed + n.
     """
 
     recipe: RefreshRecipe
     rows: RefreshedRows
-    store: Store
-    device: str
-    seed: int
+    place: Workplace
 
     @property
-    def place(self) -> RefreshFolder:
+    def refreshes(self) -> RefreshFolder:
         """Where they are published."""
-        return self.rows.place
+        return self.rows.refreshes
 
     def begin(self, step: int) -> None:
         """Forgets what a run that is not gone on from has mined, or what was mined behind a step to go on from.
@@ -57,25 +54,25 @@ class Refresher:
             TrainingError: what is to be gone on from was mined with other settings.
         """
         if world().first:
-            self.place.folder.mkdir(parents=True, exist_ok=True)
-            (self.place.folder / ENDED).unlink(missing_ok=True)
-            settings = self.place.folder / _SETTINGS
+            self.refreshes.folder.mkdir(parents=True, exist_ok=True)
+            (self.refreshes.folder / ENDED).unlink(missing_ok=True)
+            settings = self.refreshes.folder / _SETTINGS
             if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
-                raise TrainingError(f"{self.place.folder}: mined with other settings: start the training afresh")
-            for number in [] if step else self.place.numbers():
-                self.place.remove(number)
-            self.place.forget_after(step)
+                raise TrainingError(f"{self.refreshes.folder}: mined with other settings: start the training afresh")
+            for number in [] if step else self.refreshes.numbers():
+                self.refreshes.remove(number)
+            self.refreshes.forget_after(step)
             replace_text(settings, json.dumps(self._identity) + "\n")
         barrier()
 
     def end(self) -> None:
         """Tells workers that are ahead that there will be no more refreshes."""
         if world().first:
-            (self.place.folder / ENDED).touch()
+            (self.refreshes.folder / ENDED).touch()
 
     def has(self, number: int) -> bool:
         """Whether a refresh is there, as the first process sees it."""
-        return bool(from_first(world().first and (self.place.negatives(number).parent / LISTS).exists()))
+        return bool(from_first(world().first and (self.refreshes.negatives(number).parent / LISTS).exists()))
 
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
         """Mines with the model as it is and publishes refresh `number`; returns what is to be logged of it.
@@ -84,32 +81,32 @@ class Refresher:
         """
         began = time.monotonic()
         with _undisturbed():
-            folder = saved(model, self.place.folder / _MODEL)
-            plan = self.recipe.plan(str(folder), self.device, self.seed + number)
-            made = mine_with(plan, self.store, self.device)[MINED]
-            told = self._publish(made.path, made.facts, number, step, oldest) if world().first else {}
-            told = from_first(told)
+            folder = saved(model, self.refreshes.folder / _MODEL)
+            plan = self.recipe.plan(str(folder), str(self.place.device), self.place.seed + number)
+            made = mine_with(self.recipe, plan, self.place)
+            told = from_first({} if made is None else self._publish(made, number, step, oldest))
+            for key in () if made is None else made.made:
+                self.place.store.discard(key)
             if world().first:
-                forget(plan, self.store)
                 shutil.rmtree(folder, ignore_errors=True)
         return {**told, "refresh_seconds": round(time.monotonic() - began, 3)}
 
-    def _publish(self, mined: Path, facts: Any, number: int, step: int, oldest: int) -> dict[str, float]:
-        plan, file = self.rows.plan, read_negatives(mined / NEGATIVES)
+    def _publish(self, made: MinedRefresh, number: int, step: int, oldest: int) -> dict[str, float]:
+        plan, mined, facts = self.rows.plan, made.mined.path / NEGATIVES, made.facts
+        file = read_negatives(mined)
         table, repeated = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
-        folder = self.place.partial(number)
-        link_file(mined / NEGATIVES, folder / NEGATIVES)
+        folder = self.refreshes.partial(number)
+        link_file(mined, folder / NEGATIVES)
         write_table(folder / LISTS, table)
-        negatives = int(facts["negatives"])
         before = self._before(number)
-        self.place.publish(Refresh(number, step, len(file), negatives, {"mine": float(facts["seconds"])}), oldest)
+        self.refreshes.publish(Refresh(number, step, len(file), int(facts["negatives"])), oldest)
         filled = int(facts.get("queries with random negatives", 0))
         kept = {} if before is None else {"refresh_kept": round(kept_share(table, before, plan.negatives), 4)}
         return {"refresh": number, **kept, "refresh_filled": filled, "refresh_repeated": repeated}
 
     def _before(self, number: int) -> Any:
         try:
-            return np.load(self.place.negatives(number - 1).parent / LISTS, mmap_mode="r", allow_pickle=False)
+            return np.load(self.refreshes.negatives(number - 1).parent / LISTS, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError):
             return None
 
@@ -117,9 +114,11 @@ class Refresher:
     def _identity(self) -> dict[str, Any]:
         """What must be the same where a run is gone on with."""
         plan, recipe = self.rows.plan, self.recipe
-        told = {"form": plan.form, "negatives": plan.negatives, "seed": self.seed, "queries": len(plan.query_ids)}
-        named = [recipe.split, dict(recipe.miner), recipe.depth, recipe.index and dict(recipe.index), recipe.candidates]
-        return {**told, "mining": digest([*named, recipe.fill_to, list(recipe.settings)])}
+        told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "queries": len(plan.query_ids)}
+        return {
+            **told,
+            "mining": digest({**asdict(recipe), "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
+        }
 
 
 @contextmanager

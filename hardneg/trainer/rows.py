@@ -33,24 +33,24 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     So they are in the table below, which copies of it show, such as a selection.
 
     Attributes:
-        plan: what each row is made of. corpus: the documents. place: the refreshes. attached: whether a trainer has
+        plan: what each row is made of. corpus: the documents. refreshes: their folder. attached: whether a trainer has
             been told of it. distinct: whether a batch takes no document twice.
     """
 
     plan: RowPlan
     corpus: Corpus
-    place: RefreshFolder
+    refreshes: RefreshFolder
     attached: bool = False
     distinct: bool = False
 
     @classmethod
-    def of(cls, plan: RowPlan, corpus: Corpus, place: RefreshFolder) -> "RefreshedRows":
+    def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":
         """The rows; anchors and positives are in memory, negatives where the corpus is mapped."""
         known = dict(zip(*_contents(corpus, np.unique(plan.positive)), strict=True))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
         made: RefreshedRows = cls(InMemoryTable(pa.table(plan.columns_of(rows, empty, known))))
-        made.plan, made.corpus, made.place = plan, corpus, place
+        made.plan, made.corpus, made.refreshes = plan, corpus, refreshes
         return made
 
     def fixed(self) -> Dataset:
@@ -62,7 +62,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         if isinstance(key, str):
             return [row[key] for row in self] if key in self.plan.columns else super().__getitem__(key)
         rows = np.arange(len(self))[key]
-        newest = self.place.newest()
+        newest = self.refreshes.newest()
         table = self._placeholder if newest is None else self._table(newest.number)
         found = self._resolved(np.atleast_1d(rows), table)
         return {name: column[0] for name, column in found.items()} if np.ndim(rows) == 0 else found
@@ -111,10 +111,10 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         """
         from torch.utils.data import get_worker_info
 
-        folder, parent = self.place.negatives(number).parent, os.getppid()
+        folder, parent = self.refreshes.negatives(number).parent, os.getppid()
         while not (folder / MANIFEST).exists():
-            if (self.place.folder / ENDED).exists() and (newest := self.place.newest()):
-                return self.place.negatives(newest.number).parent
+            if (self.refreshes.folder / ENDED).exists() and (newest := self.refreshes.newest()):
+                return self.refreshes.negatives(newest.number).parent
             if get_worker_info() is None or os.getppid() != parent:
                 raise TrainingError(f"{folder}: refresh {number} is gone: start the training afresh")
             time.sleep(_PAUSE)

@@ -11,6 +11,7 @@ from trainer_toy import write_toy
 from hardneg.data.negatives import read_negatives
 from hardneg.errors import RecipeError, TrainingError, UsageError
 from hardneg.trainer import RefreshedNegatives
+from hardneg.trainer.refreshed import RefreshOptionsGiven
 
 QUIET = {"report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
 STEPS = {"per_device_train_batch_size": 4, "learning_rate": 1e-3, "max_steps": 3}
@@ -70,7 +71,9 @@ def test_a_reranker_mines_from_its_own_scores(tmp_path: Path, data: Path, tiny_m
     base = tiny_encoder(tmp_path / "base", kind="transformers")
     model = CrossEncoder(str(base), num_labels=1, device="cpu")
     arguments = CrossEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **QUIET, **STEPS)
-    mining = {"negatives": 2, "depth": 10, "candidates": str(tiny_model), "options": {"depth": 4}}
+    run = {f"q{i}": {f"d{(i + n) % 60}": 1 / (n + 1) for n in range(10)} for i in range(24)}
+    found = {"candidates": str(tiny_model)} if form == "labeled-list" else {"run": run}
+    mining = {"negatives": 2, "depth": 10, **found, "miner": {"name": "topk", "depth": 4}}
     negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, form=form, **mining)
     loss = BinaryCrossEntropyLoss(model) if form == "labeled-pair" else ListNetLoss(model)
     trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=negatives.dataset, loss=loss)
@@ -78,14 +81,14 @@ def test_a_reranker_mines_from_its_own_scores(tmp_path: Path, data: Path, tiny_m
 
 
 def given(tmp_path: Path, data: Path, **options: Any) -> RefreshedNegatives:
-    return RefreshedNegatives(f"beir:{data}", SimpleNamespace(output_dir=tmp_path, device="cpu"), **options)
+    return RefreshedNegatives(f"beir:{data}", SimpleNamespace(output_dir=tmp_path, device="cpu", seed=0), **options)
 
 
 def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> None:
     with pytest.raises(UsageError) as told:
         given(tmp_path, data, every=0, negatives=0, short="none", deep=3)
     assert str(told.value).split("; ") == [
-        "RefreshedNegatives: deep: no such option, there are: split, depth, index, candidates, settings, short, store",
+        f"RefreshedNegatives: deep: no such option, there are: {', '.join(RefreshOptionsGiven.__annotations__)}",
         "every: must be 1 or above, not 0",
         "negatives: must be 1 or above, not 0",
         "short: random or repeat, not 'none'",
@@ -93,7 +96,7 @@ def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> 
 
 
 def test_a_miner_that_is_not_there_is_told_before_training(tmp_path: Path, data: Path, tiny_model: Path) -> None:
-    negatives = given(tmp_path, data, miner="topp", options={"depth": 3})
+    negatives = given(tmp_path, data, miner={"name": "topp", "depth": 3})
     with pytest.raises(RecipeError, match="did you mean 'topk'"):
         negatives.recipe.plan(str(tiny_model), "cpu", 0)
 
@@ -108,8 +111,16 @@ def test_only_its_own_rows_and_whole_models_are_taken(tmp_path: Path, data: Path
     assert [line.split(":")[0] for line in str(told.value).split("; ")] == [
         "RefreshedNegatives.attach",
         "the model is in parts on several devices",
-        "candidates are for a CrossEncoder",
+        "candidates and a run are for a CrossEncoder",
     ]
+
+
+def test_a_dataset_in_memory(tmp_path: Path, data: Path) -> None:
+    corpus, qrels = {"a": "one", "b": {"title": "two", "text": "more"}}, {"x": {"b": 1}}
+    given = {"corpus": corpus, "queries": {"x": "which"}, "qrels": qrels}
+    arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=0)
+    rows = RefreshedNegatives(given, arguments, form="triplet").dataset
+    assert rows[:] == {"anchor": ["which"], "positive": ["two more"], "negative": [""]}
 
 
 def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path: Path, data: Path) -> None:

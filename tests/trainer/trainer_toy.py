@@ -80,7 +80,7 @@ def train(output: Path, data: Path, model: Path, **told: Any) -> dict[str, Any]:
     arguments = Arguments(output_dir=str(output), **{**usual, **quiet, **given})
     encoder = SentenceTransformer(str(model), device="cpu")
     negatives = RefreshedNegatives(
-        f"beir:{data}", arguments, **{"negatives": 2, "depth": 20, "options": {"depth": 6}, **told}
+        f"beir:{data}", arguments, **{"negatives": 2, "depth": 20, "miner": {"name": "topk", "depth": 6}, **told}
     )
     trainer = SentenceTransformerTrainer(
         model=encoder, args=arguments, train_dataset=negatives.dataset, loss=MultipleNegativesRankingLoss(encoder)

@@ -45,6 +45,7 @@ class Trait(StrEnum):
     IMPORTED = "holds vectors of another program, whose model is not known"
     ADDED_POSITIVES = "lists positives that were not found"
     PSEUDO_POSITIVES = "tells positives that nobody judged"
+    MORE_POSITIVES = "tells positives beside the dataset's"
     OWN_QUERIES = "is of the queries of a file"
     OF_POSITIVES = "is of the texts of positives, not of queries"
 
@@ -80,7 +81,7 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as a file that the stage reads, whose content counts; `form`: what it should hold, in words."""
+    """Marks a field as a file that the stage reads, or several, whose content counts; `form`: what one should hold."""
 
     form: str
 
@@ -208,6 +209,12 @@ def marked_fields(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _M
         for item in info.metadata:
             if isinstance(item, mark):
                 yield field_name, item, getattr(model, field_name)
+
+
+def input_files(model: BaseModel) -> Iterator[tuple[str, InputFile, str]]:
+    """The files in a model's marked fields: path, mark, file."""
+    for name, mark, value in marked_fields(model, InputFile):
+        yield from ((path, mark, file) for path, file in _names(name, value))
 
 
 def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:

@@ -59,9 +59,13 @@ class AdhocRecipe:
         return make_plan(self.check(tell))
 
 
-def mining_stage(miner: str | Mapping[str, Any], split: str) -> dict[str, Any]:
+def mining_stage(
+    miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()
+) -> dict[str, Any]:
     """The stage that mines; a miner's options stand beside its `name`."""
-    return {"stage": "mine", "split": split, "miner": {"name": miner} if isinstance(miner, str) else dict(miner)}
+    more = {"also_qrels": [str(path) for path in also_qrels]} if also_qrels else {}
+    setting = {"name": miner} if isinstance(miner, str) else dict(miner)
+    return {"stage": "mine", "split": split, "miner": setting, **more}
 
 
 def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class MiningSource(Where, total=False):
 
     run: a run. filter_by: with `run`, a run whose scores the miner filters by, such as a reranker's. index,
     query_vectors, query_ids: a folder of vectors, and files of those of the queries, as other programs made them.
+    also_qrels: files of judgements whose positives count beside the dataset's, such as a reader's marks.
     """
 
     run: AnyRun
@@ -39,6 +40,7 @@ class MiningSource(Where, total=False):
     index: str | Path
     query_vectors: str | Path
     query_ids: str | Path
+    also_qrels: str | Path | Sequence[str | Path]
 
 
 def mine(
@@ -72,7 +74,9 @@ def mine(
     lists = GivenLists(runs["run"], vectors, runs["filter_by"], depth)
     check_sources(model is not None, lists)
     named = None if model is None else named_model(model, place.store)
-    stages = mining_stages(mining_stage(miner, split_of(dataset, split, "train")), depth if model is not None else None)
+    more = own.get("also_qrels", ())
+    mining = mining_stage(miner, split_of(dataset, split, "train"), [more] if isinstance(more, str | Path) else more)
+    stages = mining_stages(mining, depth if model is not None else None)
     recipe = place.recipe("mine", named_dataset(dataset, place.store), stages, named)
     made = MiningJob(recipe, lists).make(recipe.plan(), place)
     if made is None:

@@ -28,6 +28,7 @@ _SCORES = typer.Option(
     False, "--scores", help="Write the scores too, where the form has a place for them.", rich_help_panel=WRITTEN
 )
 _DROPPED = typer.Option(None, help="Write here what a filtering miner dropped, and why.", rich_help_panel=WRITTEN)
+_ALSO_QRELS = "Judgements whose positives count beside the dataset's, such as a reader's marks."
 _FILTER_BY = "With --run: a TREC run whose scores the miner filters by, such as a reranker's."
 
 
@@ -47,6 +48,7 @@ def mine(
     output: Path = options.OUTPUT_FILE,
     scores: bool = _SCORES,
     corpus: Path | None = CORPUS,
+    also_qrels: list[Path] = typer.Option([], help=_ALSO_QRELS),
     filter_by: Path | None = typer.Option(None, help=_FILTER_BY),
     dropped: Path | None = _DROPPED,
     overwrite: bool = options.OVERWRITE,
@@ -75,7 +77,7 @@ def mine(
     given = given_vectors("mine", index, query_vectors, query_ids)
     lists = GivenLists(run, given, filter_by, depth)
     check_sources(model is not None, lists)
-    mining = mining_stage({"name": miner, **plugin_options(option)}, split)
+    mining = mining_stage({"name": miner, **plugin_options(option)}, split, also_qrels)
     recipe = AdhocRecipe("mine", dataset, mining_stages(mining, depth if model else None), model, settings, seed)
     _mine(MiningJob(recipe, lists), target, place, overwrite)
 

@@ -159,7 +159,7 @@ def check_run(output: Path) -> None:
 
 def inputs_of(recipe: "Recipe") -> list[Path]:
     """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
-    from hardneg.fields import InputFile, marked_fields
+    from hardneg.fields import input_files
 
     found = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
@@ -168,7 +168,7 @@ def inputs_of(recipe: "Recipe") -> list[Path]:
     for name, spec in recipe.stages.items():
         network = spec.network(recipe.view(name))
         found += [network.name] if network else []
-        found += [file for _, _, file in marked_fields(spec, InputFile) if file is not None]
+        found += [file for _, _, file in input_files(spec)]
     return [Path(name).expanduser() for name in dict.fromkeys(found) if name]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hardneg.encoders.kinds import look_up
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
-from hardneg.fields import DATASET, START, InputFile, marked_fields
+from hardneg.fields import DATASET, START, input_files
 from hardneg.protocols import LooksUp
 from hardneg.recipe.estimate import networks
 from hardneg.recipe.plan import Plan
@@ -55,9 +55,8 @@ def needs(plan: Plan) -> Iterator[Need]:
     source = getattr(loader, "source", "")
     yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
     for stage, spec in plan.recipe.stages.items():
-        for field, _, file in marked_fields(spec, InputFile):
-            if file is not None:
-                yield _looked_up("data", file, partial(_file, f"stages.{stage}.{field}", file))
+        for path, _, file in input_files(spec):
+            yield _looked_up("data", file, partial(_file, f"stages.{stage}.{path}", file))
     for model in _models(plan):
         at = f" at {model.revision}" if model.revision else ""
         yield _looked_up("model", f"{model.name}{at}", partial(_model, model))

@@ -12,7 +12,7 @@ from hardneg.digest import digest, file_digest
 from hardneg.encoders.kinds import model_digest
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.fields import DATASET, START, InputFile, PluginKind, marked_fields
+from hardneg.fields import DATASET, START, PluginKind, input_files, marked_fields
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
@@ -191,9 +191,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     for field, kind, _ in marked_fields(spec, PluginKind):
         for place in kind.places:
             origin["plugins"][field]["options"].pop(place, None)
-    for field, mark, file in marked_fields(spec, InputFile):
-        if file is not None:
-            origin[field] = _content(partial(_file_digest, f"stages.{name}.{field}", file, mark.form), sources.problems)
+    for path, mark, file in input_files(spec):
+        origin[path] = _content(partial(_file_digest, f"stages.{name}.{path}", file, mark.form), sources.problems)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
 
 

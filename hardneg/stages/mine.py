@@ -8,18 +8,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
 from hardneg.data.block_files import BlockFiles, contiguous
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import candidates
+from hardneg.data.more_positives import extended
 from hardneg.data.negatives import join_negatives, recorded, write_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import QueryLists, lists_side_by_side
 from hardneg.errors import DataError
-from hardneg.fields import LATER, OF_QUERIES, AnswerMatch, MinerSetting, Name, Reference, Trait, has_answers
+from hardneg.fields import (
+    FREE,
+    LATER,
+    OF_QUERIES,
+    AnswerMatch,
+    InputFile,
+    MinerSetting,
+    Name,
+    Reference,
+    Trait,
+    has_answers,
+    parse_names,
+)
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.miners.beside import filled
 from hardneg.miners.filtered import SCORES
@@ -42,6 +55,8 @@ class Mine(StageSpec):
     so many documents of that list that has an answer is the positive of a query for which none is known. answer_match:
     how answers are looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random
     documents of the corpus until it has so many; those with an answer then go where `without_answers` says so.
+    also_qrels: files of judgements beside the dataset's, such as those that a reader of negatives marked; what they
+    call relevant is positive too, here and where the negatives are trained on.
     """
 
     version = 1
@@ -57,6 +72,9 @@ class Mine(StageSpec):
     pseudo_positives: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
+    also_qrels: Annotated[
+        tuple[Name, ...], BeforeValidator(parse_names), InputFile("judgements, as TREC or BEIR have them")
+    ] = Field(default=(), json_schema_extra=FREE)
 
     @model_validator(mode="after")
     def _complete(self) -> "Mine":
@@ -79,8 +97,9 @@ class Mine(StageSpec):
             yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Positives that answers tell."""
-        return {Trait.PSEUDO_POSITIVES: recipe.name} if self.pseudo_positives else {}
+        """Positives that answers tell, or more judgements."""
+        told: dict[str, object] = {Trait.PSEUDO_POSITIVES: self.pseudo_positives, Trait.MORE_POSITIVES: self.also_qrels}
+        return {trait: recipe.name for trait, given in told.items() if given}
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
@@ -119,6 +138,8 @@ class _Mining:
         collection = open_collection(context.inputs["dataset"])
         query_ids = open_queries(context, collection, context.spec.split).query_ids
         known = positives(collection.all_qrels())
+        if files := context.spec.also_qrels:
+            known = extended(known, [Path(file).expanduser() for file in files], collection)
         return cls(context, collection, query_ids, _answers(context, collection), known)
 
     def listed(self) -> Iterator[QueryLists]:

@@ -194,8 +194,8 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: Art
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
-    """The file of mined negatives, where it tells the positives of queries for which none is known."""
-    if negatives is None or Trait.PSEUDO_POSITIVES not in negatives.traits:
+    """The file of mined negatives, where it tells positives beside the collection's."""
+    if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
     return negatives.folder / NEGATIVES
 

@@ -62,7 +62,7 @@ class BrowseServer:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseServer]:
-    """A server for what is opened; port 0 is any that is free. Nobody is answered before `serve`.
+    """A server for what is opened; port 0 is any that is free. Who comes before `serve` waits.
 
     Raises:
         MissingDependency: the server's packages are not installed.
@@ -75,6 +75,7 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseS
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((HOST, port))
+            bound.listen()
         except OSError as error:
             raise UsageError(
                 f"--port {port}: cannot be listened at ({error.strerror}); give another, or none"

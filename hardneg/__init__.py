@@ -37,7 +37,7 @@ _PUBLIC = {
 }
 """The module that holds each public name."""
 
-_CALLED: dict[str, str] = {"recipe": "hardneg.api.recipes"}
+_CALLED = {"browse": "hardneg.browse.calling", "recipe": "hardneg.api.recipes"}
 """Folders of the package that are called as well, such as `hardneg.recipe(...)`: the module that holds the function."""
 
 

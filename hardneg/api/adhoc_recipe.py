@@ -59,9 +59,7 @@ class AdhocRecipe:
         return make_plan(self.check(tell))
 
 
-def mining_stage(
-    miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()
-) -> dict[str, Any]:
+def mining_stage(miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()) -> dict[str, Any]:
     """The stage that mines; a miner's options stand beside its `name`."""
     more = {"also_qrels": [str(path) for path in also_qrels]} if also_qrels else {}
     setting = {"name": miner} if isinstance(miner, str) else dict(miner)

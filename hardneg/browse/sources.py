@@ -6,7 +6,6 @@ from pathlib import Path
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import read_negatives
 from hardneg.data.runs import stream_run
 from hardneg.errors import UsageError
 from hardneg.fields import DATASET
@@ -122,8 +121,3 @@ def _judges(made: Mapping[str, Artifact]) -> Iterator[str]:
             yield name
         if (key := item.origin["inputs"].get(f"runs.{SCORES}")) in names:
             yield names[key]
-
-
-def query_ids_of(path: Path) -> list[str]:
-    """The queries of a file of negatives, in its order."""
-    return read_negatives(path).query_ids

@@ -1,25 +1,20 @@
 """`hardneg browse`: a page of this machine's own to look at negatives."""
 
 import signal
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
-from hardneg.cli.adhoc_recipe import stored_dataset
+from hardneg.cli.adhoc_recipe import Place
 from hardneg.cli.console import bars, say
-from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, open_store
+from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN
 from hardneg.cli.outputs import Target, store_outputs
-from hardneg.errors import UsageError
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.browse.browsed import Browsed
     from hardneg.browse.marks import Marks
-    from hardneg.browse.sources import BrowseSources
 
 _MARKS = "Where marks go; default beside what is looked at, NAME.marks.qrels."
 _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
@@ -48,58 +43,20 @@ def browse(
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
     from hardneg.browse.browsed import opened
+    from hardneg.browse.given import Beside, given_sources
     from hardneg.browse.marks import Marks
     from hardneg.browse.serving import check_installed
 
     if export is None:
         check_installed()
-    sources = _sources(given, dataset, split, store)
-    sources = _with_more(sources, run, filter_by, dropped)
+    sources = given_sources(given, dataset, split, Place(store).opened())
+    sources = Beside(run, filter_by, dropped).added(sources)
     written = Marks(marks or sources.marks)
     with opened(sources, bars()) as browsed:
         if export is not None:
             _export(browsed, written, export, overwrite)
         else:
             _serve(browsed, written, port)
-
-
-def _sources(given: Sequence[Path], dataset: str | None, split: str | None, store: Path | None) -> "BrowseSources":
-    from hardneg.browse.sources import is_run_folder, of_files, of_run_folder
-
-    folders = [path for path in given if path.is_dir()]
-    if not folders:
-        if missing := [path for path in given if not path.is_file()]:
-            raise UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
-        files = of_files(list(given), split or "train")
-        if dataset is None:
-            return files
-        return replace(files, dataset=stored_dataset(AdhocRecipe("browse", dataset), store).path)
-    if len(given) > 1:
-        raise UsageError("browse: give one folder alone, or files; to compare with a run, add --run FILE")
-    if dataset is not None:
-        raise UsageError("--dataset: a finished recipe's folder knows its own; leave it out")
-    if not is_run_folder(folders[0]):
-        raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
-    return of_run_folder(folders[0], open_store(store), split)
-
-
-def _with_more(
-    sources: "BrowseSources", runs: Sequence[Path], judging: Sequence[Path], dropped: Path | None
-) -> "BrowseSources":
-    """With runs that are given beside, and what was dropped of the first negatives."""
-    from hardneg.browse.sources import of_files
-
-    if dropped is not None:
-        if not sources.negatives:
-            raise UsageError("--dropped: goes with a file of negatives")
-        sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
-    if not runs and not judging:
-        return sources
-    more = of_files([*runs, *judging], sources.split)
-    judges = of_files(list(judging), sources.split).runs if judging else {}
-    if wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]:
-        raise UsageError(f"--run {wrong[0]}: is no run, or its name is that of another one")
-    return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges.keys())
 
 
 def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -> None:

@@ -9,10 +9,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hardneg.api.analyzing import analyze as analyze
     from hardneg.api.evaluation import evaluate as evaluate
     from hardneg.api.fusing import fuse as fuse
     from hardneg.api.mining import mine as mine
     from hardneg.api.recipes import recipe as recipe
+    from hardneg.api.recommending import recommend as recommend
     from hardneg.api.searching import encode as encode
     from hardneg.api.searching import index as index
     from hardneg.api.searching import rerank as rerank
@@ -25,12 +27,14 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "HardnegError": "hardneg.errors",
+    "analyze": "hardneg.api.analyzing",
     "encode": "hardneg.api.searching",
     "evaluate": "hardneg.api.evaluation",
     "fuse": "hardneg.api.fusing",
     "index": "hardneg.api.searching",
     "mine": "hardneg.api.mining",
     "mteb_model": "hardneg.mteb_search.model",
+    "recommend": "hardneg.api.recommending",
     "rerank": "hardneg.api.searching",
     "search": "hardneg.api.searching",
     "train": "hardneg.api.searching",

@@ -44,7 +44,7 @@ def labelled_runs(given: Any, store: Store) -> dict[str, Path]:
         UsageError: two have one label.
         DataError: as `run_file`.
     """
-    if isinstance(given, Mapping) and not _is_run(given):
+    if isinstance(given, Mapping) and not is_run(given):
         return {str(label): run_file(each, store) for label, each in given.items()}
     runs = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     files = {each: run_file(each, store) for each in runs if isinstance(each, str | Path)}
@@ -60,7 +60,7 @@ def labelled_runs(given: Any, store: Store) -> dict[str, Path]:
     return labelled
 
 
-def _is_run(given: Mapping[str, Any]) -> bool:
+def is_run(given: Mapping[str, Any]) -> bool:
     """Whether these are scores by document and query, and no runs by label."""
     first = next(iter(given.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)

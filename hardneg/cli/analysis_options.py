@@ -8,7 +8,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
@@ -20,7 +19,6 @@ from hardneg.cli.evaluate import Level, QrelsFile, split_names
 from hardneg.cli.options import DEVICE, STORE, open_store
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
-from hardneg.wording import complaint, mistakes
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
@@ -72,7 +70,9 @@ def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis
     Raises:
         UsageError: what was given makes no sense; all mistakes, each with its option.
     """
-    stages = _stages(given) if "stages" in kind.asks else {}
+    from hardneg.api.analyzing import checked, files_of, stages_of
+
+    stages = stages_of(given["run_folder"], open_store(given["store"])) if "stages" in kind.asks else {}
     fields = {
         name: _value(kind, name, info, value)
         for name, info in kind.model_fields.items()
@@ -82,52 +82,15 @@ def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis
         if (of := _mark(info).one_of) and name in fields:
             known = {path: label for label, path in fields.get(of, {}).items()}
             fields[name] = known.get(fields[name], fields[name])
-    try:
-        analysis = kind.model_validate(kind.arranged(fields, {name: stage[0] for name, stage in stages.items()}))
-    except ValidationError as error:
-        flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
-        told = [_told(item, flags) for item in mistakes(error)]
-        raise UsageError("\n".join(f"analyze {kind.name}: {line}" for line in told)) from None
-    return analysis, _files(analysis, given, stages)
-
-
-def _told(item: Any, flags: Mapping[str, str]) -> str:
-    """A mistake with its option; one of the whole says itself which field it is about."""
-    line = complaint(item)
-    field, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
-    return f"{flags[field]}: {rest}" if field in flags else line
+    flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
+    analysis = checked(kind, fields, {name: stage[0] for name, stage in stages.items()}, flags.__getitem__)
+    return analysis, files_of(analysis, given, stages, Bars(stderr_console()))
 
 
 def read_files(files: Files) -> Iterator[Path]:
     """All files and folders that a command reads."""
     yield from (Path(name) for name in files.named.values() if Path(name).exists())
     yield from (path for path in (files.judged, files.topics, files.corpus, files.hidden) if path)
-
-
-def _files(analysis: Analysis, given: Mapping[str, Any], stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Files:
-    named = {path: name for path, name, _ in analysis.references()}
-    alone = [Path(name) for path, name in named.items() if "." not in path]
-    return Files(
-        named,
-        labels={str(path): label for path, label in run_labels(alone).items()},
-        judged=given.get("qrels"),
-        topics=given.get("queries"),
-        corpus=given.get("corpus"),
-        hidden=given.get("withheld"),
-        stages=stages,
-        device=given.get("device"),
-        relevance_level=given.get("relevance_level", 1),
-        seed=given.get("seed", 42),
-        progress=Bars(stderr_console()),
-    )
-
-
-def _stages(given: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Kind and facts of each stage of the run folder."""
-    from hardneg.recipe.run_folder import artifacts_of
-
-    found = artifacts_of(given["run_folder"], open_store(given["store"]))
-    return {name: (artifact.kind, artifact.facts) for name, artifact in found.items()}
 
 
 def _mark(info: FieldInfo) -> Option:

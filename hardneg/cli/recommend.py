@@ -1,26 +1,22 @@
 """`hardneg recommend`: which negatives for a collection, by planted positives, hardness and dev queries."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe, reranker_setting
-from hardneg.api.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
+from hardneg.api.recommendation import Recommendation
+from hardneg.api.recommended_recipe import ANY, Asked
 from hardneg.atomic_write import replace_text
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
+from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
 from hardneg.cli.outputs import Outputs, Target
-from hardneg.cli.recommendation import Recommendation
 from hardneg.errors import UsageError
-from hardneg.layout import METRICS
-
-if TYPE_CHECKING:
-    from hardneg.recipe.load import Recipe
 
 _MODEL = typer.Option(
     "packaged:all-MiniLM-L6-v2", "--model", help="A folder or a hub id; by default all-MiniLM-L6-v2 as it is packaged."
@@ -83,35 +79,44 @@ class Recommending:
     def run(self, place: Place, overwrite: bool, as_json: bool) -> None:
         """Compares, chooses, writes the recipe and the figures, and tells of them."""
         from hardneg.analysis.miner_sweep import MinerSweep
+        from hardneg.api.recommending import sweep_in, temperature_of
         from hardneg.fields import DATASET
 
         replace(self.recipe, stages=self.asked.trials(ANY, self.steps or 1)).check(tell_once)  # before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]
         with begun(self.recipe, place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
             outcome = work.make()
-            folder, facts = outcome.artifacts[SWEEP].path, outcome.artifacts[DATASET].facts
-            found = json.loads((folder / f"{MinerSweep.name}.json").read_text("utf-8"))
-            asked = replace(self.asked, temperature=_temperature(work.plan.recipe))
+            found, facts = sweep_in(outcome), outcome.artifacts[DATASET].facts
+            asked = replace(self.asked, temperature=temperature_of(work.plan.recipe))
             tried, outputs = (None, work.outputs) if self.steps is None else self._tried(work, asked, found)
             answer = Recommendation(found, tried, self.steps)
             with outputs.laid_out():
                 replace_text(self.output, answer.recipe(asked, work.plan.recipe.tree, facts, self.output))
                 MinerSweep.model_construct().draw(found, figures)
-        answer.tell(as_json, self.output)
+        _tell(answer, as_json, self.output)
 
     def _tried(self, work: PlannedWork, asked: Asked, found: Mapping[str, Any]) -> tuple[dict[str, float], Outputs]:
         """What each training came to on the dev queries, by its stage; and the outputs, which are made of these too."""
+        from hardneg.api.recommending import trial_scores
+
         plan = replace(self.recipe, stages=asked.trials(found, self.steps or 0)).plan(tell_once)
         given = work.outputs
         outputs = plan_outputs(given.command, plan, work.place.store, given.targets, given.overwrite)
         with outputs.begun():
-            made = replace(work, plan=plan, outputs=outputs).make().artifacts[TRIALS].path / METRICS
-        metrics = json.loads(made.read_text("utf-8"))["metrics"]
-        return {name: values[METRIC] for name, values in metrics.items()}, outputs
+            return trial_scores(replace(work, plan=plan, outputs=outputs).make()), outputs
 
 
-def _temperature(recipe: "Recipe") -> float:
-    """That of the recipes that train with cosines, and 1 for other scores."""
-    from hardneg.encoders.kinds import resolve
+def _tell(answer: Recommendation, as_json: bool, output: Path) -> None:
+    """Prints what was chosen, and why."""
+    from hardneg.analysis.miner_sweep import MinerSweep
 
-    return 0.05 if resolve(recipe.model).similarity == "cosine" else 1.0
+    if as_json:
+        return say_json({"recipe": str(output), **answer.to_dict()})
+    sweep, console = MinerSweep.model_construct(), stdout_console()
+    print_table(console, sweep.tables(answer.found)[0])
+    console.print(sweep.explain(answer.found), style="dim", soft_wrap=not console.is_terminal)
+    if answer.trials is not None:
+        say(" ".join(answer.tried_in_words()))
+        say(f"The rule: {answer.rule()}")
+    say(answer.evidence())
+    say(f"{output}: hardneg recipe run {output}")

@@ -118,3 +118,37 @@ def test_a_shipped_recipe_by_its_name(at):
     import hardneg.recipe.load
 
     assert hn.recipe.load is hardneg.recipe.load
+
+
+def test_an_analysis_of_runs_in_memory(at, tmp_path):
+    found = hn.analyze(
+        "query-wins", run=SECOND, against=FIRST, qrels=QRELS, queries={"q1": "<b>one"}, metric="mrr@10", **at
+    )
+    cases = {case["query_id"]: case["difference"] for case in found.to_dict()["queries"]}
+    assert cases == {"q1": 0.0, "q2": 0.5, "q3": 1.0}
+    shown = found._repr_html_()
+    assert "<svg" in shown
+    found.draw(tmp_path / "wins.png")
+    assert (tmp_path / "wins.png").stat().st_size > 1000
+    assert len(found.to_pandas()) == 2
+    several = hn.analyze("unjudged", runs={"first": FIRST, "second": SECOND}, qrels=QRELS, **at)
+    assert set(several.to_dict()["runs"]) == {"first", "second"}
+
+
+def test_mistakes_in_what_is_to_be_analysed(at):
+    with pytest.raises(UsageError, match="analyze query-wins: rnu: no such option; did you mean 'run'"):
+        hn.analyze("query-wins", rnu=FIRST, against=SECOND, qrels=QRELS, **at)
+    with pytest.raises(UsageError, match="analyze query-wins: against: "):
+        hn.analyze("query-wins", run=FIRST, qrels=QRELS, **at)
+
+
+@pytest.mark.slow
+def test_negatives_are_recommended(at, tmp_path, tiny_model):
+    small_collection(tmp_path / "data")
+    chosen = hn.recommend(tmp_path / "data", tiny_model, depth=20, **at)
+    chosen.write(tmp_path / "chosen.yaml")
+    plan = hn.recipe(tmp_path / "chosen.yaml").plan(**at)
+    assert plan.plan.steps["negatives"].spec.miner.name == chosen.miner["name"]
+    assert "<table>" in chosen._repr_html_()
+    mined = hn.mine(tmp_path / "data", tiny_model, miner=chosen.miner, depth=20, **at)
+    assert len(mined) == 36

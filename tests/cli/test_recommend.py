@@ -7,9 +7,9 @@ from recipe.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
+from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import Asked
 from hardneg.cli.main import app
-from hardneg.cli.recommendation import Recommendation
 from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.load import load_recipe
 
@@ -53,11 +53,11 @@ def test_by_the_rule_or_by_trials():
     trials = {"in-batch": 0.1, "model-1": 0.3, "model-2": 0.4}
     assert Recommendation(FOUND, trials, 5).place == 0
     assert Recommendation(FOUND, {**trials, "model-1": 0.4}, 5).place == 1  # of equal ones the first
-    told = " ".join(Recommendation(FOUND, trials, 5)._tried())
+    told = " ".join(Recommendation(FOUND, trials, 5).tried_in_words())
     assert told.endswith("in-batch negatives alone 0.1000, topk, 20 a query 0.3000, topk, 10 a query 0.4000.")
     assert not Recommendation(FOUND, {**trials, "in-batch": 0.4}, 5).alone
     poor = Recommendation(FOUND, {**trials, "in-batch": 0.5}, 5)
-    assert poor.alone and " ".join(poor._tried()).endswith("these alone are recommended.")
+    assert poor.alone and " ".join(poor.tried_in_words()).endswith("these alone are recommended.")
     assert poor.rule().endswith("in this order: R.") and "training of 5 steps has the highest mrr@10" in poor.rule()
 
 

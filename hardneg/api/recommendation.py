@@ -1,4 +1,4 @@
-"""What `hardneg recommend` has found: which miner, in words, as a recipe and as JSON."""
+"""What a recommendation has found: which miner, in words, as a recipe and as JSON."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Any
 
 from hardneg.api.adhoc_recipe import MINED, TRAINED
 from hardneg.api.recommended_recipe import ALONE, METRIC, TRAIN_RUN, Asked
-from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.wording import counted
 
 
@@ -58,13 +57,19 @@ class Recommendation:
             f"in-batch negatives are the last, the miners in this order: {said}"
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        rule = {**self.found["rule"], "said": self.rule()}
+        chosen = {"chosen": self.place, "in_batch_alone": self.alone, "rule": rule}
+        return {**self.found, "trials": self.trials, **chosen}
+
     def recipe(self, asked: Asked, tree: Mapping[str, Any], facts: Mapping[str, Any], output: Path) -> str:
         """The recipe that trains with it, as text."""
         tested = "test" if facts["splits"].get("test", {}).get("queries") else asked.split
         told = {"head": "\n".join(self._head(asked, tested, output)), MINED: self.evidence()}
         told[TRAIN_RUN] = "With the scores of all known positives, which filters compare with."
         if self.trials is not None:
-            told[TRAINED] = " ".join(self._tried())
+            told[TRAINED] = " ".join(self.tried_in_words())
         return asked.recipe(tree, self, told, tested)
 
     def _head(self, asked: Asked, tested: str, output: Path) -> Iterator[str]:
@@ -90,8 +95,8 @@ class Recommendation:
         kept = "" if self.found["kept"] else " No miner keeps both conditions of the rule: this is the nearest to them."
         return told + (kept if self.trials is None else "")
 
-    def _tried(self) -> Iterator[str]:
-
+    def tried_in_words(self) -> Iterator[str]:
+        """What the trainings came to."""
         trials = self.trials or {}
         yield f"{METRIC} on the dev queries after {counted(self.steps or 0, 'step')}:"
         yield f"in-batch negatives alone {trials[ALONE]:.4f},"
@@ -100,26 +105,6 @@ class Recommendation:
         yield ", ".join(told) + "."
         if self.alone:
             yield "No hard negatives are above in-batch ones there: these alone are recommended."
-
-    def tell(self, as_json: bool, output: Path) -> None:
-        """Prints it."""
-        from hardneg.analysis.miner_sweep import MinerSweep
-
-        if as_json:
-            chosen = {
-                "chosen": self.place,
-                "in_batch_alone": self.alone,
-                "rule": {**self.found["rule"], "said": self.rule()},
-            }
-            return say_json({"recipe": str(output), **self.found, "trials": self.trials, **chosen})
-        sweep, console = MinerSweep.model_construct(), stdout_console()
-        print_table(console, sweep.tables(self.found)[0])
-        console.print(sweep.explain(self.found), style="dim", soft_wrap=not console.is_terminal)
-        if self.trials is not None:
-            say(" ".join(self._tried()))
-            say(f"The rule: {self.rule()}")
-        say(self.evidence())
-        say(f"{output}: hardneg recipe run {output}")
 
 
 def _named(row: Mapping[str, Any]) -> str:

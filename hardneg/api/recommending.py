@@ -1,0 +1,124 @@
+"""`hardneg.recommend`: which negatives for a collection, by planted positives, hardness and dev queries."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from hardneg.analysis.miner_sweep import MinerSweep
+from hardneg.api.adhoc_recipe import reranker_setting
+from hardneg.api.given_dataset import Dataset, named_dataset, split_of
+from hardneg.api.given_model import Model, named_model
+from hardneg.api.notebook import html_section
+from hardneg.api.recommendation import Recommendation
+from hardneg.api.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
+from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.atomic_write import replace_text
+from hardneg.fields import DATASET
+from hardneg.layout import METRICS
+from hardneg.reporting.table import Section
+
+if TYPE_CHECKING:
+    from hardneg.recipe.execute import Outcome
+    from hardneg.recipe.load import Recipe
+
+
+class TrialOptions(Where, total=False):
+    """What `recommend` takes besides.
+
+    reranker: a second model, whose scores filters decide by too. train: train so many steps with the best of each
+    depth, and choose by the dev queries. train_options: of these trainings.
+    """
+
+    reranker: str | Mapping[str, Any]
+    train: int
+    train_options: Mapping[str, Any]
+
+
+def recommend(
+    dataset: Dataset,
+    model: Model = "packaged:all-MiniLM-L6-v2",
+    *,
+    split: str | None = None,
+    depth: int = 200,
+    **given: Unpack[TrialOptions],
+) -> "RecommendedNegatives":
+    """Chooses the negatives for a collection.
+
+    Positives are planted among the documents of dev queries as if nobody had labelled them. Of the miners, windows and
+    filters that let few of them in, the one with the hardest negatives is chosen.
+
+    Args:
+        dataset: a name, a folder, a `datasets.Dataset` or dicts.
+        model: a folder, a hub id, `packaged:NAME` or a live one.
+        split: the queries to choose by, never those that are tested on; `dev`, or the only one of a dataset in memory.
+        depth: how many documents to search for each query, the deepest that is tried.
+        given: `TrialOptions`, and what every function takes (`Where`).
+    """
+    own = taken(given, TrialOptions)
+    place, steps, second = Workplace.of(given), own.get("train"), own.get("reranker")
+    setting = reranker_setting(second, {}) if isinstance(second, str) else second
+    asked = Asked(split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}))
+    named = named_dataset(dataset, place.store), asked.sweep(), named_model(model, place.store)
+    recipe = place.recipe("recommend", *named)
+    replace(recipe, stages=asked.trials(ANY, steps or 1)).check()
+    plan = recipe.plan()
+    outcome = place.make(plan)
+    found, asked = sweep_in(outcome), replace(asked, temperature=temperature_of(plan.recipe))
+    tried = None
+    if steps is not None:
+        tried = trial_scores(place.make(replace(recipe, stages=asked.trials(found, steps)).plan()))
+    facts = outcome.artifacts[DATASET].facts
+    return RecommendedNegatives(Recommendation(found, tried, steps), asked, plan.recipe.tree, facts)
+
+
+def sweep_in(outcome: "Outcome") -> dict[str, Any]:
+    """What the sweep of miners has measured."""
+    path = outcome.artifacts[SWEEP].path / f"{MinerSweep.name}.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def trial_scores(outcome: "Outcome") -> dict[str, float]:
+    """What each training came to on the dev queries, by its stage."""
+    metrics = json.loads((outcome.artifacts[TRIALS].path / METRICS).read_text("utf-8"))["metrics"]
+    return {name: values[METRIC] for name, values in metrics.items()}
+
+
+def temperature_of(recipe: "Recipe") -> float:
+    """That of the recipes that train with cosines, and 1 for other scores."""
+    from hardneg.encoders.kinds import resolve
+
+    return 0.05 if resolve(recipe.model).similarity == "cosine" else 1.0
+
+
+@dataclass(frozen=True)
+class RecommendedNegatives:
+    """A miner that was chosen, why, and the recipe that trains with it."""
+
+    recommendation: Recommendation = field(repr=False)
+    asked: Asked = field(repr=False)
+    tree: Mapping[str, Any] = field(repr=False)
+    facts: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def miner(self) -> dict[str, Any]:
+        """The miner, as `hardneg.mine` takes it."""
+        return dict(self.recommendation.row["miner"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that was measured, the rule and the choice."""
+        return self.recommendation.to_dict()
+
+    def write(self, path: str | Path) -> None:
+        """Writes the recipe, with the evidence as comments."""
+        replace_text(Path(path), self.recommendation.recipe(self.asked, self.tree, self.facts, Path(path)))
+
+    def __repr__(self) -> str:
+        return f"RecommendedNegatives({self.miner}; {self.recommendation.evidence()})"
+
+    def _repr_html_(self) -> str:
+        sweep, found = MinerSweep.model_construct(), self.recommendation.found
+        lines = (self.recommendation.evidence(),)
+        return html_section(Section("", [sweep.tables(found)[0]], sweep.explain(found), lines=lines))

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
@@ -27,6 +28,13 @@ def push(
         help="Of a run folder: model, index, negatives or runs; default model.",
         autocompletion=completion.words("model", "index", "negatives", "runs"),
     ),
+    form: str = typer.Option(
+        "hardneg",
+        help="Of negatives: ids (hardneg), or texts in triplet, n-tuple, labeled-list.",
+        autocompletion=completion.words("hardneg", "triplet", "n-tuple", "labeled-list"),
+    ),
+    count: int | None = typer.Option(None, min=1, help="Of negatives with texts: how many for each query."),
+    model: str = typer.Option("", help="Of an index: the repository of the model that encoded it, for the card."),
     public: bool = typer.Option(False, "--public", help="Everybody may read it; asks first. Default: private."),
     yes: bool = typer.Option(False, "--yes", help="Do not ask, for programs."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card; send nothing, ask the hub nothing."),
@@ -42,18 +50,25 @@ def push(
 
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
-    from hardneg.hub.push import planned, prepare
+    from hardneg.hub.negatives import Rows
+    from hardneg.hub.push import Chosen, planned, prepare
 
-    upload = prepare(folder, repo, what, open_store(store))
-    _show(upload)
-    if dry_run:
-        say(f"\n{upload.card}")
-        say("nothing was sent: a dry run")
-        return
-    found = planned(upload, repo, public, revision, message)
-    _show_changes(found)
-    if found.opens and not found.idle and not yes:
-        _ask(found)
+    chosen = Chosen(what, model, Rows(form, count))
+    with TemporaryDirectory() as scratch:
+        upload = prepare(folder, repo, chosen, open_store(store), Path(scratch))
+        _show(upload)
+        if dry_run:
+            say(f"\n{upload.card}")
+            say("nothing was sent: a dry run")
+            return
+        found = planned(upload, repo, public, revision, message)
+        _show_changes(found)
+        if found.opens and not found.idle and not yes:
+            _ask(found)
+        _send(found)
+
+
+def _send(found: "Push") -> None:
     done = found.send()
     made = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
     say(f"{done.address}: {made}{'; public now' if done.opened else ''}")

@@ -30,7 +30,7 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
 def with_scores(card: str, scores: _Scores) -> str:
     """A card that `model_card` made, with a table of scores, by row and metric, before its last section."""
     before, heading, after = card.rpartition("## Use")
-    return f"{before}## Scores\n\n{_table(scores)}\n\n{heading}{after}"
+    return f"{before}## Scores\n\n{scores_table(scores)}\n\n{heading}{after}"
 
 
 def without_place(value: object) -> str:
@@ -63,7 +63,8 @@ def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in {**facts, **own}.items())
 
 
-def _table(scores: _Scores) -> str:
+def scores_table(scores: _Scores) -> str:
+    """A table in Markdown of scores by row and metric."""
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
     for name, row in scores.items():

@@ -50,17 +50,16 @@ def listed_files(
         DataError: a link leads out of the folder.
     """
     own = _below(part, artifact.files)
-    for name, noted in own.items():
-        if not (folder / name).is_file():
-            raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
-        if noted and name not in changed and file_digest(folder / name) != noted:
-            raise ArtifactError(
-                f"{folder / name}: is not as it was made: run the recipe again, or give the folder alone"
-            )
+    _compare(folder, own, changed)
     pickles = [name for name in own if Path(name).suffix in PICKLES]
     if pickles:
         raise DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
     return _taken(folder, [folder / name for name in own if name != CARD], notes)
+
+
+def check_listed(artifact: Artifact) -> None:
+    """Compares every file of an artifact with its manifest. Raises ArtifactError where one has changed."""
+    _compare(artifact.path, artifact.files, ())
 
 
 def some_files(folder: Path, patterns: Iterable[str], notes: list[str]) -> list[HubFile]:
@@ -72,6 +71,14 @@ def some_files(folder: Path, patterns: Iterable[str], notes: list[str]) -> list[
     found = [path for path in _files(folder) if path.suffix not in PICKLES]
     wanted = [path for path in found if any(fnmatch(path.relative_to(folder).as_posix(), item) for item in patterns)]
     return _taken(folder, wanted, notes)
+
+
+def _compare(folder: Path, own: Mapping[str, str], changed: Iterable[str]) -> None:
+    for name, noted in own.items():
+        if not (folder / name).is_file():
+            raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
+        if noted and name not in changed and file_digest(folder / name) != noted:
+            raise ArtifactError(f"{folder / name}: is not as it was made: run the recipe again")
 
 
 def _below(part: str, files: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from hardneg.errors import UsageError
 from hardneg.hub.allowed import listed_files, model_files
 from hardneg.hub.cards import pushed_model_card
 from hardneg.hub.recorded import RecordedRun
-from hardneg.hub.upload import CARD, HubFile, Upload
+from hardneg.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.layout import LOCK, MODEL_FOLDER
 
 _RERANKER = """\
@@ -42,7 +42,7 @@ def model_upload(folder: Path, repo: str) -> Upload:
     files = model_files(folder, notes)
     kind = "reranker" if _scores_pairs(folder) else "model"
     card = pushed_model_card(_card(folder, kind), repo, None, "")
-    return Upload(kind, _sorted([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
+    return Upload(kind, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
 
 
 def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
@@ -64,7 +64,7 @@ def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
         files = model_files(folder, notes)
     card = pushed_model_card(_card(folder, "model"), repo, run if stage else None, stage or "")
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
-    return Upload("model", _sorted([*own, *files]), (*notes, *_licence(card)))
+    return Upload("model", in_order([*own, *files]), (*notes, *_licence(card)))
 
 
 def _card(folder: Path, kind: str) -> str:
@@ -95,7 +95,3 @@ def _scores_pairs(folder: Path) -> bool:
 def _licence(card: str) -> list[str]:
     has = any(line.startswith("license:") for line in card.split("---")[1].splitlines())
     return [] if has else [f"the card names no licence: write `license: ...` into the first lines of {CARD}"]
-
-
-def _sorted(files: list[HubFile]) -> tuple[HubFile, ...]:
-    return tuple(sorted(files, key=lambda file: (file.place != CARD, file.place)))

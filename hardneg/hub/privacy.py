@@ -110,15 +110,17 @@ def _cut(text: str) -> str:
     if not any(sign in text for sign in "/\\~"):
         return text
     text = _ADDRESS.sub(lambda found: _without_host(found[0]), text)
+    head, colon, rest = text.partition(":")
+    if colon and head.replace("-", "").isalnum() and len(head) > 1 and _is_place(rest):
+        return f"{head}:{_last(rest)}"
     if _is_place(text):
         return _last(text)
-    head, colon, rest = text.partition(":")
-    if colon and "://" not in text and _is_place(rest):
-        return f"{head}:{_last(rest)}"
     return _PLACE.sub(lambda found: _last(found[0]), text)
 
 
 def _is_place(text: str) -> bool:
+    if text.startswith("//"):
+        return False
     if text.startswith(("/", "~", "./", "../", "\\\\")) or re.match(r"[A-Za-z]:[/\\]", text):
         return len(text) > 1
     with suppress(OSError, ValueError):

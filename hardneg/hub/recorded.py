@@ -99,6 +99,10 @@ class RecordedRun:
         """The stage whose model or index the folder holds."""
         return self.recipe.outputs.get(kind) if self.recipe else None
 
+    def split(self, stage: str) -> str:
+        """The queries' split that a stage works on."""
+        return str(getattr(self._stages[stage], "split", "train"))
+
     def part(self, stage: str, kind: str) -> str:
         """The folder of a model or an index in the artifact of its stage."""
         return str(self._stages[stage].parts.get(kind, "."))

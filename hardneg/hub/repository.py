@@ -81,11 +81,11 @@ def look(name: str, kind: str, revision: str | None) -> Repository:
         return _found(client, name, kind, branch)
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, option: str = "--repo") -> None:
     """Refuses what cannot be a repository's name. Raises UsageError."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         told = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
-        raise UsageError(f"--repo {name!r}: no repository may be called that: give {told}")
+        raise UsageError(f"{option} {name!r}: no repository may be called that: give {told}")
 
 
 def _found(client: "HfApi", name: str, kind: str, branch: str) -> Repository:

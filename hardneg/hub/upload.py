@@ -1,7 +1,7 @@
 """What one push sends: files by their place in the repository, each a file of this machine or bytes made for it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +55,7 @@ class HubFile:
 class Upload:
     """All of it. kind: what it is (`model`, `reranker`, `index`, `negatives`, `runs`). notes: what stays here and why.
 
-    files: in the order of their places.
+    files: the card first.
     """
 
     kind: str
@@ -76,3 +76,8 @@ class Upload:
     def size(self) -> int:
         """How many bytes it has."""
         return sum(file.size for file in self.files)
+
+
+def in_order(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
+    """The files by their places, the card first."""
+    return tuple(sorted(files, key=lambda file: (file.place != CARD, file.place)))

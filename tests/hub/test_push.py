@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hardneg.artifacts import Store
 from hardneg.cli.main import app
 from hardneg.errors import HardnegError
-from hardneg.hub.push import planned, prepare
+from hardneg.hub.push import Chosen, planned, prepare
 
 NAME = "models/org/tiny"
 
@@ -161,7 +161,7 @@ def test_without_a_login_without_a_network_and_offline(
 def test_a_repository_that_changes_meanwhile_is_left_as_it_is(hub: Hub, run: Path, store: Store) -> None:
     push(run, store)
     (run / "model" / "README.md").write_text("# Mine\n")
-    found = planned(prepare(run, "org/tiny", None, store), "org/tiny", False, None)
+    found = planned(prepare(run, "org/tiny", Chosen(), store, run), "org/tiny", False, None)
     hub.add(NAME, {**there(hub), "theirs.txt": b"new"}, private=True)
     with pytest.raises(HardnegError, match=re.escape("another commit in the meantime")):
         found.send()
@@ -174,5 +174,5 @@ def test_names_that_no_repository_has(run: Path, store: Store) -> None:
 
 
 def test_a_name_without_an_owner_is_the_users_own(hub: Hub, run: Path, store: Store) -> None:
-    found = planned(prepare(run, "tiny", None, store), "tiny", False, None)
+    found = planned(prepare(run, "tiny", Chosen(), store, run), "tiny", False, None)
     assert found.repository.name == "me/tiny"

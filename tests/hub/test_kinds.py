@@ -1,0 +1,139 @@
+"""Indexes, negatives and runs: what goes to the hub, and that the libraries open it from there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hub_server import Hub
+
+from hardneg.artifacts import Store
+from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.data.negatives import write_negatives
+from hardneg.errors import ArtifactError, UsageError
+from hardneg.hub.negatives import Rows
+from hardneg.hub.push import Chosen, planned, prepare
+from hardneg.types import Negatives
+
+VECTORS = np.eye(3, 4, dtype=np.float32)
+
+
+def send(folder: Path, store: Store, scratch: Path, name: str = "org/made", **chosen: Any) -> None:
+    upload = prepare(folder, name, Chosen(**chosen), store, scratch)
+    planned(upload, name, False, None).send()
+
+
+def written(files: Mapping[str, bytes], folder: Path) -> Path:
+    for place, data in files.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    folder = tmp_path / "vectors"
+    with FlatWriter(folder, 4, 3) as writer:
+        writer.write_block(0, 0, VECTORS)
+        writer.write_doc_ids(["d1", "d2", "d3"])
+    return folder
+
+
+@pytest.fixture
+def negatives(tmp_path: Path) -> Path:
+    path = tmp_path / "mined" / "negatives.arrow"
+    path.parent.mkdir()
+    rows = [Negatives(f"q{number}", ["d1"], ["d2", "d3"], np.array([2.5, 1.0], np.float32)) for number in range(3)]
+    write_negatives(path, rows)
+    return path
+
+
+def test_an_index_goes_without_what_is_no_part_of_it(
+    hub: Hub, index: Path, store: Store, scratch: Path, tmp_path: Path
+) -> None:
+    (index / "notes.txt").write_text("mine")
+    send(index, store, scratch, encoder="org/tiny")
+    files = hub.repositories["datasets/org/made"].branches["main"]
+    assert set(files) == {".gitattributes", "README.md", "docid", "index"}
+    card = files["README.md"].decode()
+    assert "viewer: false" in card and "- Documents: 3" in card and "the card of org/tiny names" in card
+    fetched = written(files, tmp_path / "fetched")
+    assert len(FlatVectors.open(fetched)) == 3 and (fetched / "index").read_bytes() == (index / "index").read_bytes()
+
+
+def test_shards_at_urls_are_not_pushed(index: Path, store: Store, scratch: Path) -> None:
+    listed = '{"version": 1, "dimension": 4, "shards": [{"place": "s3://b/0", "rows": 3, "bytes": 1, "digest": "a"}]}'
+    (index / "shards.json").write_text(listed)
+    with pytest.raises(UsageError, match="its shards are at URLs"):
+        send(index, store, scratch)
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_negatives_are_a_dataset(
+    hub: Hub, negatives: Path, store: Store, scratch: Path, tmp_path: Path, form: str
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    send(negatives if form == "file" else negatives.parent, store, scratch)
+    files = hub.repositories["datasets/org/made"].branches["main"]
+    assert set(files) == {".gitattributes", "README.md", "data/train-00000-of-00001.parquet"}
+    local = written(files, tmp_path / "fetched")
+    found = datasets.load_dataset(str(local), split="train", cache_dir=str(tmp_path / "cache"))
+    assert found[1] == {"query_id": "q1", "positives": ["d1"], "negatives": ["d2", "d3"], "scores": [2.5, 1.0]}
+    assert len(found) == 3 and b"num_examples: 3" in files["README.md"]
+
+
+def test_what_a_table_tells_of_its_writer_stays(hub: Hub, store: Store, scratch: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    table = pa.table({"anchor": ["a"], "negative": ["b"]}).replace_schema_metadata({"written by": "/home/anna"})
+    for split in ("train", "dev"):
+        parquet.write_table(table, folder / f"{split}.parquet")
+    send(folder, store, scratch)
+    files = hub.repositories["datasets/org/made"].branches["main"]
+    assert {"data/train-00000-of-00001.parquet", "data/dev-00000-of-00001.parquet"} < set(files)
+    assert not any(b"/home/anna" in data for data in files.values())
+
+
+def test_equal_negatives_make_no_second_commit(hub: Hub, negatives: Path, store: Store, scratch: Path) -> None:
+    send(negatives, store, scratch)
+    send(negatives, store, scratch)
+    assert len(hub.uploads.commits) == 1
+
+
+def test_a_runs_negatives_come_from_the_store(run: Path, store: Store, scratch: Path) -> None:
+    with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one with --store"):
+        prepare(run, "org/made", Chosen("negatives"), store, scratch)
+
+
+def test_forms_of_rows_are_checked(negatives: Path, store: Store, scratch: Path) -> None:
+    with pytest.raises(UsageError, match="--form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
+        Rows("pairs")
+    with pytest.raises(UsageError, match="go with a run folder"):
+        prepare(negatives, "org/made", Chosen(rows=Rows("triplet")), store, scratch)
+
+
+def test_runs_go_with_their_scores(hub: Hub, run: Path, store: Store, scratch: Path) -> None:
+    with pytest.raises(UsageError, match="no runs there"):
+        prepare(run, "org/made", Chosen("runs"), store, scratch)
+    (run / "runs").mkdir()
+    (run / "runs" / "star-test.trec.gz").write_bytes(b"zipped")
+    send(run, store, scratch, what="runs")
+    files = hub.repositories["datasets/org/made"].branches["main"]
+    assert files["runs/star-test.trec.gz"] == b"zipped" and "metrics.json" in files
+    assert b"| STAR | 0.6250 |" in files["README.md"]
+
+
+def test_a_folder_holds_one_kind(index: Path, store: Store, scratch: Path) -> None:
+    with pytest.raises(UsageError, match="no model there: give the folder of a finished recipe"):
+        prepare(index, "org/made", Chosen("model"), store, scratch)

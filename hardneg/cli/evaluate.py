@@ -1,5 +1,6 @@
 """`hardneg evaluate` and `report`: TREC runs scored with the figures of trec_eval, and their differences tested."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,14 +144,16 @@ def _write_report(
     measured = tested(judge.measured(names, labels, notes.append, _compile_note), baselines)
     page = ReportContent.of(title, measured, notes=notes)
     judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
-    made = {
+    made: dict[str, Any] = {
         "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
         "relevant from grade": judge.level,
         "baselines": ", ".join(baselines),
     }
     passages = Passages({label: path for path, label in labels.items()}, judge.grades(), judge.collection, judge.split)
+    browse = shlex.join(["browse", *labels.values(), *(["--dataset", judge.dataset] if judge.dataset else [])])
+    page = replace(page, settings=made, over=made["evaluated on"], browse=f"hardneg {browse}")
     with outputs.laid_out():
-        for path in write_report(output, replace(page, settings=made), measured, passages):
+        for path in write_report(output, page, measured, passages):
             say(str(path))
 
 

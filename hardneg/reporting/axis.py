@@ -41,11 +41,11 @@ def wide_axis(values: Iterable[float], ends: tuple[float, float]) -> Axis:
         high = 1.08 * max(known) or 1.0
         return Axis(0.0, high, _marks(0.0, high), ends)
     low, high = min(known) / 1.6, max(known) * 1.6
-    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    step = -(-len(decades) // _MOST_MARKS)
-    marks = [10.0**place for place in decades[::step] if low <= 10.0**place <= high]
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    decades = [10.0**power for power in powers if low <= 10.0**power <= high]
+    marks = decades[:: -(-len(decades) // _MOST_MARKS) or 1]
     if len(marks) < 2:
-        marks = [part * 10.0**place for place in decades for part in (1, 2, 5) if low <= part * 10.0**place <= high]
+        marks = [part * 10.0**power for power in powers for part in (1, 2, 5) if low <= part * 10.0**power <= high]
     return Axis(low, high, marks, ends, logarithmic=True)
 
 

@@ -48,6 +48,7 @@ class ReportContent:
     marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
     over: what was asked of what, such as "895 queries of split test"; empty: as many queries. gains, costs: what
     systems gain and lose by query, and what they take beside their quality. by_query: the table by query.
+    browse: the command that shows what the systems found, or had for negatives, query by query; empty: none.
     sections: analyses, shown before how it was made. made: the tables of how it was made, after the settings.
     """
 
@@ -65,6 +66,7 @@ class ReportContent:
     gains: Section | None = None
     costs: Section | None = None
     made: Sequence[Table] = ()
+    browse: str = ""
     over_seeds: Sequence[TwoLevel] = ()
     by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
 

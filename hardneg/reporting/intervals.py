@@ -62,6 +62,7 @@ def comparison_section(report: ReportContent) -> Section | None:
         differences = list(_differences(report, tests, baseline))
         caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
         caption += f"Filled: p < {LEVEL:g} after Holm's correction; hollow: not told apart from chance."
+        caption += " Thick: over queries; thin: over queries and seeds." if report.over_seeds else ""
         title = f"Difference in {metric} from {baseline}"
         graphics.append(Graphic(_drawn("differences", title, differences, 0.0), caption))
     return Section("Main comparison", [_table(report)], graphics=graphics, folded=True)

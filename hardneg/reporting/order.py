@@ -1,6 +1,7 @@
 """The order of a report: what is looked at first, first."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hardneg.reporting.content import LEVEL, ReportContent, systems_section, tests_section
 from hardneg.reporting.curve import History, curve_svg, measurements
@@ -24,13 +25,22 @@ def sections(report: ReportContent) -> list[Section]:
         systems_section(report) if report.systems else None,
         seeds,
         tests_section(report) if report.comparisons else None,
-        report.by_query,
+        _query_section(report),
         _training_section(report.histories),
         *report.sections,
         _made_section(report),
         Section("Notes", lines=report.notes) if report.notes else None,
     )
     return [section for section in found if section is not None]
+
+
+def _query_section(report: ReportContent) -> Section | None:
+    """The table by query, and the command that shows more of each."""
+    section = report.by_query
+    if section is None or not report.browse:
+        return section
+    told = f"{section.explained} To search them all, and to look at their negatives: {report.browse}"
+    return replace(section, explained=told.strip())
 
 
 def _training_section(histories: Mapping[str, History]) -> Section | None:

@@ -17,6 +17,7 @@ from hardneg.reporting.content import ReportContent
 from hardneg.reporting.gains import gains_section
 from hardneg.reporting.order import sections
 from hardneg.reporting.queries import Passages, query_section, write_query_table
+from hardneg.reporting.svg import CONTROLS
 from hardneg.reporting.table import cell
 from hardneg.reporting.verdict import summary
 
@@ -27,7 +28,7 @@ NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
 """Rows of a table whose rows open that Markdown has: its reader cannot close them."""
 
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(f"[{CONTROLS}]")
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 
 

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
+"""What no page may have: control characters, orders to turn the direction of writing, and what is no character."""
+
+_CONTROLS = re.compile(f"[{CONTROLS}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ def dot(x: float, y: float, kind: str, radius: float = 4.5) -> str:
 
 
 def clean(text: str) -> str:
-    """A text as XML may have it: escaped, on one line, control characters replaced."""
-    return escape(_CONTROLS.sub("\ufffd", text))
+    """A text as a page may have it: escaped, on one line, control characters replaced."""
+    return escape(_CONTROLS.sub("\ufffd", " ".join(text.split())))
 
 
 def fitted(text: str, most: int = 30) -> str:

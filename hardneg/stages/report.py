@@ -81,6 +81,7 @@ class Report(StageSpec):
             costs=_costs(context, measured),
             made=[_steps(context)],
             over=_over(evaluation),
+            browse="hardneg browse . (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         split = getattr(evaluation.spec, "split", "test")

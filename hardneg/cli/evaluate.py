@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,10 +12,10 @@ import typer
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.judging import Judge, tested
 from hardneg.api.labels import METRICS, known_baselines, known_metrics, run_labels
-from hardneg.cli import completion
+from hardneg.cli import completion, mteb
 from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
-from hardneg.cli.options import JSON, OVERWRITE, SET, STORE, output
+from hardneg.cli.options import DEVICE, JSON, OVERWRITE, SET, STORE, output
 from hardneg.cli.outputs import Target, store_outputs
 from hardneg.errors import UsageError
 from hardneg.wording import counted
@@ -27,6 +28,7 @@ _COMPILE_NOTE_SECONDS = 3.0
 
 QrelsFile = Annotated[Path, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip.")]
 RunFiles = Annotated[list[Path], typer.Option("--run", help="A TREC run, plain or gzip; give --run for each.")]
+OptionalRunFiles = Annotated[list[Path] | None, *RunFiles.__metadata__]
 MetricNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -60,7 +62,7 @@ _FIRST_BASELINE = typer.Option([], "--baseline", help="Compare with this run (it
 
 
 def evaluate(
-    run: RunFiles,
+    run: OptionalRunFiles = None,
     qrels: JudgementsFile = None,
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
@@ -73,25 +75,85 @@ def evaluate(
     answer_match: AnswerMatch = "string",
     settings: list[str] = SET,
     store: Path | None = STORE,
+    tasks: mteb.Tasks = None,
+    model: mteb.Models = None,
+    index: mteb.Index = None,
+    index_option: mteb.IndexOptions = None,
+    predictions: mteb.Predictions = None,
+    output: mteb.Output = None,
+    device: str | None = DEVICE,
 ) -> None:
     """Score run files against judgements, as trec_eval does, and test the differences between them.
 
     Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
     answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
 
+    With --mteb, models are evaluated on mteb's retrieval tasks, and compared the same way.
+
     Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10
+
+    Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results
     """
-    names = metric_names(metrics or [], more_metrics or [])
-    labels = run_labels(run)
-    baselines = baseline_labels(baseline, labels)
+    wanted = _Wanted(metrics or [], more_metrics or [], baseline, per_query, as_json)
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, _reading("evaluate", dataset, settings, store))
+    if not tasks:
+        return _evaluate_runs(run or [], judge, wanted)
+    given = mteb.Given(tasks, model or [], predictions or [], index, index_option or [])
+    _evaluate_tasks(given, mteb.KeptAt(output, store, settings, device), run or [], judge, wanted)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be measured and shown; words: those that stand after a flag."""
+
+    metrics: Sequence[str]
+    words: Sequence[str]
+    baselines: Sequence[str]
+    per_query: bool
+    as_json: bool
+
+    def print(self, measured: "Measured") -> None:
+        """The tables, after each query's scores where these are wanted."""
+        if self.per_query:
+            _print_queries(measured)
+        measured_tables(stdout_console(), measured)
+
+
+def _evaluate_runs(run: Sequence[Path], judge: Judge, wanted: _Wanted) -> None:
+    if not run:
+        raise UsageError("evaluate: give --run FILE for each run, or --mteb TASK and --model NAME")
+    names = metric_names(wanted.metrics, wanted.words)
+    labels = run_labels(run)
+    baselines = baseline_labels(wanted.baselines, labels)
     measured = judge.measured(names, labels, _to_stderr, _compile_note)
-    if as_json:
-        say_json(_json(tested(measured, baselines) if baselines else measured, per_query))
+    if wanted.as_json:
+        say_json(_json(tested(measured, baselines) if baselines else measured, wanted.per_query))
         return
-    if per_query:
-        _print_queries(measured)
-    measured_tables(stdout_console(), tested(measured, baselines))
+    wanted.print(tested(measured, baselines))
+
+
+def _evaluate_tasks(given: mteb.Given, at: mteb.KeptAt, run: Sequence[Path], judge: Judge, wanted: _Wanted) -> None:
+    """Prints the table of each task as soon as it is measured; as JSON all together."""
+    others = {"--run": run, "--qrels": judge.qrels, "--dataset": judge.dataset}
+    if refused := [name for name, value in others.items() if value]:
+        raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {', '.join(refused)}")
+    tasks, metrics = _tasks_and_metrics(given.tasks, wanted.words)
+    on_tasks = mteb.OnTasks(replace(given, tasks=tasks), at, judge.level, judge.split)
+    found = on_tasks.measured(metric_names(wanted.metrics, metrics), wanted.baselines)
+    if wanted.as_json:
+        say_json({place: _json(measured, wanted.per_query) for place, measured in found})
+        return
+    for place, measured in found:
+        say(place)
+        wanted.print(measured)
+
+
+def _tasks_and_metrics(tasks: Sequence[str], words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The tasks, with those among the words that stand after a flag, and the metrics among these."""
+    from hardneg.evaluation.metrics import is_metric
+
+    metrics = [word for word in words if all(is_metric(name) for name in word.split(","))]
+    return [*tasks, *(word for word in words if word not in metrics)], metrics
 
 
 def report(
@@ -126,8 +188,6 @@ def _write_report(
     output: Path, title: str, asked: tuple[list[str], dict[Path, str], list[str]], judge: Judge, overwrite: bool
 ) -> None:
     """Measures the runs by the metrics, compares them with the baselines, and writes the page."""
-    from dataclasses import replace
-
     from hardneg.reporting.content import ReportContent
     from hardneg.reporting.page import NAMES, write_report
     from hardneg.reporting.queries import Passages

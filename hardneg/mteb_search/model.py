@@ -1,28 +1,27 @@
 """`mteb_model`: what `mteb.evaluate` takes as a model, over hardneg's own encoding, indexes and search."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.artifacts import Store
+from hardneg.api.workplace import Where, Workplace
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.fields import DATASET
 from hardneg.mteb_search.identity import model_meta
 from hardneg.mteb_search.system import TaskSystem
 from hardneg.mteb_search.task_texts import TaskTexts, task_texts
-from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.trials import cache_folder
+from hardneg.roots import begun
 from hardneg.types import Encoded, Hits, PluginSetting
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
+    from hardneg.recipe.execute import Outcome
 
 _AT_ONCE = 16_384
 INSTALL = 'mteb\'s tasks need mteb: pip install "hardneg[mteb]"'
@@ -33,9 +32,7 @@ def mteb_model(
     *,
     index: str | None = None,
     index_options: Mapping[str, Any] | None = None,
-    settings: Sequence[str] = (),
-    store: str | Path | None = None,
-    device: str | None = None,
+    **where: Unpack[Where],
 ) -> "TaskSearcher":
     """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
 
@@ -45,9 +42,7 @@ def mteb_model(
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
         index: what the vectors are searched in, such as hnsw; None: all of them, exactly.
         index_options: its options, such as `{"m": 32}`.
-        settings: `PATH=VALUE`, as `--set` takes them, such as `model.document_length=256`.
-        store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        where: store, device, settings and progress, as in every function.
 
     Raises:
         MissingDependency: mteb is not installed.
@@ -56,7 +51,8 @@ def mteb_model(
     """
     require_mteb()
     chosen = None if index is None else PluginSetting(index, dict(index_options or {}))
-    return TaskSearcher(TaskSystem.named(str(model), chosen, tuple(settings)), _store(store), device)
+    place = Workplace.of(where)
+    return TaskSearcher(TaskSystem.named(str(model), chosen, tuple(place.settings)), place)
 
 
 def require_mteb() -> None:
@@ -67,16 +63,12 @@ def require_mteb() -> None:
         raise MissingDependency(f"{INSTALL} ({error})") from error
 
 
-def _store(path: str | Path | None) -> Store:
-    return Store(Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute())
-
-
 @dataclass
 class _Indexed:
     """A corpus that is ready to be searched; doc_ids: mteb's, by row."""
 
     plan: Plan
-    outcome: Outcome
+    outcome: "Outcome"
     doc_ids: Sequence[str]
 
     @cached_property
@@ -86,15 +78,10 @@ class _Indexed:
 
 @dataclass
 class TaskSearcher:
-    """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries.
-
-    watcher: is told of the steps while a corpus is encoded.
-    """
+    """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
-    store: Store
-    device: str | None = None
-    watcher: Watcher = field(default_factory=Watcher)
+    place: Workplace
     _indexed: _Indexed | None = None
 
     @cached_property
@@ -114,7 +101,8 @@ class TaskSearcher:
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         plan = make_plan(self.system.recipe(task_metadata, texts))
-        outcome = execute(plan, self.store, Options(device=self.device), self.watcher)
+        with begun(self.place.store, "mteb", self.place.store.root, list(plan.keys.values())):
+            outcome = self.place.make(plan)
         self._indexed = _Indexed(plan, outcome, list(corpus["id"]))
 
     def search(
@@ -173,10 +161,10 @@ class TaskSearcher:
         from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.kinds import load_encoder
 
-        encoder = load_encoder(plan.recipe.model, self.device, "fp32")
+        encoder = load_encoder(plan.recipe.model, self.place.device, "fp32")
 
         def encode(texts: Sequence[str]) -> Encoded:
-            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.watcher.progress)
+            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.place.progress)
 
         return encode
 
@@ -188,7 +176,7 @@ class TaskSearcher:
         step, made = indexed.plan.steps[self.system.last], indexed.outcome.artifacts[self.system.last]
         source = ArtifactInput(step.name, made.key, made.path, step.spec, facts=made.facts, plugins=step.plugins)
         collection = StoredCollection.open(indexed.outcome.artifacts[DATASET].path)
-        return open_searcher(source, collection, self.device, self.watcher.progress)
+        return open_searcher(source, collection, self.place.device, self.place.progress)
 
 
 def _listed(

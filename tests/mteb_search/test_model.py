@@ -56,7 +56,7 @@ def test_scores_are_those_of_sentence_transformers(kind: str, folders: dict[str,
     )
     assert lists.keys() == their_lists.keys()
     for query_id, scores in their_lists.items():
-        assert lists[query_id] == pytest.approx(scores, rel=1e-5)
+        assert lists[query_id] == pytest.approx(scores, rel=1e-5, abs=1e-6)
     assert found == pytest.approx(wanted, abs=1e-4, nan_ok=True)
 
 

@@ -1,0 +1,229 @@
+"""`hardneg evaluate --mteb`: models on mteb's tasks, or on a collection as one of these, with paired tests."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardneg.cli import completion
+from hardneg.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from hardneg.cli.adhoc_recipe import TerminalWorkplace
+    from hardneg.evaluation.metrics_json import Measured
+    from hardneg.mteb_search.comparison import Compared
+    from hardneg.types import PluginSetting
+
+_PANEL = "On mteb's tasks, in place of runs"
+_REVISION = re.compile(r"[0-9a-f]{32,40}")
+
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mteb",
+        metavar="TASK...",
+        help="mteb's retrieval tasks, such as SciFact; or beir:FOLDER, or another dataset, as one.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", help="A folder, a hub id, or bm25; give --model for each.", rich_help_panel=_PANEL),
+]
+Index = Annotated[
+    str | None,
+    typer.Option(
+        help="What the models' vectors are searched in, such as hnsw; else all of them, exactly.",
+        autocompletion=completion.plugins("indexes"),
+        rich_help_panel=_PANEL,
+    ),
+]
+IndexOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="An option of the index, such as m=32.", rich_help_panel=_PANEL),
+]
+Predictions = Annotated[
+    list[Path] | None,
+    typer.Option(help="A folder of predictions that mteb wrote, of any model.", rich_help_panel=_PANEL),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="The folder for all that is written; it is gone on from.", rich_help_panel=_PANEL
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is evaluated on which tasks; index: what the models' vectors are searched in."""
+
+    tasks: Sequence[str]
+    models: Sequence[str]
+    predictions: Sequence[Path]
+    index: str | None
+    index_options: Sequence[str]
+
+    def setting(self) -> "PluginSetting | None":
+        """The index with its options. Raises UsageError where there are options alone."""
+        from hardneg.cli.adhoc_recipe import plugin_options
+        from hardneg.types import PluginSetting
+
+        options = plugin_options(self.index_options, "--index-option")
+        if self.index is None and options:
+            raise UsageError("evaluate --mteb: --index-option goes with --index NAME")
+        return None if self.index is None else PluginSetting(self.index, options)
+
+
+@dataclass(frozen=True)
+class KeptAt:
+    """Where results and artifacts are kept and made; settings: those of a dataset begin with `dataset.`."""
+
+    output: Path | None
+    store: Path | None
+    settings: Sequence[str]
+    device: str | None
+
+
+@dataclass(frozen=True)
+class OnTasks:
+    """`hardneg evaluate --mteb` at work.
+
+    relevance_level: the lowest grade that binary metrics take as relevant. split: of a collection that is made a task;
+    mteb's own tasks say theirs.
+    """
+
+    given: Given
+    at: KeptAt
+    relevance_level: int
+    split: str
+
+    def measured(self, metrics: Sequence[str], baselines: Sequence[str]) -> "Iterator[tuple[str, Measured]]":
+        """What is measured on each split of each task, by its name; a baseline is a model too.
+
+        Raises:
+            UsageError: an option is missing, or names what is not there.
+            HardnegError: a model cannot be evaluated; the next call goes on from there.
+        """
+        from hardneg.cli.adhoc_recipe import Place
+        from hardneg.mteb_search.comparison import TaskComparison
+        from hardneg.mteb_search.model import require_mteb
+
+        if self.at.output is None:
+            raise UsageError("evaluate --mteb: give --output FOLDER, where the results are kept")
+        if not (self.given.models or self.given.predictions):
+            raise UsageError("evaluate --mteb: give --model NAME, or --predictions FOLDER")
+        require_mteb()
+        place = Place(self.at.store, self.at.device).opened()
+        rows = [*self._evaluated(place, baselines), *_given(self.given.predictions)]
+        _check_labels([row.label for row in rows])
+        tasks = self._tasks(place)
+        against = [next(row.label for row in rows if _is_called(row, name)) for name in baselines]
+        comparison = TaskComparison(self.at.output, rows, metrics, against, self.relevance_level, _tell)
+        comparison.begin()
+        with _no_bars():
+            for task in tasks:
+                yield from comparison.measured(task)
+
+    def _evaluated(self, place: "TerminalWorkplace", baselines: Sequence[str]) -> "Iterator[Compared]":
+        from hardneg.mteb_search.comparison import Compared
+        from hardneg.mteb_search.model import TaskSearcher
+        from hardneg.mteb_search.system import TaskSystem
+
+        known = {*self.given.models, *_labels(self.given.models).values()}
+        known |= {name for path in self.given.predictions for name in (str(path), _prediction_label(path))}
+        labels = _labels(list(dict.fromkeys([*self.given.models, *(name for name in baselines if name not in known)])))
+        own = tuple(setting for setting in self.at.settings if not setting.startswith("dataset."))
+        for name, label in labels.items():
+            system = TaskSystem.named(name, self.given.setting(), own)
+            searcher = TaskSearcher(system, place)
+            searcher.mteb_model_meta  # noqa: B018 - a model that is not there is told before anything runs
+            yield Compared(label, searcher)
+
+    def _tasks(self, place: "TerminalWorkplace") -> list[Any]:
+        from hardneg.mteb_search.tasks import named_tasks
+
+        found, problems = list[Any](), list[str]()
+        for name in dict.fromkeys(self.given.tasks):
+            try:
+                found += [self._local_task(name, place)] if ":" in name else named_tasks(name)
+            except UsageError as error:
+                problems.append(str(error))
+        names = [task.metadata.name for task in found]
+        problems += [f"two tasks are called {name}: leave one out" for name in set(names) if names.count(name) > 1]
+        if problems:
+            raise UsageError("\n".join(problems))
+        return found
+
+    def _local_task(self, dataset: str, place: "TerminalWorkplace") -> Any:
+        from hardneg.api.adhoc_recipe import AdhocRecipe
+        from hardneg.api.making import make_dataset
+        from hardneg.data.collection import StoredCollection
+        from hardneg.mteb_search.local_task import local_task
+
+        settings = [setting for setting in self.at.settings if setting.startswith("dataset.")]
+        made = make_dataset(AdhocRecipe("evaluate", dataset, settings=settings).plan(), place)
+        loader, _, source = dataset.partition(":")
+        name = f"{loader}-{Path(source).expanduser().absolute().name}"
+        return local_task(name, StoredCollection.open(made.path), self.split, made.key)
+
+
+def _given(folders: Sequence[Path]) -> "Iterator[Compared]":
+    from hardneg.mteb_search.comparison import Compared
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise DataError(f"{folder}: no such folder; it is what mteb's prediction_folder named")
+        yield Compared(_prediction_label(folder), given=folder)
+
+
+def _prediction_label(folder: Path) -> str:
+    """The folder's name; where that is a revision, the model's that stands before it."""
+    whole = folder.absolute()
+    return whole.parent.name if _REVISION.fullmatch(whole.name) else whole.name
+
+
+def _is_called(row: "Compared", name: str) -> bool:
+    """Whether a row is what the user calls so: by its label, its model or its folder."""
+    own = {row.label, str(row.given)}
+    if row.searcher is not None:
+        system = row.searcher.system
+        own |= {system.model or (system.index.name if system.index else "")}
+    return name in own
+
+
+def _labels(names: Sequence[str]) -> dict[str, str]:
+    from hardneg.api.labels import run_labels
+
+    found = run_labels([Path(name) for name in names])
+    return {name: found[Path(name)] for name in names}
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+        raise UsageError(f"two rows are called {twice[0]}: give the predictions in a folder of another name")
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """A block in which `datasets` shows no bars of its own, as hardneg has its own."""
+    from datasets.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+
+    shown = is_progress_bar_enabled()
+    disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            enable_progress_bar()
+
+
+def _tell(line: str) -> None:
+    """What is evaluated next, on stderr."""
+    from hardneg.cli.console import say
+
+    say(line, err=True)

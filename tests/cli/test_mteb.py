@@ -1,0 +1,101 @@
+"""`hardneg evaluate --mteb`: models on tasks made of local files, resumed, compared."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from made_tasks import animals, write_beir_folder
+from tiny import tiny_static
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.evaluation.metrics_json import read_metrics
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BEIR folder `animals`, two models and a store."""
+    root = tmp_path_factory.mktemp("mteb")
+    write_beir_folder(animals(), root / "animals")
+    tiny_static(root / "one")
+    tiny_static(root / "two", seed=1)
+    return root
+
+
+def evaluated(made: Path, output: Path, *words: str, models: tuple[str, ...] = ("one",), code: int = 0) -> str:
+    named = [word for model in models for word in ("--model", str(made / model))]
+    line = ["evaluate", "--mteb", f"beir:{made / 'animals'}", *named, "--store", str(made / "store")]
+    found = CliRunner().invoke(app, [*line, "--output", str(output), *words])
+    assert getattr(found.exception, "exit_code", found.exit_code) == code, f"{found.output}{found.exception!r}"
+    return found.output + (str(found.exception) if code else "")
+
+
+def test_models_are_compared_on_a_folder(made: Path, tmp_path: Path) -> None:
+    told = evaluated(made, tmp_path / "out", "--baseline", str(made / "two"), "--metrics", "ndcg@10")
+    place = tmp_path / "out" / "beir-animals" / "test"
+    measured = read_metrics(place / "metrics.json")
+    assert list(measured.results) == ["one", "two"]
+    assert [(each.system, each.baseline) for each in measured.comparisons] == [("one", "two")]
+    assert "beir-animals/test" in told
+    assert sorted(path.name for path in place.iterdir()) == ["metrics.json", "one.trec.gz", "qrels.txt", "two.trec.gz"]
+    results = sorted((tmp_path / "out" / "results").glob("local__*/*/beir-animals.json"))
+    main = [json.loads(path.read_text())["scores"]["test"][0]["ndcg_at_10"] for path in results]
+    means = [sum(each["ndcg@10"].values()) / 12 for each in measured.results.values()]
+    assert means == pytest.approx(main, abs=1e-5)
+
+
+def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardneg.mteb_search.model import TaskSearcher
+
+    first = evaluated(made, tmp_path / "out", "--json")
+    monkeypatch.setattr(TaskSearcher, "index", None)
+    assert evaluated(made, tmp_path / "out", "--json").splitlines()[-1] == first.splitlines()[-1]
+
+
+@pytest.mark.parametrize("broken", ["predictions/local__one/*/*_predictions.json", "results/local__one/*/beir-*.json"])
+def test_a_file_that_was_cut_off_is_made_again(broken: str, made: Path, tmp_path: Path) -> None:
+    first = evaluated(made, tmp_path / "out", "--json")
+    (path,) = sorted((tmp_path / "out").glob(broken))
+    path.write_bytes(path.read_bytes()[:-9])
+    assert evaluated(made, tmp_path / "out", "--json").splitlines()[-1] == first.splitlines()[-1]
+
+
+def test_another_content_is_evaluated_again(made: Path, tmp_path: Path) -> None:
+    own = tmp_path / "made"
+    shutil.copytree(made, own)
+    first = evaluated(own, tmp_path / "out", "--json")
+    lines = (own / "animals" / "qrels" / "test.tsv").read_text().splitlines()
+    (own / "animals" / "qrels" / "test.tsv").write_text("\n".join(lines[:-3]) + "\n")
+    assert evaluated(own, tmp_path / "out", "--json").splitlines()[-1] != first.splitlines()[-1]
+
+
+def test_predictions_of_others_are_compared(made: Path, tmp_path: Path) -> None:
+    evaluated(made, tmp_path / "out", "--json")
+    (folder,) = (tmp_path / "out" / "predictions").glob("local__one/*")
+    shutil.copytree(folder, tmp_path / "copy")
+    given = ("--predictions", str(folder), "--predictions", str(tmp_path / "copy"))
+    found = json.loads(evaluated(made, tmp_path / "both", "--json", *given, models=("two",)).splitlines()[-1])
+    rows = found["beir-animals/test"]["metrics"]
+    assert list(rows) == ["two", "local__one", "copy"]
+    assert rows["local__one"] == rows["copy"] != rows["two"]
+
+
+def test_mistakes_have_one_line(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    told = evaluated(made, out, "--mteb", "SciFakt", "--mteb", "Banking77Classification", code=2)
+    assert "mteb has no task 'SciFakt'; did you mean 'SciFact'?" in told
+    assert "Banking77Classification is a task of Classification, which is no retrieval" in told
+    assert "give --model NAME" in evaluated(made, out, models=(), code=2)
+    assert "leave out --qrels" in evaluated(made, out, "--qrels", str(made / "animals"), code=2)
+    assert "no such folder" in evaluated(made, out, models=("three",), code=6)
+    assert "no folder of mteb's results" in evaluated(made, made, code=2)
+    assert "no split 'dev'" in evaluated(made, out, "--split", "dev", code=4)
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    assert 'pip install "hardneg[mteb]"' in evaluated(made, out, code=7)
+
+
+def test_a_run_or_a_task_is_asked_for() -> None:
+    found = CliRunner().invoke(app, ["evaluate"])
+    assert "give --run FILE for each run, or --mteb TASK" in str(found.exception)

@@ -8,9 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.analysis.inputs import AnalysisInputs, Record
 from hardneg.atomic_write import replace_text
@@ -174,6 +174,27 @@ def models_in_places(analysis: str, given: Mapping[str, Any]) -> Mapping[str, An
     if len(models) not in (1, len(indexes)):
         raise UsageError(f"analyze {analysis}: {len(models)} --model for {len(indexes)} --index: give one of each")
     return {**given, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
+
+
+class OfIndexes(Analysis):
+    """Base of analyses that give each index the model of its queries."""
+
+    indexes: Indexes = Field(min_length=1, description="An index with one vector a document.")
+    models: Encoders = Field(default_factory=dict, description="The model of the index in the same place.")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        check_model_labels(self.indexes, self.models)
+        return self
+
+    @classmethod
+    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+        """Models in the order of the indexes; one alone is that of all."""
+        return models_in_places(cls.name, given)
+
+    def encoders(self) -> Mapping[str, str]:
+        """The model that encoded an index, where none is named."""
+        return unnamed_encoders(self.indexes, self.models)
 
 
 def of_each_history(

@@ -1,15 +1,15 @@
 """How long one query takes, alone and among many: encoding it, and searching an index."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, check_model_labels, models_in_places, unnamed_encoders
+from hardneg.analysis.base import Encoders, Indexes, OfIndexes
 from hardneg.analysis.inputs import AnalysisInputs, System
 from hardneg.errors import UsageError
 from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
@@ -19,7 +19,7 @@ _PARTS = ("encode", "search", "total")
 _WARM_UP = 2
 
 
-class Latency(Analysis):
+class Latency(OfIndexes):
     """Time single queries: encoding one and searching an index for it, and the same for all of them at once.
 
     Example: hardneg analyze latency --queries FILE --index FOLDER --model NAME
@@ -38,20 +38,6 @@ class Latency(Analysis):
     models: Encoders = Field(default_factory=dict, description="The model of the queries of the index in its place.")
     sample: int = Field(50, gt=0, description="How many queries, drawn by the seed.")
     depth: int = Field(100, gt=0, description="How many documents of each.")
-
-    @model_validator(mode="after")
-    def _known(self) -> "Latency":
-        check_model_labels(self.indexes, self.models)
-        return self
-
-    @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
-        """Models in the order of the indexes; one alone is that of all."""
-        return models_in_places(cls.name, given)
-
-    def encoders(self) -> Mapping[str, str]:
-        """By default the models that encoded the indexes."""
-        return unnamed_encoders(self.indexes, self.models)
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """By index the milliseconds of one query, and of one of a batch; see `latency`.

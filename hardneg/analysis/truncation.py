@@ -1,21 +1,12 @@
 """What is left of a model when the first dimensions of its vectors are used alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
-from hardneg.analysis.base import (
-    Analysis,
-    Encoders,
-    Indexes,
-    Option,
-    check_model_labels,
-    doubling,
-    models_in_places,
-    unnamed_encoders,
-)
+from hardneg.analysis.base import OfIndexes, Option, doubling
 from hardneg.analysis.inputs import AnalysisInputs, System
 from hardneg.errors import UsageError
 from hardneg.fields import MetricName
@@ -26,7 +17,7 @@ from hardneg.types import Hits, RankedList
 _DEPTH = 100
 
 
-class Truncation(Analysis):
+class Truncation(OfIndexes):
     """Show metrics of an index by how many dimensions of its vectors are kept, as Matryoshka models have them.
 
     What is left of vectors of norm 1 gets norm 1 again. Every search is exact.
@@ -40,28 +31,12 @@ class Truncation(Analysis):
     paper = "Matryoshka Representation Learning, section 4.2"
     asks = ("qrels", "queries", "relevance_level", "device")
 
-    indexes: Indexes = Field(min_length=1, description="An index with one vector a document.")
-    models: Encoders = Field(default_factory=dict, description="The model of the index in the same place.")
     dims: Annotated[tuple[PositiveInt, ...], Option("--dims")] = Field(
         min_length=1, description="How many dimensions are kept."
     )
     metrics: Annotated[
         tuple[MetricName, ...], Option("--metrics", same=("--metric",), metavar="NAME..."), Field(min_length=1)
     ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
-
-    @model_validator(mode="after")
-    def _known(self) -> "Truncation":
-        check_model_labels(self.indexes, self.models)
-        return self
-
-    @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
-        """Models in the order of the indexes; one alone is that of all."""
-        return models_in_places(cls.name, given)
-
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded an index, where none is named."""
-        return unnamed_encoders(self.indexes, self.models)
 
     @property
     def passes(self) -> int:

@@ -126,6 +126,18 @@ class Corpus:
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
         return rows
 
+    def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> NDArray[np.int64]:
+        """Rows of lists of negatives of `length` documents at most: int64 [n, length]; -1 pads.
+
+        Raises:
+            DataError: the corpus lacks one; the message ends in `advice`.
+        """
+        counts = np.array([len(doc_ids) for doc_ids in lists])
+        rows = np.full((len(lists), length), -1, np.int64)
+        flat = [doc_id for doc_ids in lists for doc_id in doc_ids]
+        rows[np.arange(length) < counts[:, None]] = self.known_rows(flat, "negative", advice)
+        return rows
+
     def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""
         rows = np.unique(np.asarray(rows, np.int64))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hardneg.data.flat import FlatWriter
 from hardneg.data.remote import joined
 from hardneg.data.shard_folder import Closed, close_folder, close_shard, put_shard
-from hardneg.data.shards import Pieces, shard_name
+from hardneg.data.shards import Pieces, even_cut, shard_name
 from hardneg.errors import ArtifactError
 from hardneg.progress import Progress
 
@@ -28,9 +28,7 @@ class RowCut:
 
     def first(self, total: int) -> NDArray[np.int64]:
         """int64 [S + 1], the first row of each shard, and how many rows there are."""
-        count = self.shards if self.shards is not None else -(-total // (self.rows or max(1, total)))
-        count = max(1, min(count, total))
-        return np.array([total * number // count for number in range(count + 1)], np.int64)
+        return np.array(even_cut(total, total, self.shards, self.rows), np.int64)
 
 
 @dataclass(frozen=True)

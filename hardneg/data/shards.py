@@ -43,6 +43,20 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}"
 
 
+def even_cut(parts: int, rows: int, shards: int | None, most: int | None) -> list[int]:
+    """The first part of each shard, and how many parts there are; a shard has one part at least.
+
+    Args:
+        parts: what cannot be cut, such as blocks of rows, or the rows themselves.
+        rows: how many rows they have in all.
+        shards: into how many shards; None: as `most` says.
+        most: how many rows a shard is to have at most; None or 0: one shard has all.
+    """
+    count = shards if shards is not None else -(-rows // (most or max(1, rows)))
+    count = max(1, min(count, parts))
+    return [parts * number // count for number in range(count + 1)]
+
+
 @dataclass(frozen=True, eq=False)
 class Shards:
     """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 where it has none."""

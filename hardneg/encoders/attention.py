@@ -12,7 +12,7 @@ from torch import Tensor
 from hardneg.encoders.packing import Packing, made_up, padded_made_up
 from hardneg.encoders.spec import Attention
 from hardneg.encoders.towers import finish, in_mode, sharing
-from hardneg.encoders.unpadded import UNPADDED, has_kernel, register
+from hardneg.encoders.unpadded import UNPADDED, by_sdpa, has_kernel, register
 from hardneg.errors import ModelError
 from hardneg.trials import Way, choose, machine_of
 
@@ -173,12 +173,7 @@ def _forward(
         found = attended(query * scale, key, value, hidden)
         if found is not None:
             return found.transpose(1, 2), None
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    made: tuple[Tensor, None] = sdpa_attention_forward(
-        module, query, key, value, attention_mask, scaling=scaling, **rest
-    )
-    return made
+    return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
 
 
 def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: dict[str, Any]) -> bool:

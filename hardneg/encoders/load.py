@@ -106,13 +106,7 @@ def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module
 def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     from sentence_transformers import SentenceTransformer
 
-    whole = SentenceTransformer(
-        str(folder),
-        device="cpu",
-        trust_remote_code=False,
-        local_files_only=True,
-        model_kwargs=load_kwargs(folder, dtype),
-    )
+    whole = library_model(SentenceTransformer, folder, dtype)
     modules: list[Any] = list(whole.children())
     if dtype != torch.float32 and not has_twins(whole):  # what comes behind was rounded with the transformer
         for number, place in enumerate(module_folders(folder)):
@@ -134,6 +128,12 @@ def _plain_transformer(folder: Path, dtype: torch.dtype) -> nn.Module:
         module_output_name="token_embeddings",
     )
     return transformer
+
+
+def library_model(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
+    """A folder's model as a class of sentence-transformers opens it: on the CPU, by no code and no file but its own."""
+    options = load_kwargs(folder, dtype)
+    return kind(str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=options)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:

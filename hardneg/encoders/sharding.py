@@ -15,7 +15,7 @@ from hardneg.atomic_write import replace_text
 from hardneg.data.remote import joined
 from hardneg.data.segments import segment_ids
 from hardneg.data.shard_folder import Closed, close_folder, close_shard, put_shard
-from hardneg.data.shards import BEGUN_CUT, shard_name
+from hardneg.data.shards import BEGUN_CUT, even_cut, shard_name
 from hardneg.data.sparse_store import SHAPE
 from hardneg.distributed import barrier, world
 from hardneg.encoders.protocol import StoredRows, TextEncoder
@@ -44,10 +44,7 @@ class Sharding:
 
     def cut(self, layout: Layout) -> list[int]:
         """The first block of each shard, and how many blocks there are."""
-        blocks, total = len(layout.rows) - 1, int(layout.rows[-1])
-        count = self.shards if self.shards is not None else -(-total // (self.rows or max(1, total)))
-        count = max(1, min(count, blocks))
-        return [blocks * number // count for number in range(count + 1)]
+        return even_cut(len(layout.rows) - 1, int(layout.rows[-1]), self.shards, self.rows)
 
 
 @dataclass(frozen=True, eq=False)

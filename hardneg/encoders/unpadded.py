@@ -57,12 +57,7 @@ def _forward(
     if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
         raise ModelError(f"attention is unpadded, and a {type(module).__name__} has a {strange[0]}: leave it out")
     if attention_mask is not None:
-        from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-        made: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **rest
-        )
-        return made
+        return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
     said, window = rest.get("is_causal"), rest.get("sliding_window")
     causal = bool(getattr(module, "is_causal", True) if said is None else said)
     reach = -1 if window is None else window - 1
@@ -71,6 +66,14 @@ def _forward(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     found = attend(flat, _bounds(query, rest), scale, (reach, 0 if causal else reach))
     return found.view(query.shape[0], query.shape[2], *found.shape[1:]), None
+
+
+def by_sdpa(*given: Any, **rest: Any) -> tuple[Tensor, None]:
+    """What transformers does itself, of what it gives an attention."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    made: tuple[Tensor, None] = sdpa_attention_forward(*given, **rest)
+    return made
 
 
 def _bounds(query: Tensor, rest: dict[str, Any]) -> Bounds:

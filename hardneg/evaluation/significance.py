@@ -67,7 +67,7 @@ def paired_t_test(differences: NDArray[np.float64]) -> float:
         return 1.0
     if np.ptp(differences) == 0.0:
         return 0.0
-    return float(_stats().ttest_rel(differences, np.zeros_like(differences)).pvalue)
+    return float(distributions().ttest_rel(differences, np.zeros_like(differences)).pvalue)
 
 
 def randomisation_test(differences: NDArray[np.float64], options: Randomisation | None = None) -> float:
@@ -110,7 +110,7 @@ def mean_interval(values: NDArray[np.float64]) -> Interval | None:
     if n < 2:
         return None
     mean = float(values.mean())
-    half = float(_stats().t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / n**0.5
+    half = float(distributions().t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / n**0.5
     return Interval(mean - half, mean + half)
 
 
@@ -214,7 +214,8 @@ def _drawn_patterns(n: int, options: Randomisation) -> Iterator[NDArray[np.float
         yield random.integers(0, 2, (count, n), np.uint8).astype(np.float64)
 
 
-def _stats() -> Any:
+def distributions() -> Any:
+    """scipy's distributions and tests. Raises MissingDependency where it is not installed."""
     try:
         from scipy import stats
     except ImportError as error:

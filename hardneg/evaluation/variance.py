@@ -11,13 +11,11 @@ the two have a training in common. Then differences seed by seed are a single su
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import MissingDependency
-from hardneg.evaluation.significance import Interval
+from hardneg.evaluation.significance import Interval, distributions
 
 SeedTable = NDArray[np.float64]
 """Scores [seeds, queries]."""
@@ -88,7 +86,7 @@ class Spread:
         """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
         if not self.query.freedom:
             return None
-        half = float(_distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
+        half = float(distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
         return Interval(self.mean - half, self.mean + half)
 
 
@@ -128,12 +126,4 @@ def _satterthwaite(variance: float, components: Sequence[Component]) -> float:
 def _t_p(mean: float, variance: float, freedom: float) -> float:
     if variance == 0.0:
         return 1.0 if mean == 0.0 else 0.0
-    return float(2 * _distributions().t.sf(abs(mean) / variance**0.5, freedom))
-
-
-def _distributions() -> Any:
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise MissingDependency(f'significance tests need scipy ({error}); pip install "hardneg"') from error
-    return stats
+    return float(2 * distributions().t.sf(abs(mean) / variance**0.5, freedom))

@@ -1,6 +1,6 @@
 """Where the documents of a step come from: a search at each step, lists in a file, or the corpus at random."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.atomic_write import replacing
-from hardneg.data.corpus import Corpus
 from hardneg.data.mmap import map_array
 from hardneg.data.negatives import NegativesFile
 from hardneg.distributed import barrier, gather, world
@@ -175,7 +174,7 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
             items = [negatives[places[name]].negatives[:depth] if name in places else [] for name in query_ids]
-            yield _padded(data.corpus, items, depth)
+            yield data.corpus.known_lists(items, depth, "mine again from this corpus")
 
     return blocks
 
@@ -191,15 +190,6 @@ def searched(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: in
             yield rows
 
     return blocks
-
-
-def _padded(corpus: Corpus, items: Sequence[Sequence[str]], depth: int) -> NDArray[np.int64]:
-    counts = np.array([len(doc_ids) for doc_ids in items])
-    doc_ids = [doc_id for part in items for doc_id in part]
-    rows = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
-    lists = np.full((len(items), depth), -1, np.int64)
-    lists[np.arange(depth)[None, :] < counts[:, None]] = rows
-    return lists
 
 
 def _write(path: Path, shape: tuple[int, int], blocks: Iterator[NDArray[np.int64]]) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.files import check_activations
-from hardneg.encoders.load import assembled, check_sound, hold_in, load_kwargs, opening, read_modules, with_prompts
+from hardneg.encoders.load import assembled, check_sound, hold_in, library_model, opening, read_modules, with_prompts
 from hardneg.encoders.multi_vector.contract import read_late_interaction
 from hardneg.encoders.multi_vector.projection import projection
 from hardneg.encoders.spec import KINDS, FullSpec
@@ -69,13 +69,7 @@ def _own_modules(folder: Path, spec: FullSpec) -> list[nn.Module]:
     from sentence_transformers import MultiVectorEncoder
 
     with opening(f"model {spec.name!r}", folder):
-        whole = MultiVectorEncoder(
-            str(folder),
-            device="cpu",
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs=load_kwargs(folder, torch.float32),
-        )
+        whole = library_model(MultiVectorEncoder, folder, torch.float32)
     return list(whole.children())
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from hardneg.encoders.contract import made_as, read_contract
 from hardneg.encoders.files import check_activations, module_folders, sides
-from hardneg.encoders.load import assembled, hold_in, load_kwargs, opening, quiet, with_prompts
+from hardneg.encoders.load import assembled, hold_in, library_model, load_kwargs, opening, quiet, with_prompts
 from hardneg.encoders.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
 from hardneg.encoders.sparse.head import new_head
 from hardneg.encoders.sparse.query_terms import check_query_terms, query_terms
@@ -64,13 +64,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
 
     check_query_terms(folder)
     with opening(f"model {spec.name!r}", folder):
-        found = SparseEncoder(
-            str(folder),
-            device="cpu",
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs=load_kwargs(folder, dtype),
-        )
+        found = library_model(SparseEncoder, folder, dtype)
     whole = nn.Sequential(*found.children())
     check_sides(list(whole), spec.name)
     transformer, *rest = side(whole, "document")

@@ -87,7 +87,7 @@ class LastMined:
         """For each query its negatives as `BEFORE` and `NOW`; nothing where it had none."""
         had = [self.file[self._rows[name]] if name in self._rows else None for name in query_ids]
         lists = [[] if item is None else list(item.negatives) for item in had]
-        rows = self._padded(lists)
+        rows = self.corpus.known_lists(lists, max(map(len, lists), default=0), "start afresh")
         found = rank_candidates(self.searcher, asked, rows, max(1, rows.shape[1]))
         for item, place, scores in zip(had, found.rows, found.scores, strict=True):
             if item is None:
@@ -99,14 +99,6 @@ class LastMined:
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {query_id: row for row, query_id in enumerate(self.file.query_ids)}
-
-    def _padded(self, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """Rows of the corpus, int64 [Q, longest list]; -1 pads."""
-        counts = np.array([len(doc_ids) for doc_ids in lists])
-        rows = np.full((len(lists), counts.max(initial=0)), -1, np.int64)
-        flat = [doc_id for doc_ids in lists for doc_id in doc_ids]
-        rows[np.arange(rows.shape[1]) < counts[:, None]] = self.corpus.known_rows(flat, "negative", "start afresh")
-        return rows
 
 
 def mined_before(options: RefreshOptions, place: RefreshFolder, number: int) -> NegativesFile | None:

@@ -1,6 +1,8 @@
 """Several processes that know of each other, as a launcher would start them."""
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -9,11 +11,22 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
+_PORTS = range(20_000, 32_000)
+"""Below those that Linux gives to whoever asks for any, so that none is taken by chance before it is bound."""
+
+
+def free_port() -> int:
+    """A port that nothing is bound to."""
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a hundred ports are all taken")
+
+
 def launch(program: Path, arguments: list[str], number: int) -> list[subprocess.Popen[bytes]]:
     """`number` processes that run a Python file, with one thread each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(map(str, (HERE.parent, HERE, HERE / "training")))
     return [

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, TypeVar
 
+_PATIENCE = 60.0  # seconds
+
 
 class ServedModel(ABC):
     """What a server was asked, what it says, and what is wrong with it.
 
     path: where it is asked. requests, keys: what came, and in which `Authorization`, in order. fault: gets the number
     of a request and its handler, whose `reply` answers; True: it has answered. pause: seconds before each answer.
+    together: the first answers wait until so many requests are under way.
     """
 
     path: ClassVar[str]
@@ -24,9 +27,9 @@ class ServedModel(ABC):
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.under_way = self.most_under_way = 0
-        self.pause = 0.0
+        self.pause, self.together = 0.0, 0
         self.fault: Callable[[int, Any], bool] = lambda number, handler: False
-        self.lock = threading.Lock()
+        self.changed = threading.Condition()
 
     @abstractmethod
     def answer(self, request: dict[str, Any]) -> Any:
@@ -34,14 +37,16 @@ class ServedModel(ABC):
 
     def take(self, request: dict[str, Any], key: str | None) -> int:
         """Keeps a request, and lets it wait. Returns its number."""
-        with self.lock:
+        with self.changed:
             number = len(self.requests)
             self.requests.append(request)
             self.keys.append(key)
             self.under_way += 1
             self.most_under_way = max(self.most_under_way, self.under_way)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.most_under_way >= self.together, _PATIENCE)
         time.sleep(self.pause)
-        with self.lock:
+        with self.changed:
             self.under_way -= 1
         return number
 

@@ -90,7 +90,7 @@ def test_errors_are_one_line_with_their_exit_code(place, arguments, code, messag
 
 @pytest.mark.slow
 def test_a_killed_run_ends_as_one_that_was_not(place):
-    settings = ["--set", "stages.star.options.max_steps=40", "--set", "stages.star.options.checkpoint_every=3"]
+    settings = ["--set", "stages.star.options.max_steps=120", "--set", "stages.star.options.checkpoint_every=3"]
     arguments = ["recipe", "run", "small.yaml", "--device", "cpu", *settings, "--until", "star-index"]
     process = start(place, *arguments, "--output", "killed")
     wait_until(lambda: any(steps > 7 for steps in steps_of_unfinished(place / "store")), process)

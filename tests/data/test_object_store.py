@@ -1,8 +1,7 @@
 """Shards in an object store: a server on this machine that speaks S3."""
 
-import socket
-
 import pytest
+from processes import free_port
 from shard_folders import in_shards
 
 from hardneg.data.flat import FlatVectors
@@ -20,9 +19,7 @@ def bucket():
     from moto.server import ThreadedMotoServer
 
     pytest.importorskip("s3fs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server, patch = ThreadedMotoServer("127.0.0.1", port), pytest.MonkeyPatch()
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         patch.setenv(name, "testing")

@@ -96,7 +96,7 @@ def history(store: Path, left: tuple[str, ...] = ()) -> list[dict[str, Any]]:
 def test_kills_of_both_at_any_moment(tmp_path: Path, store: Path, tiny_model: Path) -> None:
     draws, recipe = random.Random(11), write(tmp_path, tiny_model)
     for reached in (1, 20):
-        run = Run(recipe, store)
+        run = Run(recipe, store, seconds=0.2)
         run.until(lambda run=run, reached=reached: run.steps() >= reached)
         time.sleep(draws.uniform(0, 1))
         run.kill()

@@ -18,7 +18,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 
 SAME = ("start-index", "start-train", "static")
-STEPS = ["--set", "stages.star.options.max_steps=60", "--set", "stages.star.options.checkpoint_every=10"]
+STEPS = ["--set", "stages.star.options.max_steps=120", "--set", "stages.star.options.checkpoint_every=10"]
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """The same training in one process and in two."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from processes import free_port
 from reranker_toy import train_still
 from safetensors.torch import load_file
 from torch import Tensor
@@ -15,9 +15,7 @@ HERE = Path(__file__).parent
 
 def results(toy: Path, model: Path, out: Path) -> list[dict[str, Tensor]]:
     """The weights of the one, then those of each of the two."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     path = os.pathsep.join(map(str, (HERE.parents[2], HERE.parent, HERE)))
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "reranker_toy.py"), str(toy), str(model), str(out)]

@@ -79,6 +79,7 @@ def test_each_text_is_asked_for_once_in_bounded_requests(served: Served) -> None
     texts = [f"text {number % 40}" + "x" * (number % 40) for number in range(80)]
     options = {"batch": 5, "batch_characters": 150, "in_flight": 3, "cache": 0}
     encoder = opened(served, options)
+    served.together = 3
     np.testing.assert_allclose(
         encoder.encode(texts, "document"), normal(np.stack([vector(text) for text in texts])), atol=1e-6
     )
@@ -112,7 +113,8 @@ def test_what_was_encoded_before_a_fault_is_kept(served: Served) -> None:
     assert not set(done) & set(served.texts[6:])
 
 
-def test_a_failure_ends_the_other_requests_soon(served: Served) -> None:
+def test_a_failure_ends_the_other_requests_soon(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_server, "_FIRST_WAIT", 1.0)  # so that few are tried until the failure is seen
     served.fault = lambda number, handler: number > 0 and (handler.reply(400 if number == 2 else 503, b"no") or True)
     encoder = opened(served, {"batch": 1, "in_flight": 2, "deadline": 60.0})
     with pytest.raises(ModelError, match="status 400"):

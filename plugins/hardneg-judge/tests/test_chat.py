@@ -97,7 +97,7 @@ def test_an_answer_that_cannot_be_read_is_counted(served: Served) -> None:
 
 
 def test_so_many_requests_are_under_way(served: Served) -> None:
-    served.pause = 0.02
+    served.pause, served.together = 0.02, 4
     list(chat(served, in_flight=4).rerank([("q", [f"passage {n}" for n in range(24)])]))
     assert served.most_under_way == 4
 

@@ -23,10 +23,13 @@ def test_what_takes_long_is_left_when_the_process_is_asked_to_end() -> None:
     def stop(number: int, frame: object) -> None:
         sys.exit(128 + number)
 
+    def asked_to_end() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        ends.wait(60)
+
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
-        with pytest.raises(SystemExit) as ended, beside(lambda: ends.wait(60)):
+        with pytest.raises(SystemExit) as ended, beside(asked_to_end):
             pass
     finally:
         ends.set()

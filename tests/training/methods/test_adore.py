@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from guided_toy import toy_guide
-from processes import codes
+from processes import codes, free_port
 from query_toy import DEPTH, TwinBags, approach, open_index, run, write_index
 from toy import toy_data
 
@@ -223,9 +222,7 @@ JOINT = ["pq:dynamic", "opq-pq:dynamic", "opq-pq:refreshed"]
 @pytest.fixture(scope="module")
 def learnt(toy_folder: Path, index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process and two come to; the two are stopped and go on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     cases, out = [*CASES], tmp_path_factory.mktemp("several")
     if find_spec("faiss"):
         Pq(subvectors=4, bits=4).build(index, index / "pq", Silent())

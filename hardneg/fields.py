@@ -94,6 +94,10 @@ def parse_setting(value: Any) -> Any:
     if isinstance(value, Mapping):
         if not isinstance(value.get("name"), str):
             raise ValueError("a plugin needs its `name`")
+        name, colon, source = value["name"].partition(":")
+        if colon:
+            told = f"name {value['name']!r} is a name and a source: in a mapping each stands by itself"
+            raise ValueError(f"{told}; write name: {name}, source: {source}")
         return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
     return value
 

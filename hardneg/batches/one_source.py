@@ -16,8 +16,9 @@ from hardneg.seeding import generator
 class OneSource:
     """Each batch has queries of one source alone, for collections that were put together from several.
 
-    A query's source is the part of its id before the first `separator`, such as `nq` in `nq/17`. Each query comes once
-    an epoch; the last batch of each source is filled with queries of it that come twice.
+    A query's source is what the file `batches_sources` says. Without one it is the part of its id before the first
+    `separator`, such as `nq` in `nq/17`. Each query comes once an epoch; the last batch of each source is filled with
+    queries of it that come twice.
 
     Source: Nussbaum et al., Nomic Embed (2024), section 3.2: a batch has the pairs of one data source.
 
@@ -27,6 +28,7 @@ class OneSource:
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = ("sources",)
     repeats: ClassVar[bool] = False
 
     separator: str = "/"
@@ -41,11 +43,13 @@ class OneSource:
         Raises:
             UsageError: ids have no source.
         """
+        if queries.sources is not None:
+            return np.unique(np.array(queries.sources), return_inverse=True)[1].astype(np.int64)
         parts = [query_id.partition(self.separator) for query_id in queries.query_ids]
         if without := [name for name, mark, _ in parts if not mark]:
             raise UsageError(
                 f"one-source: {len(without)} of {len(parts)} query ids have no {self.separator!r}, such as "
-                f"{without[0]!r}: give the separator behind the source's name, or take other batches"
+                f"{without[0]!r}: give the separator behind the source's name, or a file of sources in batches_sources"
             )
         return np.unique([name for name, _, _ in parts], return_inverse=True)[1].astype(np.int64)
 

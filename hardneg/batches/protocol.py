@@ -15,19 +15,22 @@ class TrainingQueries:
     """The training queries, Q of them, and what a plugin has asked for.
 
     positives: known relevant documents by query id. vectors: float32 [Q, d], mapped; None where not asked for. run: a
-    list a query, in their order, to be read once; None where not asked for.
+    list a query, in their order, to be read once; None where not asked for. sources: the name of each query's source;
+    None where the recipe does not give them.
     """
 
     query_ids: Sequence[str]
     positives: Mapping[str, Sequence[str]]
     vectors: NDArray[np.float32] | None = None
     run: Iterable[RankedList] | None = None
+    sources: Sequence[str] | None = None
 
 
 class BatchOrder(Protocol):
     """Which queries share a batch (`hardneg.batches`).
 
     needs: what of `TrainingQueries` it cannot do without: `"vectors"`, `"run"`, or nothing.
+    takes: what it has a use for where a recipe gives it: `"sources"`; a class that has no `takes` has none.
     repeats: whether queries are drawn with replacement, so that an epoch has some several times and others not at all.
         Otherwise an epoch has each query, and one more than once only where a batch could not be filled without.
     """

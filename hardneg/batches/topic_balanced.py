@@ -45,6 +45,12 @@ class TopicBalanced:
         if self.clusters is not None and self.clusters < 1:
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
+    def refuses(self, queries: int) -> str | None:
+        """Why so many queries, or fewer, cannot be grouped so."""
+        if self.clusters is None or self.clusters <= queries:
+            return None
+        return f"topic-balanced: {self.clusters} clusters of {queries} queries cannot be: give 1 to {queries}"
+
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
 

@@ -52,7 +52,11 @@ class InfoNCE:
         check_temperature("infonce", self.temperature)
         if not (self.hardness >= 0 and isfinite(self.hardness)):
             raise PluginError(f"infonce: hardness must be 0 or above, not {self.hardness}")
-        if self.hardness and self.negatives == "own" and self.hardness_of == "others":
+        if not self.hardness and self.hardness_of != "all":
+            raise PluginError(
+                "infonce: hardness_of goes with hardness: give a hardness above 0, or leave hardness_of out"
+            )
+        if self.negatives == "own" and self.hardness_of == "others":
             raise PluginError("infonce: hardness_of others has none to weigh where negatives are own: leave one out")
         if "query-document" not in self.directions or len({*self.directions}) < len(self.directions):
             told = ", ".join(self.directions) or "none"

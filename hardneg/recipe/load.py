@@ -125,6 +125,7 @@ def check_recipe(
     with plugin_errors(stages.values()):
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
         problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
+        notes += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if found or problems or top is None:

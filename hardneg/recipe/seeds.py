@@ -32,7 +32,11 @@ def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _listed(value: Any) -> Any:
-    return {"values": value} if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return {"values": value}
+    if not isinstance(value, Mapping | _Seeds):
+        raise ValueError("must be a list of seeds, such as [1, 2, 3]")
+    return value
 
 
 class _Seeds(BaseModel):

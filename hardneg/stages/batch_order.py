@@ -12,11 +12,12 @@ from pydantic import AfterValidator, Field
 from hardneg.artifacts import SCRATCH
 from hardneg.atomic_write import replacing
 from hardneg.batches.protocol import BatchOrder, TrainingQueries
+from hardneg.data.queries import read_sources
 from hardneg.data.runs import lists_in_order
 from hardneg.distributed import barrier, world
-from hardneg.fields import LATER, Name, PluginKind, Reference, Setting
+from hardneg.fields import FREE, LATER, InputFile, Name, PluginKind, Reference, Setting
 from hardneg.layout import RUN
-from hardneg.registry import needs_of
+from hardneg.registry import configure, needs_of
 from hardneg.stages.context import StageContext
 from hardneg.stages.encoded_queries import NOT_ONE_VECTOR, encoded_queries
 from hardneg.stages.spec import RecipeView
@@ -40,7 +41,8 @@ class BatchedSpec(EncoderTrainingSpec):
     """What the stages have in common that may say which queries share a batch.
 
     batches: the order of the queries; by default `shuffled`. batches_from: what that is made by: an encode stage, whose
-    model then encodes the training queries, or a run of them.
+    model then encodes the training queries, or a run of them. batches_sources: a file that says which source each query
+    is of.
     """
 
     batches: Annotated[Setting | None, AfterValidator(_unless_shuffled), PluginKind("batches")] = Field(
@@ -48,6 +50,9 @@ class BatchedSpec(EncoderTrainingSpec):
     )
     batches_from: Annotated[Name | None, Reference(("index", "run"), refuses=NOT_ONE_VECTOR)] = Field(
         default=None, json_schema_extra=LATER
+    )
+    batches_sources: Annotated[Name | None, InputFile("a query's id, a tab and the name of its source a line")] = Field(
+        default=None, json_schema_extra=FREE
     )
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -62,6 +67,14 @@ class BatchedSpec(EncoderTrainingSpec):
         yield from _problems_of_source(self, recipe)
         yield from super().problems(recipe)
 
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """More groups of the queries than there are queries, whichever split these are of."""
+        yield from super().missing(collection)
+        refuses = None if self.batches is None else getattr(configure("batches", self.batches), "refuses", None)
+        most = max((counts["queries"] for counts in collection["splits"].values()), default=0)
+        if refuses is not None and (told := refuses(most)):
+            yield f"batches: {told}"
+
 
 def _problems_of_source(spec: BatchedSpec, recipe: RecipeView) -> Iterator[str]:
     plugin = recipe.plugin("batches")
@@ -72,6 +85,9 @@ def _problems_of_source(spec: BatchedSpec, recipe: RecipeView) -> Iterator[str]:
     if not needs and spec.batches_from is not None:
         what = "shuffled" if spec.batches is None else spec.batches.name
         yield f"{_FROM}: batches {what} are made by the queries alone; leave it out"
+    if spec.batches_sources is not None and "sources" not in getattr(plugin, "takes", ()):
+        what = "shuffled" if spec.batches is None else spec.batches.name
+        yield f"batches_sources: batches {what} have no use for sources; leave it out, or take one-source"
     for need in needs:
         kind, words = _MADE_BY[need]
         if named is None and spec.batches_from is None and spec.batches is not None:
@@ -87,7 +103,7 @@ def ordered(context: "StageContext[BatchedSpec]", data: TrainingData) -> Trainin
     processes and a training that is gone on with have the same.
 
     Raises:
-        DataError: the run is of other queries.
+        DataError: the run is of other queries, or a query has no source.
         UsageError: the order cannot be made of these queries.
     """
     if context.spec.batches is None:
@@ -107,7 +123,10 @@ def _needed(context: "StageContext[BatchedSpec]", plugin: BatchOrder, data: Trai
         "vectors": lambda: encoded_queries(context, context.inputs[_MODEL], data.texts, "batches-queries"),
         "run": lambda: lists_in_order(context.inputs[_FROM].folder / RUN, data.query_ids),
     }
-    return {need: made[need]() for need in plugin.needs}
+    found: dict[str, Any] = {need: made[need]() for need in plugin.needs}
+    if (file := context.spec.batches_sources) is not None:
+        found["sources"] = read_sources(Path(file).expanduser(), data.query_ids)
+    return found
 
 
 def _keep(file: Path, groups: NDArray[np.int64]) -> None:

@@ -138,6 +138,10 @@ class StageSpec(BaseModel):
         """What is wrong with this stage beside the others: `field: what; what to do`, one line each."""
         yield from ()
 
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """What may surprise where nothing is wrong: `field: what; what to do`, one line each."""
+        yield from ()
+
     def missing(self, collection: Mapping[str, object]) -> Iterator[str]:
         """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
         yield from ()

@@ -95,8 +95,17 @@ class TrainRefreshed(DualTrainingSpec):
             yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[kind.form]}; name another"
         yield from super().problems(recipe)
 
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also lists that may come out short, for what a query had is mined over again."""
+        yield from super().remarks(recipe)
+        refresh = self.refresh
+        if refresh.replace == "decayed" and refresh.depth < 2 * refresh.negatives:
+            told = f"depth {refresh.depth} is below {2 * refresh.negatives}, twice the negatives"
+            yield f"refresh: replace decayed: {told}: lists may come out short; give a larger depth"
+
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers, where negatives are told by them."""
+        """Also answers, where negatives are told by them."""
+        yield from super().missing(collection)
         if self.refresh.without_answers and not has_answers(collection, self.split):
             yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
 

@@ -120,6 +120,11 @@ def test_a_batch_has_one_source() -> None:
     assert shares(found, 4, groups) == [1.0] * 6 and set(found.tolist()) == set(range(18))
 
 
+def test_sources_that_are_given_are_taken_before_those_of_ids() -> None:
+    found = TrainingQueries(["a/1", "b", "c"], {}, sources=["nq", "web", "nq"])
+    assert OneSource().groups(found, 2, seed=0).tolist() == [0, 1, 0]
+
+
 def test_ids_without_a_source_are_told() -> None:
     with pytest.raises(UsageError, match=r"one-source: 1 of 2 query ids have no '/', such as 'b': give the separator"):
         OneSource().groups(TrainingQueries(["a/1", "b"], {}), 4, seed=0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.data.queries import Queries, read_answers, write_answers, write_queries
+from hardneg.data.queries import Queries, read_answers, read_sources, write_answers, write_queries
 from hardneg.datasets.beir import Beir
 from hardneg.errors import ArtifactError, DataError
 from hardneg.progress import Silent
@@ -81,3 +81,18 @@ def test_a_beir_folder_keeps_them_by_split(tmp_path: Path) -> None:
     assert counts["splits"]["train"]["with_answers"] == 1 and "with_answers" not in counts["splits"]["test"]
     stored = StoredCollection.open(tmp_path / "stored")
     assert stored.answers("train") == {"q1": ("a", "b")} and stored.answers("test") == {}
+
+
+def test_sources_of_queries(tmp_path: Path) -> None:
+    path = tmp_path / "sources.tsv"
+    path.write_text("q1\tnq\nq2\tweb search\n\nq1\tnq\nother\tx\n")
+    assert read_sources(path, ["q2", "q1"]) == ["web search", "nq"]
+    with pytest.raises(DataError, match=r"sources.tsv: no source of 2 of 3 queries, such as 'q3': add a line with its"):
+        read_sources(path, ["q1", "q3", "q4"])
+    for line, told in (
+        ("q1\tweb", "query 'q1' is of 'nq' above: leave one line out"),
+        ("q3", "a query's id, a tab and"),
+    ):
+        path.write_text(f"q1\tnq\n{line}\n")
+        with pytest.raises(DataError, match=rf"sources.tsv:2: {told}"):
+            read_sources(path, ["q1"])

@@ -139,5 +139,7 @@ def test_options_that_make_no_sense() -> None:
         InfoNCE(hardness=-1)
     with pytest.raises(PluginError, match="hardness_of others has none to weigh where negatives are own"):
         InfoNCE(negatives="own", hardness=9, hardness_of="others")
+    with pytest.raises(PluginError, match="hardness_of goes with hardness: give a hardness above 0, or leave"):
+        InfoNCE(hardness_of="others")
     with pytest.raises(PluginError, match="in_batch must be 0 or above, not -1"):
         MarginMSE(in_batch=-1)

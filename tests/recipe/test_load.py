@@ -45,6 +45,17 @@ def test_all_mistakes_at_once_each_with_its_path(tmp_path, tree):
         assert any(problem.startswith(expected) for problem in found), (expected, found)
 
 
+def test_a_source_stands_by_itself_in_a_mapping(tmp_path, tree):
+    tree["dataset"] = {"name": "beir:some/folder", "withheld": {"positives": 0.5}}
+    tree["stages"]["static"]["miner"] = {"name": "topk:5"}
+    assert problems_of(tmp_path, tree) == (
+        "dataset: name 'beir:some/folder' is a name and a source: in a mapping each stands by itself; "
+        "write name: beir, source: some/folder",
+        "stages.static.miner: name 'topk:5' is a name and a source: in a mapping each stands by itself; "
+        "write name: topk, source: 5",
+    )
+
+
 def test_references_are_checked_by_name_and_kind(tmp_path, tree):
     tree["stages"]["star"]["negatives"] = "statik"
     tree["stages"]["start-test"]["index"] = "static"

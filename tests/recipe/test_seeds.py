@@ -132,6 +132,7 @@ def test_mistakes_are_told_in_a_line_each(tmp_path, tree):
         "seeds.stages.0: no stage 'stra'; did you mean 'star'?",
         "seeds.stages.1: 'start-test' (stage search) draws nothing: leave it out",
     ]
+    assert problems(tmp_path, tree, "seeds=3") == ["seeds: must be a list of seeds, such as [1, 2, 3] (got 3)"]
     tree["stages"]["star-seed-1"] = {"stage": "encode"}
     assert problems(tmp_path, tree, "seeds=[1,2]") == [
         "stages.star: with a seed it is called 'star-seed-1', and a stage of that name is there already: "

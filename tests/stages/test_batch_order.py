@@ -80,6 +80,11 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
             r"batches: options.iterate_negatives has a query's examples",
         ),
         ({"batches": "topic-balance", "batches_from": "start-index"}, r"batches: .*did you mean 'topic-balanced'"),
+        ({"batches_sources": "s.tsv"}, r"batches_sources: batches shuffled have no use for sources; leave it out"),
+        (
+            {"batches": "one-source", "batches_sources": "no/such.tsv"},
+            r"star\.batches_sources: no file no/such\.tsv: give a query's id, a tab and the name of its source a line",
+        ),
         ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of the scores of a"),
         ({"options": {"rank_windows": [[5, 5]]}}, r"rank_windows: need 0 <= skip < depth, not \[5, 5\]"),
         ({"options": {"rank_windows": []}}, r"rank_windows: give one pair"),
@@ -96,6 +101,13 @@ def test_a_wrong_option_is_told_alone(small, tmp_path, tiny_model):
     with pytest.raises(RecipeError) as told:
         planned(tmp_path, tree_of(small, tiny_model, **wrong))
     assert "1 problem" in str(told.value) and "clusters must be 1 or above, not 0" in str(told.value)
+
+
+def test_more_clusters_than_queries_are_told_once_the_collection_is_read(small, tmp_path, tiny_model):
+    plan = planned(tmp_path, tree_of(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
+    told = r"stages\.star\.batches: topic-balanced: 500 clusters of 36 queries cannot be: give 1 to 36"
+    with pytest.raises(RecipeError, match=told):
+        made(tmp_path, plan, "start-index")
 
 
 def test_trainings_with_each_order(small, tmp_path, tiny_model):
@@ -134,6 +146,21 @@ def test_ids_without_a_source_end_the_run_in_one_line(small, tmp_path, tiny_mode
     tree = tree_of(small, tiny_model, batches="one-source")
     with pytest.raises(UsageError, match=r"one-source: 36 of 36 query ids have no '/'"):
         made(tmp_path, planned(tmp_path, tree))
+
+
+def test_a_file_says_the_sources_and_counts_by_its_content(small, tmp_path, tiny_model):
+    def said(path, names):
+        path.write_text("".join(f"q{number}\t{name}\n" for number, name in enumerate(names)))
+        return tree_of(small, tiny_model, batches="one-source", batches_sources=str(path))
+
+    by_parity = ["even", "odd"] * 18
+    trees = [said(tmp_path / "a.tsv", by_parity), said(tmp_path / "b.tsv", by_parity)]
+    trees += [said(tmp_path / "c.tsv", ["one"] * 36), tree_of(small, tiny_model, batches="one-source")]
+    keys = [planned(tmp_path, tree).keys["star"] for tree in trees]
+    assert keys[0] == keys[1] and len(set(keys)) == 3
+    trees[0]["stages"]["star"]["options"] |= {"max_steps": 2}
+    artifact = made(tmp_path, planned(tmp_path, trees[0]))["star"]
+    assert len(list(History(artifact.path / HISTORY).read())) == 2
 
 
 def context_of(folder: Path, collection: Path, model: Path) -> StageContext:

@@ -290,6 +290,15 @@ def test_mistakes_are_told_before_anything_runs(recipe: Path, setting: str, told
     assert told in str(caught.value)
 
 
+def test_lists_that_may_come_out_short_are_told(recipe: Path) -> None:
+    told = (
+        "stages.decayed.refresh: replace decayed: depth 7 is below 8, twice the negatives: lists may come out short; "
+    )
+    assert load_recipe(recipe, settings=["stages.decayed.refresh.depth=7"]).notes == (f"{told}give a larger depth",)
+    assert load_recipe(recipe, settings=["stages.decayed.refresh.depth=8"]).notes == ()
+    assert load_recipe(recipe, settings=["stages.ance.refresh.depth=7"]).notes == ()
+
+
 def test_a_device_that_is_not_there_is_refused_before_the_first_step(recipe: Path, tmp_path: Path) -> None:
     empty = Store(tmp_path / "store")
     with pytest.raises(UsageError, match=r"stages.ance.devices.inferencer cdua:1: .*did you mean 'cuda'"):

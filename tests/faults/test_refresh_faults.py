@@ -118,7 +118,7 @@ def test_kills_of_both_at_any_moment(tmp_path: Path, store: Path, tiny_model: Pa
 def test_a_truncated_refresh_is_told_and_not_used(tmp_path: Path, store: Path, tiny_model: Path) -> None:
     """Once while it is trained on, and once after a kill."""
     recipe = write(tmp_path, tiny_model)
-    run = Run(recipe, store, seconds=0.5)
+    run = Run(recipe, store, seconds=1.0)  # so that the next refresh is seconds away
     run.until(lambda: run.steps() >= 2)
     os.truncate(run.refreshes()[-1] / "negatives.arrow", 100)
     reached = run.steps()

@@ -12,7 +12,7 @@ from hardneg.artifacts import SCRATCH, Store
 from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import join, leave
-from hardneg.errors import RecipeError, UsageError
+from hardneg.errors import DataError, RecipeError, UsageError
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -81,10 +81,6 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
         ),
         ({"batches": "topic-balance", "batches_from": "start-index"}, r"batches: .*did you mean 'topic-balanced'"),
         ({"batches_sources": "s.tsv"}, r"batches_sources: batches shuffled have no use for sources; leave it out"),
-        (
-            {"batches": "one-source", "batches_sources": "no/such.tsv"},
-            r"star\.batches_sources: no file no/such\.tsv: give a query's id, a tab and the name of its source a line",
-        ),
         ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of the scores of a"),
         ({"options": {"rank_windows": [[5, 5]]}}, r"rank_windows: need 0 <= skip < depth, not \[5, 5\]"),
         ({"options": {"rank_windows": []}}, r"rank_windows: give one pair"),
@@ -107,7 +103,7 @@ def test_more_clusters_than_queries_are_told_once_the_collection_is_read(small, 
     plan = planned(tmp_path, tree_of(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
     told = r"stages\.star\.batches: topic-balanced: 500 clusters of 36 queries cannot be: give 1 to 36"
     with pytest.raises(RecipeError, match=told):
-        made(tmp_path, plan, "start-index")
+        made(tmp_path, plan)
 
 
 def test_trainings_with_each_order(small, tmp_path, tiny_model):
@@ -158,6 +154,10 @@ def test_a_file_says_the_sources_and_counts_by_its_content(small, tmp_path, tiny
     trees += [said(tmp_path / "c.tsv", ["one"] * 36), tree_of(small, tiny_model, batches="one-source")]
     keys = [planned(tmp_path, tree).keys["star"] for tree in trees]
     assert keys[0] == keys[1] and len(set(keys)) == 3
+    with pytest.raises(
+        DataError, match=r"star\.batches_sources: no file no/such\.tsv: give a query's id, a tab and the"
+    ):
+        planned(tmp_path, trees[0], "stages.star.batches_sources=no/such.tsv")
     trees[0]["stages"]["star"]["options"] |= {"max_steps": 2}
     artifact = made(tmp_path, planned(tmp_path, trees[0]))["star"]
     assert len(list(History(artifact.path / HISTORY).read())) == 2

@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import free_port
 from trainer_toy import losses, train, write_toy
 
 from hardneg.data.negatives import read_negatives
@@ -109,9 +109,7 @@ def test_killed_in_the_middle_of_a_refresh(tmp_path: Path, data: Path, tiny_mode
 
 def run(output: Path, data: Path, model: Path, processes: int = 1, **told: Any) -> list[int]:
     """The same as `train`, in processes of their own that meet as torchrun has them meet; their exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(HERE / "trainer_toy.py"), str(output), str(data), str(model), json.dumps(told)]
     shared = dict(os.environ)
     if processes > 1:

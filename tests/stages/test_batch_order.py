@@ -155,7 +155,7 @@ def test_a_file_says_the_sources_and_counts_by_its_content(small, tmp_path, tiny
     keys = [planned(tmp_path, tree).keys["star"] for tree in trees]
     assert keys[0] == keys[1] and len(set(keys)) == 3
     with pytest.raises(
-        DataError, match=r"star\.batches_sources: no file no/such\.tsv: give a query's id, a tab and the"
+        DataError, match=r"star\.batches_sources: no file no/such\.tsv: give a query's id, a tab"
     ):
         planned(tmp_path, trees[0], "stages.star.batches_sources=no/such.tsv")
     trees[0]["stages"]["star"]["options"] |= {"max_steps": 2}

@@ -81,7 +81,8 @@ class Recommendation:
         yield " "
         yield told_planted(self.found)
         yield f"The rule: {self.rule()}"
-        yield "Training has hardneg's defaults but for what was given by --train-option."
+        usual = " a static model's rate and decay, and" if asked.usual else ""
+        yield f"Training has hardneg's defaults but for{usual} what was given by --train-option."
         if tested == asked.split:
             yield f"There is no split test: it is measured on split {tested}, by which the negatives were chosen."
 

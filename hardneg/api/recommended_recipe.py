@@ -1,7 +1,7 @@
 """The stages behind `hardneg recommend`, and the recipe that it writes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any, Protocol
 
@@ -41,7 +41,8 @@ class Asked:
     """What to recommend by.
 
     split: the queries to choose by. depth: how far down their lists go. reranker: a second model that filters decide
-    by, as a recipe names it. options: of training. temperature: of the losses.
+    by, as a recipe names it. options: of training. temperature: of the losses. usual: options of training that the
+    model's kind takes where `options` does not say otherwise.
     """
 
     split: str
@@ -49,6 +50,7 @@ class Asked:
     reranker: Mapping[str, Any] | None
     options: Mapping[str, Any]
     temperature: float = 0.05
+    usual: Mapping[str, Any] = field(default_factory=dict)
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
@@ -85,7 +87,7 @@ class Asked:
         return stages
 
     def _training(self, negatives: str | None, steps: Mapping[str, Any]) -> dict[str, Any]:
-        options = {"negatives_per_query": 1, **self.options, **steps}
+        options = {"negatives_per_query": 1, **self.usual, **self.options, **steps}
         if negatives is None:
             loss = {"name": "ranknet", "pairs": "all", "temperature": self.temperature}
             return {"stage": "train", "loss": loss, "options": {**options, "negatives_per_query": 0}}

@@ -20,8 +20,8 @@ from hardneg.layout import METRICS
 from hardneg.reporting.table import Section
 
 if TYPE_CHECKING:
+    from hardneg.encoders.spec import ModelSpec
     from hardneg.recipe.execute import Outcome
-    from hardneg.recipe.load import Recipe
 
 
 class TrialOptions(Where, total=False):
@@ -65,7 +65,7 @@ def recommend(
     replace(recipe, stages=asked.trials(ANY, steps or 1)).check()
     plan = recipe.plan()
     outcome = place.make(plan)
-    found, asked = sweep_in(outcome), replace(asked, temperature=temperature_of(plan.recipe))
+    found, asked = sweep_in(outcome), fitted(asked, plan.recipe.model)
     tried = None
     if steps is not None:
         tried = trial_scores(place.make(replace(recipe, stages=asked.trials(found, steps)).plan()))
@@ -86,11 +86,19 @@ def trial_scores(outcome: "Outcome") -> dict[str, float]:
     return {name: values[METRIC] for name, values in metrics.items()}
 
 
-def temperature_of(recipe: "Recipe") -> float:
-    """That of the recipes that train with cosines, and 1 for other scores."""
-    from hardneg.encoders.kinds import resolve
+def fitted(asked: Asked, model: "ModelSpec") -> Asked:
+    """With the temperature of recipes that train with cosines, 1 for other scores, and what a static model takes.
 
-    return 0.05 if resolve(recipe.model).similarity == "cosine" else 1.0
+    A table of token vectors is trained as in recipe star-static: at a rate in proportion to the size of its numbers,
+    which are larger in wordllama's.
+    """
+    from hardneg.encoders.kinds import kind_of, resolve
+    from hardneg.encoders.static.kind import Static
+
+    temperature, usual = 0.05 if resolve(model).similarity == "cosine" else 1.0, {}
+    if isinstance(kind_of(model), Static):
+        usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
+    return replace(asked, temperature=temperature, usual=usual)
 
 
 @dataclass(frozen=True)

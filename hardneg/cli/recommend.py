@@ -79,7 +79,7 @@ class Recommending:
     def run(self, place: Place, overwrite: bool, as_json: bool) -> None:
         """Compares, chooses, writes the recipe and the figures, and tells of them."""
         from hardneg.analysis.miner_sweep import MinerSweep
-        from hardneg.api.recommending import sweep_in, temperature_of
+        from hardneg.api.recommending import fitted, sweep_in
         from hardneg.fields import DATASET
 
         replace(self.recipe, stages=self.asked.trials(ANY, self.steps or 1)).check(tell_once)  # before any work
@@ -87,7 +87,7 @@ class Recommending:
         with begun(self.recipe, place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
             outcome = work.make()
             found, facts = sweep_in(outcome), outcome.artifacts[DATASET].facts
-            asked = replace(self.asked, temperature=temperature_of(work.plan.recipe))
+            asked = fitted(self.asked, work.plan.recipe.model)
             tried, outputs = (None, work.outputs) if self.steps is None else self._tried(work, asked, found)
             answer = Recommendation(found, tried, self.steps)
             with outputs.laid_out():

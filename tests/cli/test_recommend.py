@@ -1,6 +1,7 @@
 """`hardneg recommend`: what it prints and writes, and that the recipe runs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from recipe.recipes import small_collection
@@ -9,7 +10,9 @@ from typer.testing import CliRunner
 
 from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import Asked
+from hardneg.api.recommending import fitted
 from hardneg.cli.main import app
+from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.load import load_recipe
 
@@ -96,6 +99,15 @@ def test_it_chooses_and_writes_a_recipe_and_figures(hardneg, model, tmp_path):
         hardneg("--split", "other", "--output", "other.yaml")
 
 
+def test_a_static_model_gets_the_rate_of_one(tmp_path, tiny_model):
+    asked = Asked("dev", 20, None, {})
+    tiny_static(tmp_path / "model")
+    found = fitted(asked, ModelSpec(str(tmp_path / "model")))
+    assert found.usual == {"learning_rate": 0.01, "weight_decay": 0.0} and found.temperature == 0.05
+    assert fitted(asked, ModelSpec("packaged:wordllama")).usual["learning_rate"] == 0.03
+    assert fitted(asked, ModelSpec(str(tiny_model), similarity="dot")) == replace(asked, temperature=1.0)
+
+
 @pytest.mark.slow
 def test_trainings_choose(hardneg, model, tmp_path):
     out = hardneg("--depth", "12", "--train", "2", "--train-option", "batch_size=8", "--output", "best.yaml").stdout
@@ -123,6 +135,10 @@ def test_the_recipe_that_is_written(tmp_path):
     assert mined.miner.options == {"share": 0.95, "depth": 20, "count": 10} and judge.positives and judge.depth == 20
     assert recipe.stages["model"].options.negatives_per_query == 1
     assert recipe.stages["in-batch"].options.negatives_per_query == 0 and recipe.outputs["model"] == "model"
+    assert recipe.stages["model"].options.learning_rate == 0.5 and recipe.stages["model"].options.weight_decay == 0.01
+    usual = {"learning_rate": 0.03, "weight_decay": 0.0}
+    text = Recommendation(found, None, None).recipe(replace(asked, usual=usual), tree, facts, tmp_path / "r.yaml")
+    assert "learning_rate: 0.5" in text and "weight_decay: 0.0" in text and "a static model's rate and decay" in text
     alone = Recommendation(found, {"in-batch": 0.2, "model-1": 0.1, "model-2": 0.1}, 5)
     assert "outputs:\n  model: in-batch\n" in alone.recipe(asked, tree, facts, tmp_path / "r.yaml")
 

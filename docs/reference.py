@@ -22,7 +22,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
-    made = {"commands": commands, "verbs": verbs, "plugins": plugins}
+    made = {"commands": commands, "verbs": verbs, "plugins": plugins, "python": functions}
     return {name: "\n".join(lines()) + "\n" for name, lines in made.items()}
 
 
@@ -167,6 +167,73 @@ def plugins() -> Iterator[str]:
                 options = plugin_options(plugin)
                 rows = [(f"`{o['name']}`", f"`{o['type']}`", _said(o["default"]), o["meaning"]) for o in options]
                 yield from _table(("option", "type", "default", "meaning"), rows)
+
+
+def functions() -> Iterator[str]:
+    """Every public function of the package with its arguments, then what they share and what they return."""
+    import hardneg
+    from hardneg.api import analyzing, evaluation, fusing, mined, mining, recipes, recommending, results, searching
+    from hardneg.api.workplace import Where
+
+    yield "# Python\n\nThe functions of `import hardneg as hn`, made from the code; [how to use them](../python.md).\n"
+    public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *hardneg._CALLED})}
+    public["recipe"] = recipes.recipe
+    for name, function in public.items():
+        if inspect.isfunction(function):
+            yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
+    more = (mining.MiningSource, searching.SearchOptions, searching.TrainingOptions, evaluation.JudgingOptions)
+    yield "## Arguments by name\n"
+    for kind in (Where, *more, fusing.FusingOptions, recommending.TrialOptions):
+        yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
+    yield "## Results\n"
+    made = [mined.MinedNegatives, results.FoundRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]
+    made += [analyzing.AnalysisResult, recommending.RecommendedNegatives]
+    for kind in (*made, recipes.ChosenRecipe, recipes.RecipePlan, recipes.RunFolder):
+        yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
+        members = {name: each for name, each in inspect.getmembers(kind) if not name.startswith("_")}
+        rows = [(f"`{_called(name, each)}`", _first(each)) for name, each in members.items() if _first(each)]
+        yield from _table(("member", "meaning"), rows)
+
+
+def _signature(function: Any) -> str:
+    """The arguments, a line each."""
+    asked = inspect.signature(function)
+    lines = []
+    for each in asked.parameters.values():
+        star = {each.VAR_KEYWORD: "**", each.VAR_POSITIONAL: "*"}.get(each.kind, "")
+        if each.kind == each.KEYWORD_ONLY and "*," not in lines and not any(line.startswith("*") for line in lines):
+            lines.append("*,")
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        lines.append(f"{star}{each.name}{default},")
+    return "(\n" + "".join(f"    {line}\n" for line in lines) + ")"
+
+
+def _called(name: str, member: Any) -> str:
+    """A member as it is used: a method with the names of its arguments."""
+    if not inspect.isfunction(member):
+        return name
+    return f"{name}({', '.join(list(inspect.signature(member).parameters)[1:])})"
+
+
+def _first(member: Any) -> str:
+    """The first sentence of a docstring of this package; of other members none."""
+    known = inspect.isfunction(member) or isinstance(member, property)
+    return (inspect.getdoc(member) or "").split("\n\n")[0] if known else ""
+
+
+def _docstring(of: Any) -> str:
+    """A docstring as Markdown: its sections as lists."""
+    lines: list[str] = []
+    for line in (inspect.getdoc(of) or "").splitlines():
+        if line.endswith(":") and line[:-1] in ("Args", "Raises"):
+            lines.append(f"{line}\n")
+        elif line.startswith("        "):
+            lines.append(f"  {line.strip()}")
+        elif line.startswith("    "):
+            lines.append(f"- {line.strip()}")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _said(default: str) -> str:

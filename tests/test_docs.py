@@ -21,7 +21,7 @@ PAGES = sorted(
     for path in ROOT.rglob("*.md")
     if not any(part.startswith(".") or part in HIDDEN for part in path.relative_to(ROOT).parts)
 )
-MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugins", "verbs")}
+MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugins", "python", "verbs")}
 COMMANDS = every_command()
 LONGEST = 120
 
@@ -212,6 +212,7 @@ def test_the_reference_has_all_commands_verbs_and_plugins() -> None:
     assert all(f"## `hardneg {' '.join(words)}`" in pages["commands"] for words in COMMANDS)
     assert "| `alpha` |" in pages["plugins"]
     assert all(f"### `{plugin.name}`" in pages["plugins"] for plugin in list_plugins())
+    assert {f"## `hardneg.{name}`" for name in ("mine", "recipe", "search")} < set(pages["python"].splitlines())
     head, _, search = pages["verbs"].partition("## `search`\n")
     assert "## `encode`" in head and "Makes: run." in search and "| `depth` | whole number | `100` |" in search
     assert "| `index` | stage that makes index | required |" in search and "| `warmup_steps` |" in pages["verbs"]

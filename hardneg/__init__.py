@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hardneg.api.searching import search as search
     from hardneg.api.searching import train as train
     from hardneg.errors import HardnegError as HardnegError
+    from hardneg.hub.push import push as push
     from hardneg.mteb_search.model import mteb_model as mteb_model
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _PUBLIC = {
     "index": "hardneg.api.searching",
     "mine": "hardneg.api.mining",
     "mteb_model": "hardneg.mteb_search.model",
+    "push": "hardneg.hub.push",
     "recommend": "hardneg.api.recommending",
     "rerank": "hardneg.api.searching",
     "search": "hardneg.api.searching",

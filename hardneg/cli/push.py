@@ -51,11 +51,12 @@ def push(
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
     from hardneg.hub.negatives import Rows
-    from hardneg.hub.push import Chosen, planned, prepare
+    from hardneg.hub.preparing import Wanted, prepare
+    from hardneg.hub.push import planned
 
-    chosen = Chosen(what, model, Rows(form, count))
+    wanted = Wanted(what, model, Rows(form, count))
     with TemporaryDirectory() as scratch:
-        upload = prepare(folder, repo, chosen, open_store(store), Path(scratch))
+        upload = prepare(folder, repo, wanted, open_store(store), Path(scratch))
         _show(upload)
         if dry_run:
             say(f"\n{upload.card}")

@@ -23,15 +23,20 @@ _LIBRARY = "library_name: sentence-transformers"
 _METRICS = {"mrr": "MRR", "ndcg": "nDCG", "recall": "Recall", "map": "MAP", "precision": "Precision"}
 
 
-def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str) -> str:
+def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, told: Sequence[str] = ()) -> str:
     """The card of a model as it goes to the hub, from the one in its folder.
 
-    repo: the repository. model: the stage of `run` that made it. What a user wrote into the card stays.
+    repo: the repository. model: the stage of `run` that made it. told: paragraphs where no run is known. What a user
+    wrote into the card stays.
     """
     card = _parsed(text)
     card.text = card.text.replace(PLACE, repo)
     if run is not None:
-        _tell_of_run(card, repo, run, model)
+        rows = list(run.measured(model))
+        _add_metadata(card.data, repo, run, rows)
+        told = [*(scores_section(run, rows) if rows else ()), *made_section(run, model)]
+    if told:
+        _add_paragraphs(card, told)
     return str(card).rstrip() + "\n"
 
 
@@ -46,19 +51,20 @@ def _parsed(text: str) -> "ModelCard":
         raise DataError(f"README.md: its first lines are no metadata of a card: {first_line(error)}") from None
 
 
-def _tell_of_run(card: "ModelCard", repo: str, run: RecordedRun, model: str) -> None:
-    data: Any = card.data
-    rows = list(run.measured(model))
+def _add_metadata(data: Any, repo: str, run: RecordedRun, rows: Sequence[MeasuredModel]) -> None:
     if rows:
         data.model_name = repo.rpartition("/")[2]
         data.eval_results = [result for row in rows for result in eval_results(run, row)]
     if run.dataset_id and not data.datasets:
         data.datasets = [run.dataset_id]
+
+
+def _add_paragraphs(card: "ModelCard", told: Sequence[str]) -> None:
+    """Puts them before the section on use, in place of an earlier table of scores."""
     before, heading, after = card.text.rpartition(_USE)
     own = before if heading else card.text
     own = re.sub(r"\n## Scores\n.*?(?=\n## |\Z)", "", own, flags=re.DOTALL).rstrip()
-    told = [own, *(scores_section(run, rows) if rows else ()), *made_section(run, model)]
-    card.text = "\n\n".join(told) + (f"\n\n{heading}{after}" if heading else "\n")
+    card.text = "\n\n".join([own, *told]) + (f"\n\n{heading}{after}" if heading else "\n")
 
 
 def eval_results(run: RecordedRun, row: MeasuredModel) -> "list[EvalResult]":

@@ -10,6 +10,7 @@ from hardneg.errors import UsageError
 from hardneg.hub.allowed import listed_files, some_files
 from hardneg.hub.cards import listed, made_section, with_metadata
 from hardneg.hub.recorded import RecordedRun
+from hardneg.hub.stored import StoredThing
 from hardneg.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.indexes.stored import form_in
 from hardneg.layout import INDEX_FOLDER, LOCK
@@ -35,15 +36,20 @@ def is_index(folder: Path) -> bool:
     return form_in(folder) is not None or any(folder.glob("segments_*")) or (folder / "codes.npy").exists()
 
 
-def index_upload(folder: Path, repo: str, encoder: str) -> Upload:
-    """An index folder that no recipe is known of; encoder: the repository of its model, empty where that is not known.
+def index_upload(thing: StoredThing, repo: str, encoder: str) -> Upload:
+    """An index that no recipe is known of; encoder: the repository of its model, empty where that is not known.
 
     Raises:
         UsageError: it lies in shards at URLs.
+        ArtifactError: a file is not as it was made.
     """
     notes: list[str] = []
-    files = some_files(_whole(folder), FILES, notes)
-    card = _card(folder, repo, encoder, None, "")
+    folder = _whole(thing.folder)
+    if thing.artifact:
+        files = listed_files(folder, thing.artifact, thing.part, notes, ())
+    else:
+        files = some_files(folder, FILES, notes)
+    card = _card(folder, repo, encoder, "a corpus", thing.told)
     return Upload("index", in_order([HubFile(CARD, card.encode()), *files]), tuple(notes))
 
 
@@ -64,7 +70,7 @@ def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) ->
     else:
         notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
         files = some_files(_whole(folder), FILES, notes)
-    card = _card(folder, repo, encoder, run if stage else None, stage or "")
+    card = _card(folder, repo, encoder, run.dataset_title, _told(run, stage) if stage else [])
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("index", in_order([*own, *files]), tuple(notes))
 
@@ -78,7 +84,13 @@ def _whole(folder: Path) -> Path:
     return folder
 
 
-def _card(folder: Path, repo: str, encoder: str, run: RecordedRun | None, stage: str) -> str:
+def _told(run: RecordedRun, stage: str) -> list[str]:
+    model = run.query_model(stage)
+    encoded = [f"The key of the model that encodes its queries is `{run.key(model)}`."] if model else []
+    return [*made_section(run, stage), *encoded]
+
+
+def _card(folder: Path, repo: str, encoder: str, corpus: str, told: list[str]) -> str:
     from huggingface_hub import DatasetCardData
 
     form = _form(folder)
@@ -87,14 +99,7 @@ def _card(folder: Path, repo: str, encoder: str, run: RecordedRun | None, stage:
     facts = {"Form": _FORMS[form], **_entries(folder)}
     if encoder:
         facts["Encoded by"] = f"[{encoder}](https://huggingface.co/{encoder})"
-    if run and (model := run.query_model(stage)):
-        facts["Key of the model"] = f"`{run.key(model)}`"
-    made = made_section(run, stage) if run else []
-    return with_metadata(data, [f"# Index of {_of(run)}", listed(facts), *made, "## Use", _use(form, repo, encoder)])
-
-
-def _of(run: RecordedRun | None) -> str:
-    return run.dataset_title if run else "a corpus"
+    return with_metadata(data, [f"# Index of {corpus}", listed(facts), *told, "## Use", _use(form, repo, encoder)])
 
 
 def _form(folder: Path) -> str:

@@ -9,6 +9,7 @@ from hardneg.errors import UsageError
 from hardneg.hub.allowed import listed_files, model_files
 from hardneg.hub.cards import pushed_model_card
 from hardneg.hub.recorded import RecordedRun
+from hardneg.hub.stored import StoredThing
 from hardneg.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.layout import LOCK, MODEL_FOLDER
 
@@ -32,16 +33,20 @@ scores = model.predict([("a question", "a passage")])
 """
 
 
-def model_upload(folder: Path, repo: str) -> Upload:
-    """A model's folder that no recipe is known of.
+def model_upload(thing: StoredThing, repo: str) -> Upload:
+    """A model that no recipe is known of; of the store's, each file as it was made.
 
     Raises:
         ModelError: it is none that can go.
+        ArtifactError: a file is not as it was made.
     """
     notes: list[str] = []
-    files = model_files(folder, notes)
-    kind = "reranker" if _scores_pairs(folder) else "model"
-    card = pushed_model_card(_card(folder, kind), repo, None, "")
+    folder, kind = thing.folder, "reranker" if _scores_pairs(thing.folder) else "model"
+    if thing.artifact:
+        files = listed_files(folder, thing.artifact, thing.part, notes, ())
+    else:
+        files = model_files(folder, notes)
+    card = pushed_model_card(_card(folder, kind), repo, None, "", thing.told)
     return Upload(kind, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
 
 

@@ -1,5 +1,6 @@
 """Negatives for the hub: one Parquet file a split, with the metadata by which `datasets.load_dataset` opens them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,12 @@ from hardneg.fields import DATASET
 from hardneg.hub.allowed import check_listed
 from hardneg.hub.cards import listed, made_section, mined_by, with_metadata
 from hardneg.hub.recorded import RecordedRun
+from hardneg.hub.stored import StoredThing
 from hardneg.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.layout import LOCK, NEGATIVES
 
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` has it
 _COLUMNS = ["query_id", "positives", "negatives", "scores"]
 _MOST = "10M<n<100M"
 FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
@@ -41,32 +44,36 @@ class Rows:
             raise UsageError(f"--form {self.form!r}: is one of {', '.join(FORMS)}")
 
 
-def negatives_upload(path: Path, repo: str, rows: Rows, scratch: Path) -> Upload:
+def negatives_upload(thing: StoredThing, repo: str, rows: Rows, scratch: Path) -> Upload:
     """A file of negatives, or a folder of Parquet files whose names are splits; `scratch` takes what is written.
 
     Raises:
-        UsageError: it is in another form.
+        UsageError: texts are asked for, which only a run folder tells.
         DataError: it cannot be read.
+        ArtifactError: a file is not as it was made.
     """
     if rows != Rows():
         raise UsageError(
             "--form and --count go with a run folder, whose texts are known: `hardneg export` writes others"
         )
-    sources = [path] if path.is_file() else sorted(path.glob("*.parquet")) or [path / NEGATIVES]
+    if thing.artifact:
+        check_listed(thing.artifact)
     tables = {}
-    for source in sources:
-        split = "train" if path.is_file() or source.name == NEGATIVES else source.stem
+    for split, source in _sources(thing.folder).items():
         tables[split] = _table(scratch, split)
-        if source.suffix == ".arrow":
-            _copy(map_batches(source, _COLUMNS), tables[split])
-        elif source.suffix == ".parquet":
-            _copy(_batches(source), tables[split])
-        else:
-            raise UsageError(
-                f"{source}: neither .parquet nor .arrow: `hardneg export --output NAME.parquet` writes one"
-            )
-    card = _card(repo, tables, ["Passages that rank high and are not labelled as relevant."])
+        _copy(map_batches(source, _COLUMNS) if source.suffix == ".arrow" else _batches(source), tables[split])
+    card = _card(repo, tables, ["Passages that rank high and are not labelled as relevant.", *thing.told])
     return _upload(card, tables, [])
+
+
+def _sources(path: Path) -> dict[str, Path]:
+    """The files of negatives by their splits."""
+    if path.is_file():
+        return {"train": path}
+    found = {source.stem: source for source in sorted(path.glob("*.parquet"))}
+    if wrong := [name for name in found if not _SPLIT.fullmatch(name)]:
+        raise UsageError(f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name")
+    return found or {"train": path / NEGATIVES}
 
 
 def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, scratch: Path) -> Upload:

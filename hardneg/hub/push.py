@@ -1,40 +1,50 @@
 """Puts a model, an index, negatives or runs on the Hugging Face hub: prepared, looked at, then sent as one commit."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from hardneg.artifacts import MANIFEST, Store
+from hardneg.api.workplace import usual_store
 from hardneg.errors import UsageError
-from hardneg.hub.index import index_upload, is_index, run_index_upload
-from hardneg.hub.model import model_upload, run_model_upload
-from hardneg.hub.negatives import Rows, negatives_upload, run_negatives_upload
-from hardneg.hub.privacy import check, private_texts
-from hardneg.hub.recorded import RecordedRun
-from hardneg.hub.repository import Changes, Repository, changes, check_name, look, send
-from hardneg.hub.runs import runs_upload
+from hardneg.hub.preparing import Wanted, prepare
+from hardneg.hub.repository import Changes, Repository, changes, look, send
 from hardneg.hub.upload import Upload
-from hardneg.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, NEGATIVES
-
-KINDS = ("model", "index", "negatives", "runs")
-_TABLES = (".arrow", ".parquet")
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What of a folder goes. what: one of `KINDS`, None for the usual; encoder: of an index, its model's repository.
+def push(
+    what: str | PathLike[str],
+    repo: str,
+    wanted: Wanted | str | None = None,
+    *,
+    public: bool = False,
+    message: str = "",
+    store: str | Path | None = None,
+) -> "Pushed":
+    """Uploads a model, an index, negatives or runs to the Hugging Face hub as one commit, with a card.
 
-    rows: of negatives, how they are written.
+    Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
+
+    Args:
+        what: a run folder, that of a model, an index or negatives, or what a function has made of these.
+        repo: the repository, such as org/name.
+        wanted: of a run folder `"model"`, `"index"`, `"negatives"` or `"runs"`; by default its model.
+        public: everybody may read it. A repository that is public already needs it too.
+        message: of the commit.
+        store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
+
+    Raises:
+        UsageError: there is nothing of the kind there, or the repository is public and `public` was not said.
+        DataError, ArtifactError, ModelError: a file is private, not as it was made, or cannot go.
+        HubError: nobody is logged in, or the hub refuses.
     """
-
-    what: str | None = None
-    encoder: str = ""
-    rows: Rows = field(default_factory=Rows)
-
-    def __post_init__(self) -> None:
-        if self.what is not None and self.what not in KINDS:
-            raise UsageError(f"--what {self.what!r}: is one of {', '.join(KINDS)}")
-        if self.encoder:
-            check_name(self.encoder, "--model")
+    chosen = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
+    with TemporaryDirectory() as scratch:
+        upload = prepare(Path(what), repo, chosen, usual_store(None if store is None else Path(store)), Path(scratch))
+        found = planned(upload, repo, public, None, message)
+        if found.opens and not public and not found.idle:
+            raise UsageError(f"{found.repository.name} is public: everybody reads what is pushed; say public=True")
+        return found.send()
 
 
 @dataclass(frozen=True)
@@ -86,68 +96,6 @@ class Push:
         message = self.message or f"{self.upload.kind.capitalize()} pushed with hardneg"
         commit = send(there, self.changes, message, self.public)
         return Pushed(there.address, commit, len(self.changes.sent), self.public and not there.public)
-
-
-def prepare(folder: Path, repo: str, chosen: Chosen, store: Store, scratch: Path) -> Upload:
-    """What would be sent; asks nothing of the hub. Tables are written into the folder `scratch`.
-
-    Raises:
-        UsageError: there is nothing of the kind there.
-        DataError: a file holds something private, or a link leads out of the folder.
-        ArtifactError: a file is not as it was made.
-        ModelError: a model is none that can go.
-    """
-    check_name(repo)
-    upload = _upload(folder, repo, chosen, store, scratch)
-    check(upload.files, private_texts([folder, store.root, scratch]))
-    return upload
-
-
-def _upload(folder: Path, repo: str, chosen: Chosen, store: Store, scratch: Path) -> Upload:
-    part = folder.name if folder.name in (MODEL_FOLDER, INDEX_FOLDER) else None
-    if (folder / LOCK).is_file():
-        return _of_run(RecordedRun.open(folder), repo, chosen, store, scratch)
-    if part and (folder.parent / LOCK).is_file() and chosen.what in (None, part):
-        return _of_run(RecordedRun.open(folder.parent), repo, replace(chosen, what=part), store, scratch)
-    kind = _kind(folder)
-    if kind is None or chosen.what not in (None, kind):
-        wanted = chosen.what or "run folder, and no model, index or negatives"
-        raise UsageError(
-            f"{folder}: no {wanted} there: give the folder of a finished recipe, or that of the thing itself"
-        )
-    if kind == "index":
-        return index_upload(_made(folder), repo, chosen.encoder)
-    if kind == "negatives":
-        return negatives_upload(folder, repo, chosen.rows, scratch)
-    return model_upload(_made(folder), repo)
-
-
-def _of_run(run: RecordedRun, repo: str, chosen: Chosen, store: Store, scratch: Path) -> Upload:
-    if chosen.what == "index":
-        return run_index_upload(run, repo, store, chosen.encoder)
-    if chosen.what == "negatives":
-        return run_negatives_upload(run, repo, store, chosen.rows, scratch)
-    if chosen.what == "runs":
-        return runs_upload(run, repo, store)
-    return run_model_upload(run, repo, store)
-
-
-def _kind(folder: Path) -> str | None:
-    """What a file or a folder is, by its names."""
-    if folder.is_file():
-        return "negatives" if folder.suffix in _TABLES else None
-    place = _made(folder)
-    if any((place / name).is_file() for name in ("modules.json", "config.json")):
-        return "model"
-    if is_index(place):
-        return "index"
-    return "negatives" if (folder / NEGATIVES).is_file() or any(folder.glob("*.parquet")) else None
-
-
-def _made(folder: Path) -> Path:
-    """The folder itself, or that in an artifact of the store which has the model or the index."""
-    parts = [folder / name for name in (MODEL_FOLDER, INDEX_FOLDER) if (folder / MANIFEST).is_file()]
-    return next((part for part in parts if part.is_dir()), folder)
 
 
 def planned(upload: Upload, repo: str, public: bool, revision: str | None, message: str = "") -> Push:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hub_server import Hub
 
 from hardneg.artifacts import Store
@@ -13,14 +14,15 @@ from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.negatives import write_negatives
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.hub.negatives import Rows
-from hardneg.hub.push import Chosen, planned, prepare
+from hardneg.hub.preparing import Wanted, prepare
+from hardneg.hub.push import planned
 from hardneg.types import Negatives
 
 VECTORS = np.eye(3, 4, dtype=np.float32)
 
 
-def send(folder: Path, store: Store, scratch: Path, name: str = "org/made", **chosen: Any) -> None:
-    upload = prepare(folder, name, Chosen(**chosen), store, scratch)
+def send(folder: Path, store: Store, scratch: Path, name: str = "org/made", **wanted: Any) -> None:
+    upload = prepare(folder, name, Wanted(**wanted), store, scratch)
     planned(upload, name, False, None).send()
 
 
@@ -113,19 +115,19 @@ def test_equal_negatives_make_no_second_commit(hub: Hub, negatives: Path, store:
 
 def test_a_runs_negatives_come_from_the_store(run: Path, store: Store, scratch: Path) -> None:
     with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one with --store"):
-        prepare(run, "org/made", Chosen("negatives"), store, scratch)
+        prepare(run, "org/made", Wanted("negatives"), store, scratch)
 
 
 def test_forms_of_rows_are_checked(negatives: Path, store: Store, scratch: Path) -> None:
     with pytest.raises(UsageError, match="--form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
         Rows("pairs")
     with pytest.raises(UsageError, match="go with a run folder"):
-        prepare(negatives, "org/made", Chosen(rows=Rows("triplet")), store, scratch)
+        prepare(negatives, "org/made", Wanted(rows=Rows("triplet")), store, scratch)
 
 
 def test_runs_go_with_their_scores(hub: Hub, run: Path, store: Store, scratch: Path) -> None:
     with pytest.raises(UsageError, match="no runs there"):
-        prepare(run, "org/made", Chosen("runs"), store, scratch)
+        prepare(run, "org/made", Wanted("runs"), store, scratch)
     (run / "runs").mkdir()
     (run / "runs" / "star-test.trec.gz").write_bytes(b"zipped")
     send(run, store, scratch, what="runs")
@@ -136,4 +138,23 @@ def test_runs_go_with_their_scores(hub: Hub, run: Path, store: Store, scratch: P
 
 def test_a_folder_holds_one_kind(index: Path, store: Store, scratch: Path) -> None:
     with pytest.raises(UsageError, match="no model there: give the folder of a finished recipe"):
-        prepare(index, "org/made", Chosen("model"), store, scratch)
+        prepare(index, "org/made", Wanted("model"), store, scratch)
+
+
+def test_an_artifact_of_the_store_is_compared_with_its_manifest(
+    run: Path, store: Store, negatives: Path, scratch: Path, tmp_path: Path
+) -> None:
+    key = yaml.safe_load((run / "recipe.lock.yaml").read_text())["keys"]["star"]
+    for place in (store.path(key), store.path(key) / "model"):
+        card = prepare(place, "org/made", Wanted(), store, scratch).card
+        assert f"- Key: `{key}`" in card and 'SentenceTransformer("org/made")' in card
+    other = Store(tmp_path / "other")
+    (other.workspace("a" * 32) / "negatives.arrow").write_bytes(negatives.read_bytes())
+    miner = {"name": "topk", "options": {"depth": 10}}
+    made = other.commit("a" * 32, "negatives", {}, {"stage": "mine", "plugins": {"miner": miner}, "inputs": {}})
+    card = prepare(made.path, "org/made", Wanted(), other, scratch).card
+    assert '- Miner: `topk` with `{"depth": 10}`' in card
+    (made.path / "negatives.arrow").chmod(0o644)
+    (made.path / "negatives.arrow").write_bytes(b"0" * negatives.stat().st_size)
+    with pytest.raises(ArtifactError, match="is not as it was made"):
+        prepare(made.path / "negatives.arrow", "org/made", Wanted(), other, scratch)

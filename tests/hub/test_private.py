@@ -9,13 +9,13 @@ from hub.finished import spoil
 
 from hardneg.artifacts import Store
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError
+from hardneg.hub.preparing import Wanted, prepare
 from hardneg.hub.privacy import dataset_name, without_places
-from hardneg.hub.push import Chosen, prepare
 from hardneg.hub.upload import Upload
 
 
-def prepared(folder: Path, store: Store, **chosen: Any) -> Upload:
-    return prepare(folder, "org/tiny", Chosen(**chosen), store, folder)
+def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:
+    return prepare(folder, "org/tiny", Wanted(**wanted), store, folder)
 
 
 @pytest.mark.parametrize(

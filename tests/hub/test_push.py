@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from hardneg.artifacts import Store
 from hardneg.cli.main import app
-from hardneg.errors import HardnegError
-from hardneg.hub.push import Chosen, planned, prepare
+from hardneg.errors import HardnegError, UsageError
+from hardneg.hub.preparing import Wanted, prepare
+from hardneg.hub.push import planned
 
 NAME = "models/org/tiny"
 
@@ -161,7 +162,7 @@ def test_without_a_login_without_a_network_and_offline(
 def test_a_repository_that_changes_meanwhile_is_left_as_it_is(hub: Hub, run: Path, store: Store) -> None:
     push(run, store)
     (run / "model" / "README.md").write_text("# Mine\n")
-    found = planned(prepare(run, "org/tiny", Chosen(), store, run), "org/tiny", False, None)
+    found = planned(prepare(run, "org/tiny", Wanted(), store, run), "org/tiny", False, None)
     hub.add(NAME, {**there(hub), "theirs.txt": b"new"}, private=True)
     with pytest.raises(HardnegError, match=re.escape("another commit in the meantime")):
         found.send()
@@ -174,5 +175,16 @@ def test_names_that_no_repository_has(run: Path, store: Store) -> None:
 
 
 def test_a_name_without_an_owner_is_the_users_own(hub: Hub, run: Path, store: Store) -> None:
-    found = planned(prepare(run, "tiny", Chosen(), store, run), "tiny", False, None)
+    found = planned(prepare(run, "tiny", Wanted(), store, run), "tiny", False, None)
     assert found.repository.name == "me/tiny"
+
+
+def test_the_function_makes_nothing_public_unasked(hub: Hub, run: Path, store: Store) -> None:
+    import hardneg as hn
+
+    made = hn.push(run, "org/tiny", store=store.root)
+    assert made.address == f"{hub.address}/org/tiny" and made.files == 12 and hub.repositories[NAME].private
+    hub.add(NAME, {".gitattributes": b""})
+    with pytest.raises(UsageError, match="org/tiny is public: everybody reads what is pushed; say public=True"):
+        hn.push(run, "org/tiny", store=store.root)
+    assert hn.push(run, "org/tiny", "model", public=True, store=store.root).files == 12

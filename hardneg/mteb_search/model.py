@@ -6,13 +6,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardneg.api.workplace import Where, Workplace
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.fields import DATASET
 from hardneg.mteb_search.identity import model_meta
+from hardneg.mteb_search.listed import listed_rows, rank_by_texts
 from hardneg.mteb_search.system import TaskSystem
 from hardneg.mteb_search.task_texts import TaskTexts, task_texts
 from hardneg.recipe.plan import Plan, make_plan
@@ -130,9 +128,8 @@ class TaskSearcher:
         found: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         for start, hits in self._hits(indexed, query_ids, texts, (top_k, top_ranked)):
             for query_id, rows, scores in zip(query_ids[start:], hits.rows, hits.scores, strict=False):
-                kept = rows >= 0
-                doc_ids = (indexed.doc_ids[row] for row in rows[kept].tolist())
-                found[query_id] = dict(zip(doc_ids, scores[kept].tolist(), strict=True))
+                best = rows[:top_k][rows[:top_k] >= 0].tolist()
+                found[query_id] = dict(zip((indexed.doc_ids[row] for row in best), scores.tolist(), strict=False))
         return found
 
     def _hits(
@@ -151,8 +148,11 @@ class TaskSearcher:
             if top_ranked is None:
                 yield start, searcher.search(wanted, min(top_k, len(indexed.doc_ids)))
             else:
-                given = _listed(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
-                yield start, rank_candidates(searcher, wanted, given, top_k)
+                given = listed_rows(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
+                if self.system.model is None:
+                    yield start, rank_by_texts(searcher, wanted, given, len(indexed.doc_ids))
+                else:
+                    yield start, rank_candidates(searcher, wanted, given, top_k)
 
     def _encoding(self, plan: Plan) -> Any:
         """Texts of queries to what the index is searched for."""
@@ -177,14 +177,3 @@ class TaskSearcher:
         source = ArtifactInput(step.name, made.key, made.path, step.spec, facts=made.facts, plugins=step.plugins)
         collection = StoredCollection.open(indexed.outcome.artifacts[DATASET].path)
         return open_searcher(source, collection, self.place.device, self.place.progress)
-
-
-def _listed(
-    query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
-) -> NDArray[np.int64]:
-    """The documents of each query as rows, int64 [Q, C], padded with -1."""
-    lists = [[rows[doc_id] for doc_id in dict.fromkeys(top_ranked.get(query_id, ()))] for query_id in query_ids]
-    given = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
-    for place, found in enumerate(lists):
-        given[place, : len(found)] = found
-    return given

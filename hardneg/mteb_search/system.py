@@ -77,8 +77,8 @@ class TaskSystem:
         changed, problems = apply_settings({**tree, "stages": self._stages}, self.settings)
         changed = with_prompts_of(changed, problems)
         model = changed["model"]
-        if task is not None and isinstance(model, Mapping) and "task" not in model and _has_task(model):
-            changed = {**changed, "model": {**model, "task": instruction(task)}}
+        if isinstance(model, Mapping) and "task" not in model and _has_task(model):
+            changed = {**changed, "model": {**model, "task": instruction(task) if task is not None else _NONE}}
         return check_recipe(changed, Path("mteb"), found=problems)
 
     @property

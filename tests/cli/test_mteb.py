@@ -1,16 +1,23 @@
 """`hardneg evaluate --mteb`: models on tasks made of local files, resumed, compared."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_tasks import animals, write_beir_folder
+from numpy.typing import NDArray
 from tiny import tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
+from hardneg.data.flat import FlatWriter
+from hardneg.encoders import stream
 from hardneg.evaluation.metrics_json import read_metrics
 
 
@@ -99,3 +106,48 @@ def test_mistakes_have_one_line(made: Path, tmp_path: Path, monkeypatch: pytest.
 def test_a_run_or_a_task_is_asked_for() -> None:
     found = CliRunner().invoke(app, ["evaluate"])
     assert "give --run FILE for each run, or --mteb TASK" in str(found.exception)
+
+
+KILLED = """
+import os, signal, sys
+from hardneg.data.flat import FlatWriter
+from hardneg.encoders import stream
+from hardneg.cli.main import app
+
+write = FlatWriter.write_block
+def killed(self, number, start_row, vectors):
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, number, start_row, vectors)
+
+FlatWriter.write_block = killed
+stream.BLOCK = 20
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_encoding_goes_on_after_a_kill(
+    made: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """60 documents in blocks of 20: two are on disk when the process is killed."""
+    line = ["evaluate", "--mteb", f"beir:{made / 'animals'}", "--model", str(tiny_model), "--device", "cpu"]
+    line += ["--store", str(tmp_path / "store"), "--output", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    killed = subprocess.run([sys.executable, "-c", KILLED, *line], capture_output=True, env=environment)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    written = list[int]()
+    write = FlatWriter.write_block
+
+    def noted(self: FlatWriter, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
+        written.append(number)
+        write(self, number, start_row, vectors)
+
+    monkeypatch.setattr(FlatWriter, "write_block", noted)
+    monkeypatch.setattr(stream, "BLOCK", 20)
+    assert CliRunner().invoke(app, line).exit_code == 0
+    assert written == [2]
+    whole = [*line[:-3], str(tmp_path / "another"), "--output", str(tmp_path / "whole")]
+    assert CliRunner().invoke(app, whole).exit_code == 0
+    place = Path("beir-animals/test/metrics.json")
+    assert (tmp_path / "out" / place).read_bytes() == (tmp_path / "whole" / place).read_bytes()

@@ -21,6 +21,7 @@ from hardneg.cli.merge import merge
 from hardneg.cli.mine import mine
 from hardneg.cli.options import METRIC, METRICS, renaming
 from hardneg.cli.push import push
+from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, index_app, search, train
@@ -68,6 +69,7 @@ app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=options.RESU
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("report", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(report)
 app.command("push", rich_help_panel=options.RESULTS)(push)
+app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 
 
 def _show_version(wanted: bool) -> None:

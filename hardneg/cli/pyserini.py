@@ -1,0 +1,36 @@
+"""`hardneg pyserini`: the lines of Python by which Pyserini opens an index."""
+
+from pathlib import Path
+
+import typer
+
+from hardneg.cli import options
+from hardneg.cli.adhoc_recipe import plugin_options
+from hardneg.cli.console import say
+from hardneg.errors import UsageError
+
+
+def pyserini(
+    folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
+    model: str | None = typer.Option(None, "--model", help="What encoded the index, of a folder that is no run's."),
+    option: list[str] = typer.Option(
+        [], "--option", metavar="KEY=VALUE", help="How that index was built, such as scale=51.2 or k1=1.2."
+    ),
+    query_length: int | None = typer.Option(None, min=1, help="How many tokens of a query that model reads."),
+    query_prompt: str | None = typer.Option(None, help="What stands before a query."),
+    store: Path | None = options.STORE,
+) -> None:
+    """Print the lines of Python by which Pyserini opens each index of a run folder, or one index folder.
+
+    Example: hardneg pyserini runs/star-passage
+
+    Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
+    """
+    from hardneg.encoders.spec import ModelSpec
+    from hardneg.pyserini.folders import Named, openings
+
+    if model is None and (query_length is not None or query_prompt is not None):
+        raise UsageError("pyserini: --query-length and --query-prompt say how a model is used: give --model")
+    spec = None if model is None else ModelSpec(model, query_length=query_length, query_prompt=query_prompt)
+    for name, text in openings(folder, options.open_store(store), Named(spec, plugin_options(option))):
+        say(f"# {name}\n{text}\n")

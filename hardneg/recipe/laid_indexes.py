@@ -1,0 +1,93 @@
+"""The indexes of a run folder: where each is, how it was built, and the model that encodes its queries."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.encoders.save import read_spec
+from hardneg.encoders.spec import ModelSpec
+from hardneg.errors import DataError
+from hardneg.fields import START, Trait
+from hardneg.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER
+from hardneg.recipe.load import Recipe, check_recipe
+
+
+@dataclass(frozen=True)
+class LaidIndex:
+    """An index of a finished recipe.
+
+    stage: the one that made it. backend: its plugin, None where an encode stage made it. model: what encodes its
+    queries, None where it is searched with texts, or with vectors of another program. segments: whether documents have
+    several vectors.
+    """
+
+    stage: str
+    folder: Path
+    backend: Any
+    model: ModelSpec | None
+    segments: bool
+
+
+def laid_indexes(folder: Path, store: Store) -> list[LaidIndex]:
+    """The indexes of a run folder: the one that the recipe hands out, then those of which the store has the artifacts.
+
+    Raises:
+        DataError: it is no run folder, or its lock file is damaged.
+        RecipeError: the recipe is not one of this hardneg's.
+    """
+    recipe, keys = _locked(folder)
+    found = {name: artifact for name, key in keys.items() if (artifact := store.find(key))}
+    made = dict(_indexes(recipe, folder, found))
+    first = recipe.outputs.get("index", "")
+    return [made[name] for name in sorted(made, key=lambda name: name != first)]
+
+
+def _locked(folder: Path) -> tuple[Recipe, dict[str, str]]:
+    path = folder / LOCK
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        keys = {str(name): str(key) for name, key in content["keys"].items() if str(key).isalnum()}
+        tree, preset = dict(content["tree"]), str(content.get("preset", ""))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
+        raise DataError(f"{path}: damaged: run the recipe again") from None
+    return check_recipe(tree, path, preset), keys
+
+
+def _indexes(recipe: Recipe, folder: Path, found: Mapping[str, Artifact]) -> Iterator[tuple[str, LaidIndex]]:
+    for name, spec in recipe.stages.items():
+        place = _part(recipe, folder, found, name, INDEX_FOLDER) if "index" in spec.makes else None
+        if place is None:
+            continue
+        view = recipe.view(name)
+        model = spec.query_model(view)
+        yield (
+            name,
+            LaidIndex(
+                name,
+                place,
+                view.plugin("backend"),
+                None if model is None else _model(recipe, folder, found, model),
+                Trait.SEGMENTS in spec.traits(view),
+            ),
+        )
+
+
+def _model(recipe: Recipe, folder: Path, found: Mapping[str, Artifact], name: str) -> ModelSpec | None:
+    if name == START:
+        return recipe.model
+    place = _part(recipe, folder, found, name, MODEL_FOLDER)
+    return None if place is None else read_spec(place)
+
+
+def _part(recipe: Recipe, folder: Path, found: Mapping[str, Artifact], name: str, kind: str) -> Path | None:
+    """Where what a stage makes of a kind is: in the run folder, or in the store; None where in neither."""
+    if recipe.outputs.get(kind) == name and (folder / kind).is_dir():
+        return folder / kind
+    inner = recipe.stages[name].parts.get(kind, ".")
+    return found[name].path / inner if name in found else None

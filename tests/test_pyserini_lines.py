@@ -115,7 +115,7 @@ def test_dense_lines_find_the_same(
     java: None, runs: dict[str, tuple[Path, Path]], programs: dict[str, str], stage: str
 ):
     text = programs[stage]
-    assert "AutoQueryEncoder" in text and "prefix='query:'" in text and "model_max_length = 5" in text
+    assert "AutoQueryEncoder" in text and 'prefix="query:"' in text and "model_max_length = 5" in text
     searcher, hits = _searcher(text)
     assert len(hits) == _DEPTH
     for query, ranked in _asked(runs["dense"], stage):

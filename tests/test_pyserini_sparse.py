@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from recipe.recipes import small_collection, write_recipe
+from safetensors.torch import load_file
 
 from hardneg.artifacts import Store
 from hardneg.data.runs import read_run
@@ -76,7 +78,9 @@ def test_pyserinis_splade_encoder_finds_what_the_recipe_found(finished):
     from pyserini.encode import SpladeQueryEncoder
     from pyserini.search.lucene import LuceneImpactSearcher
 
-    encoder = SpladeQueryEncoder(str(folder / "splade-model"))
+    model = folder / "splade-model"
+    torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")  # from 2.1 on it reads this alone
+    encoder = SpladeQueryEncoder(str(model))
     searcher = LuceneImpactSearcher(str(outcome.artifacts["impact"].path), encoder, min_idf=-1)
     texts = _texts(folder)
     for query_id, ranked in dict(read_run(folder / "out" / "runs" / "lucene.trec.gz")).items():

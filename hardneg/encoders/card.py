@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hardneg.encoders.configuration import tokens_read
 from hardneg.encoders.source import HUB_ID
+from hardneg.pyserini.query_encoders import ModelPlace, dense_encoder, sparse_encoder
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -85,38 +86,18 @@ scores = model.similarity(queries, documents)
 ```"""
 
 
-_OTHERS = {
-    "weights": "Pyserini's `LuceneImpactSearcher` searches the index `impact` that hardneg builds of its weights.",
-    "token-vectors": "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them.",
-}
+_TOKEN_VECTORS = "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them."
+_SCALE = 100.0  # of the index `impact`, where a recipe says no other one
 
 
 def _pyserini(encoder: "Encoder") -> str:
-    if told := _OTHERS.get(encoder.representation.form):
-        return told
-    pooling = _plain_pooling(encoder)
-    if pooling is None:
-        return (
-            "Pyserini's `AutoQueryEncoder` cannot apply this model's head or token types; its `FaissSearcher` searches "
-            "the index that hardneg writes with query vectors from `SentenceTransformer`."
-        )
-    options = f'pooling="{pooling}", l2_norm={encoder.spec.similarity == "cosine"}'
-    if encoder.spec.query_prompt:
-        options += f", prefix={encoder.spec.query_prompt.removesuffix(' ')!r}"
-    return f"""\
-```python
-from pyserini.encode import AutoQueryEncoder
-from pyserini.search.faiss import FaissSearcher
-
-encoder = AutoQueryEncoder("path/to/this/folder", {options})
-hits = FaissSearcher("path/to/its/index", encoder).search("a question", k=10)
-```"""
-
-
-def _plain_pooling(encoder: "Encoder") -> str | None:
-    """`mean` or `cls` where that and a normalisation are all that follows the transformer, else None."""
-    if encoder.spec.typed:
-        return None
-    rest = [part for part in list(encoder.module.children())[1:] if type(part).__name__ != "Normalize"]
-    mode = getattr(rest[0], "pooling_mode", None) if len(rest) == 1 else None
-    return mode if mode in ("mean", "cls") else None
+    form, place = encoder.representation.form, ModelPlace("path/to/this/folder")
+    program = dense_encoder(encoder, place) if form == "vectors" else sparse_encoder(place, _SCALE)
+    if form == "token-vectors" or program is None:
+        return _TOKEN_VECTORS
+    found = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
+    if form == "weights":
+        made = 'LuceneImpactSearcher("path/to/its/index", encoder, min_idf=-1)'
+        found = "from pyserini.search.lucene import LuceneImpactSearcher", made
+    lines = program.then(found[0], f"searcher = {found[1]}", 'hits = searcher.search("a question", k=10)')
+    return f"```python\n{lines.text()}\n```"

@@ -17,6 +17,8 @@ from hardneg.indexes.java import start_java
 HELD = 1 << 15
 """Hits whose stored texts are in memory at a time."""
 
+_BUILD = "build it again"
+_LATER = "indexCreatedVersionMajor is in the future"
 _CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
 
 
@@ -40,7 +42,8 @@ def open_lucene(path: Path, searcher: str) -> Any:
         return autoclass(f"io.anserini.search.{searcher}")(str(path))
     except JavaException as error:
         reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): build it again") from error
+        advice = "a later Lucene wrote it: open it with Pyserini 2, or build it again" if _LATER in reason else _BUILD
+        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): {advice}") from error
 
 
 def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:

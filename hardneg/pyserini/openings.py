@@ -15,7 +15,7 @@ from hardneg.encoders.source import HUB_ID, at_hand
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ArtifactError
 from hardneg.indexes.stored import form_in
-from hardneg.pyserini.query_encoders import ROUNDED, ModelPlace, Program, dense_encoder, sparse_encoder
+from hardneg.pyserini.query_encoders import ROUNDED, ModelPlace, Program, dense_encoder, quoted, sparse_encoder
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -88,10 +88,10 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 def _lucene(folder: Path, options: Mapping[str, object]) -> str:
-    lines = [f"searcher = LuceneSearcher({str(folder)!r})"]
+    lines = [f"searcher = LuceneSearcher({quoted(str(folder))})"]
     lines += [f"searcher.set_bm25({options['k1']}, {options['b']})"] if {"k1", "b"} <= options.keys() else []
     language = options.get("language", "en")
-    lines += [f"searcher.set_language({language!r})"] if language != "en" else []
+    lines += [f"searcher.set_language({quoted(str(language))})"] if language != "en" else []
     return Program().then(_LUCENE, *lines, _HITS).text()
 
 
@@ -99,17 +99,17 @@ def _impacts(folder: Path, scale: float, queries: QuerySide) -> str:
     program = queries.program("weights", scale)
     if program is None:
         return f"# {folder}: {queries.lacking}"
-    made = f"searcher = LuceneImpactSearcher({str(folder)!r}, encoder, min_idf=-1)"
+    made = f"searcher = LuceneImpactSearcher({quoted(str(folder))}, encoder, min_idf=-1)"
     return program.then(_IMPACT, made, f"{_HITS}  # scores are {scale:g} * {scale:g} times hardneg's").text()
 
 
 def _vectors(folder: Path, queries: QuerySide, segments: bool) -> str:
     program = queries.program("vectors")
     if program is None:
-        alone = Program().then(_DENSE, f"searcher = FaissSearcher({str(folder)!r}, None)", _VECTORS)
+        alone = Program().then(_DENSE, f"searcher = FaissSearcher({quoted(str(folder))}, None)", _VECTORS)
         return f"# {folder}: {queries.lacking}\n{alone.text()}"
     lines = _OF_SEGMENTS if segments else (_HITS,)
-    return program.then(_DENSE, f"searcher = FaissSearcher({str(folder)!r}, encoder)", *lines).text()
+    return program.then(_DENSE, f"searcher = FaissSearcher({quoted(str(folder))}, encoder)", *lines).text()
 
 
 _OF_SEGMENTS = (

@@ -4,6 +4,7 @@ Pyserini's `AutoQueryEncoder` stands for a transformer with mean or CLS pooling,
 all else a class of a few lines asks sentence-transformers.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ def sparse_encoder(place: ModelPlace, scale: float) -> Program | None:
             "",
             "",
             "encoder = Weights()",
-            f'encoder.model = SparseEncoder({place.folder!r}, device="cpu"{given})',
+            f'encoder.model = SparseEncoder({quoted(place.folder)}, device="cpu"{given})',
             *_set("encoder.model", place.attributes),
         ),
     )
@@ -98,6 +99,11 @@ def _plain_pooling(encoder: "Encoder") -> str | None:
     return str(mode) if whole else None
 
 
+def quoted(text: str) -> str:
+    """The text as a string of Python."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _split(encoder: "Encoder") -> tuple[Any, list[Any]]:
     first, *rest = encoder.module.children()
     return first, rest
@@ -107,11 +113,11 @@ def _auto(encoder: "Encoder", place: ModelPlace, pooling: str) -> Program:
     spec = encoder.spec
     options = f'pooling="{pooling}", l2_norm={spec.similarity == "cosine"}'
     if spec.query_prompt:
-        options += f", prefix={spec.query_prompt.removesuffix(' ')!r}"
+        options += f", prefix={quoted(spec.query_prompt.removesuffix(' '))}"
     return Program(
         ("from pyserini.encode import AutoQueryEncoder",),
         (
-            f"encoder = AutoQueryEncoder({place.transformer or place.folder!r}, {options})",
+            f"encoder = AutoQueryEncoder({quoted(place.transformer or place.folder)}, {options})",
             f"encoder.tokenizer.model_max_length = {spec.query_length}  # tokens of a query that are read",
         ),
     )
@@ -128,7 +134,7 @@ def _of_sentence_transformers(encoder: "Encoder", place: ModelPlace) -> Program:
             "",
             "",
             "encoder = Vectors()",
-            f'encoder.model = SentenceTransformer({place.folder!r}, device="cpu"{_given(place.options)})',
+            f'encoder.model = SentenceTransformer({quoted(place.folder)}, device="cpu"{_given(place.options)})',
             *_set("encoder.model", place.attributes),
         ),
     )

@@ -20,7 +20,7 @@ def test_a_card_tells_facts_scores_and_how_to_open(tiny_model: Path):
         "- Vectors: 32 dimensions, compared by cosine",
         "| before | 0.5000 |  |",
         "| after | 0.6123 | 0.9000 |",
-        'encoder = AutoQueryEncoder("path/to/this/folder", pooling="mean", l2_norm=True, prefix=\'query:\')',
+        'encoder = AutoQueryEncoder("path/to/this/folder", pooling="mean", l2_norm=True, prefix="query:")',
     ):
         assert line in card.splitlines()
     assert "/home" not in card and str(tiny_model) not in card
@@ -31,9 +31,9 @@ def test_a_base_model_in_a_folder_is_no_hub_id(tiny_model: Path):
     assert "base_model:" not in card and f"- Base model: {tiny_model.name}" in card
 
 
-def test_a_head_that_pyserini_cannot_apply(tiny_model: Path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu")
-    assert "cannot apply this model's head" in model_card(encoder, {})
+def test_a_head_that_pyserini_has_no_class_for_is_opened_by_sentence_transformers(tiny_model: Path):
+    card = model_card(Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu"), {})
+    assert "AutoQueryEncoder" not in card and "class Vectors(QueryEncoder):" in card.splitlines()
 
 
 def test_a_late_interaction_model_is_opened_by_its_own_class(tmp_path: Path):

@@ -55,7 +55,7 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
         DataError: it is no run folder, or the store has none of its steps.
         UsageError: nothing of it can be looked at.
     """
-    made = artifacts_of(folder, store)
+    made, folder = artifacts_of(folder, store), folder.resolve()
     negatives = {name: item for name, item in made.items() if (item.path / NEGATIVES).is_file()}
     wanted = split or next((told for item in negatives.values() if (told := _split(item))), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}

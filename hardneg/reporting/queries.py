@@ -114,11 +114,11 @@ def query_section(measured: Measured, passages: Passages) -> Section | None:
     columns = found.columns(systems)[: max(_FIGURES // len(systems), 1) * len(systems)]
     heads = [Cell(system, note=metric) for metric, system in columns]
     rows = [
-        [query_id, *_scores(found, columns, query_id), *([signed(found.difference(query_id))] if found.pair else [])]
+        [query_id, *([signed(found.difference(query_id))] if found.pair else []), *_scores(found, columns, query_id)]
         for query_id in shown
     ]
     details = _details(systems, shown, passages)
-    table = Table(["query", *heads, *(["difference"] if found.pair else [])], rows, details=details)
+    table = Table(["query", *(["difference"] if found.pair else []), *heads], rows, details=details)
     return Section(QUERIES, [table], _explained(systems, found), lead=_lead(found, len(shown)))
 
 

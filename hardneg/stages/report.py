@@ -41,11 +41,11 @@ class Report(StageSpec):
     title: str = ""
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The runs that were evaluated, as `runs.LABEL`, and what they come of, as `behind.STAGE`, for what it took."""
+        """The runs that were evaluated, as `runs.LABEL`, and all steps that they come of, as `behind.NUMBER`."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         runs = {path: target for path, target, need in references if "run" in need.kinds}
-        return runs | {f"behind.{name}": name for name in steps_behind(runs.values(), recipe.stages)}
+        return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
     def over_seeds(self, made: SeededStages) -> "Report":
         """All seeds' trainings, analyses and readings under the label of each."""
@@ -114,7 +114,8 @@ def _costs(context: StageContext[Report], measured: "Measured") -> "Section | No
     from hardneg.evaluation.metrics import means
     from hardneg.reporting.costs import costs_section
 
-    evaluation, made = context.inputs["evaluation"].spec, context.inputs_of("behind")
+    evaluation = context.inputs["evaluation"].spec
+    made = {item.name: item for item in context.inputs_of("behind").values()}
     places, runs = by_label(getattr(evaluation, "runs", {})), dict[str, list[str]]()
     for path, source in context.inputs_of("runs").items():
         runs.setdefault(places[path][0] if path in places else path, []).append(source.name)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from pathlib import Path
 
 import pytest
 from browse.material import SmallCollection, small_sources
@@ -96,7 +97,7 @@ def test_runs_beside_are_judges_where_they_filter(sources):
 
 
 @pytest.mark.slow
-def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_model):
+def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_model, monkeypatch):
     """Two ways to mine, of one split, and runs of it; the run folder has their names, the store their files."""
     recipe = tmp_path / "r.yaml"
     recipe.write_text(
@@ -113,6 +114,9 @@ def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_m
     assert (list(found.negatives), list(found.dropped)) == (["first", "second"], ["first"])
     assert (list(found.runs), found.judges, found.split) == (["listed"], {"listed"}, "train")
     assert found.marks == tmp_path / "runs" / "r.marks.qrels" and found.dataset is not None
+    monkeypatch.chdir(out)
+    here = of_run_folder(Path(), Store(tmp_path / "store"))
+    assert (here.title, here.marks) == ("r", found.marks)
     with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
         of_run_folder(out, Store(tmp_path / "store"), "test")
     result = CliRunner().invoke(app, ["browse", str(out), "--export", str(tmp_path / "page.html"), *store])

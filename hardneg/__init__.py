@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hardneg.api.searching import rerank as rerank
     from hardneg.api.searching import search as search
     from hardneg.api.searching import train as train
+    from hardneg.browse.calling import browse as browse
     from hardneg.errors import HardnegError as HardnegError
     from hardneg.hub.push import push as push
     from hardneg.mteb_search.model import mteb_model as mteb_model

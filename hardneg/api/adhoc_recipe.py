@@ -59,6 +59,29 @@ class AdhocRecipe:
         return make_plan(self.check(tell))
 
 
+def planned_recipe(
+    name: str,
+    preset: str | None,
+    settings: Sequence[str],
+    tell: Callable[[str], None] = warn,
+    problems: list[str] | None = None,
+) -> "Plan":
+    """The plan of a shipped recipe or of a file; `tell` gets what is out of date in it.
+
+    Raises:
+        RecipeError: it has mistakes.
+        HardnegError: the dataset or the model is not there, and `problems`, which would get that, is None.
+    """
+    from hardneg.recipe.load import load_recipe
+    from hardneg.recipe.plan import make_plan
+    from hardneg.recipe.yaml_load import find_recipe
+
+    loaded = load_recipe(find_recipe(name), preset, settings)
+    for note in loaded.notes:
+        tell(note)
+    return make_plan(loaded, problems)
+
+
 def mining_stage(miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()) -> dict[str, Any]:
     """The stage that mines; a miner's options stand beside its `name`."""
     more = {"also_qrels": [str(path) for path in also_qrels]} if also_qrels else {}

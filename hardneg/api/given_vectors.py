@@ -1,10 +1,10 @@
 """Queries as vectors that another program made, searched for in a folder of vectors: no model, and no dataset."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardneg.errors import UsageError
 from hardneg.progress import Progress
@@ -90,3 +90,11 @@ def given_vectors(command: str, index: Path | None, queries: Path | None, ids: P
         lacking = "--index FOLDER" if index is None else "--query-vectors FILE"
         raise UsageError(f"{command}: vectors of queries are searched for in an index: give {lacking} too")
     return GivenVectors(index, queries, ids)
+
+
+def named_vectors(verb: str, given: Mapping[str, Any]) -> GivenVectors | None:
+    """The same of a function's arguments `index`, `query_vectors` and `query_ids`. Raises as `given_vectors`."""
+    index, queries, ids = (
+        None if given.get(name) is None else Path(given[name]) for name in ("index", "query_vectors", "query_ids")
+    )
+    return given_vectors(verb, index, queries, ids)

@@ -10,7 +10,7 @@ from hardneg.api.content_store import keep_content
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, named_model
 from hardneg.api.given_run import AnyRun, run_file
-from hardneg.api.given_vectors import GivenVectors, given_vectors
+from hardneg.api.given_vectors import GivenVectors, named_vectors
 from hardneg.api.making import make_dataset, make_from
 from hardneg.api.mined import MinedNegatives, mined_in
 from hardneg.api.results import TextSource
@@ -69,9 +69,8 @@ def mine(
     """
     own = taken(given, MiningSource)
     place = Workplace.of(given)
-    vectors = given_vectors("mine", *(_path(own.get(name)) for name in ("index", "query_vectors", "query_ids")))
     runs = {name: run_file(own[name], place.store) if name in own else None for name in ("run", "filter_by")}
-    lists = GivenLists(runs["run"], vectors, runs["filter_by"], depth)
+    lists = GivenLists(runs["run"], named_vectors("mine", own), runs["filter_by"], depth)
     check_sources(model is not None, lists)
     named = None if model is None else named_model(model, place.store)
     more = own.get("also_qrels", ())
@@ -82,10 +81,6 @@ def mine(
     if made is None:
         raise UsageError("mine: of several processes the first one has the result; read it from the store")
     return made
-
-
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
 
 
 @dataclass(frozen=True)

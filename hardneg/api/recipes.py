@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hardneg.api.adhoc_recipe import warn
+from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.api.evaluation import Evaluation
 from hardneg.api.given_dataset import named_dataset
 from hardneg.api.given_model import named_model
@@ -105,20 +105,12 @@ class ChosenRecipe:
         return RunFolder(made.recipe.name, folder, outcome.artifacts, outcome.ran)
 
     def _planned(self, place: Workplace, problems: list[str] | None = None) -> "Plan":
-        from hardneg.recipe.load import load_recipe
-        from hardneg.recipe.plan import make_plan
-        from hardneg.recipe.yaml_load import find_recipe
-
         named = {
             name: (named_dataset if name == "dataset" else named_model)(value, place.store)
             for name, value in self.live.items()
         }
-        loaded = load_recipe(
-            find_recipe(self.name), self.preset, [*place.settings, *self.settings, *setting_texts((), named)]
-        )
-        for note in loaded.notes:
-            warn(note)
-        return make_plan(loaded, problems)
+        settings = [*place.settings, *self.settings, *setting_texts((), named)]
+        return planned_recipe(self.name, self.preset, settings, problems=problems)
 
 
 def _is_live(name: str, value: Any) -> bool:

@@ -1,7 +1,8 @@
 """`hardneg.encode`, `index`, `search`, `rerank` and `train`: one stage and what it needs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Unpack
 
 from hardneg.api.adhoc_recipe import (
@@ -15,14 +16,20 @@ from hardneg.api.adhoc_recipe import (
     searching_stages,
     training_stages,
 )
+from hardneg.api.content_store import keep_content, keep_made
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, model_name, named_model
 from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.given_vectors import GivenVectors, named_vectors
 from hardneg.api.making import make_dataset, make_from
 from hardneg.api.results import BuiltIndex, FoundRun, TextSource, TrainedModel, run_of
 from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.digest import tree_digest
 from hardneg.errors import UsageError
-from hardneg.layout import MODEL_FOLDER
+from hardneg.indexes.stored import form_in
+from hardneg.layout import MODEL_FOLDER, RUN
+from hardneg.registry import configure, load_plugin, plugin_errors, plugin_identity
+from hardneg.types import PluginSetting
 
 
 def encode(dataset: Dataset, model: Model, **where: Unpack[Where]) -> BuiltIndex:
@@ -41,41 +48,87 @@ def encode(dataset: Dataset, model: Model, **where: Unpack[Where]) -> BuiltIndex
     return BuiltIndex(model_name(model), made.key, made.path, made.facts)
 
 
-def index(dataset: Dataset, backend: str | Mapping[str, Any] = "bm25", **where: Unpack[Where]) -> BuiltIndex:
-    """Indexes the texts of a corpus.
+def index(
+    dataset: Dataset | None = None,
+    backend: str | Mapping[str, Any] = "bm25",
+    *,
+    vectors: str | Path | BuiltIndex | None = None,
+    **where: Unpack[Where],
+) -> BuiltIndex:
+    """Indexes the texts of a corpus, or what a model made of them.
 
     Args:
-        dataset: a name, a folder, a `datasets.Dataset` or dicts.
-        backend: a kind of index over texts, or a dict of its options with its `name`.
+        dataset: for an index over texts: a name, a folder, a `datasets.Dataset` or dicts.
+        backend: a kind of index, or a dict of its options with its `name`.
+        vectors: for one over vectors or weights: what `encode` returned, or such a folder.
         where: what every function takes (`Where`).
+
+    Raises:
+        UsageError: the backend is built from the other of the two, or from something else than the folder holds.
     """
     place = Workplace.of(where)
     setting = {"name": backend} if isinstance(backend, str) else dict(backend)
+    check_built_from(str(setting["name"]), dataset is not None, None if vectors is None else Path(vectors))
+    if vectors is not None:
+        return _compressed(vectors, setting, place)
     stages = {ENCODED: {"stage": "index", "backend": setting}}
     made = place.make(place.recipe("index", named_dataset(dataset, place.store), stages).plan()).artifacts[ENCODED]
     return BuiltIndex(str(setting["name"]), made.key, made.path, made.facts)
+
+
+def _compressed(vectors: str | Path | BuiltIndex, setting: Mapping[str, Any], place: Workplace) -> BuiltIndex:
+    """An index over vectors, in the store under what it was made of."""
+    options = {name: value for name, value in setting.items() if name != "name"}
+    plugin = configure("indexes", PluginSetting(str(setting["name"]), options))
+    content = vectors.key if isinstance(vectors, BuiltIndex) and vectors.key else tree_digest(Path(vectors))
+    identity = plugin_identity(str(setting["name"]), plugin)
+    origin = {"stage": "compressed", "plugins": identity, "inputs": {"vectors": content}, "name": "compressed"}
+
+    def make(folder: Path) -> Mapping[str, int]:
+        with plugin_errors([plugin]):
+            return {"passages": plugin.build(Path(vectors), folder, place.progress)}
+
+    made = keep_made(place.store, "index", origin, make)
+    return BuiltIndex(str(setting["name"]), made.key, made.path, made.facts)
+
+
+def check_built_from(backend: str, texts: bool, vectors: Path | None) -> None:
+    """Refuses what an index of a kind is not built from. Raises UsageError."""
+    takes = load_plugin("indexes", backend).input
+    if texts == (vectors is not None) or (takes == "texts") != texts:
+        wanted = "--dataset NAME" if takes == "texts" else f"--vectors FOLDER, one of {takes}"
+        raise UsageError(f"index build: {backend} is built from {takes}: give {wanted}, and that alone")
+    if vectors is not None and (found := form_in(vectors)) != takes:
+        told = f"holds {found}" if found else "is no folder that `hardneg encode` or `hardneg index import` wrote"
+        raise UsageError(
+            f"index build: {vectors} {told}, and {backend} is built from {takes}: name a folder of {takes}"
+        )
 
 
 class SearchOptions(Where, total=False):
     """What `search` takes besides.
 
     backend: an index over texts instead of a model, such as `bm25`. candidates: with a model, an index over texts whose
-    best documents alone are ranked.
+    best documents alone are ranked. index, query_vectors, query_ids: instead of all that, a folder of vectors, and
+    files of those of the queries, as other programs made them.
     """
 
     backend: str
     candidates: str
+    index: str | Path | BuiltIndex
+    query_vectors: str | Path
+    query_ids: str | Path
 
 
 def search(
-    dataset: Dataset,
+    dataset: Dataset | None = None,
     model: Model | None = None,
     *,
     split: str | None = None,
     depth: int = 100,
     **given: Unpack[SearchOptions],
 ) -> FoundRun:
-    """Searches a corpus for the queries of one split.
+    """Searches a corpus for the queries of one split, or an index for vectors of queries.
 
     Args:
         dataset: a name, a folder, a `datasets.Dataset` or dicts.
@@ -88,9 +141,11 @@ def search(
         UsageError: both a model and a backend, or none.
     """
     own = taken(given, SearchOptions)
-    backend, candidates = own.get("backend"), own.get("candidates")
-    check_searched(model is not None, backend, candidates)
-    place = Workplace.of(given)
+    place, backend, candidates = Workplace.of(given), own.get("backend"), own.get("candidates")
+    if vectors := named_vectors("search", own):
+        check_alone([dataset, model, backend, candidates])
+        return _given(vectors, depth, place)
+    check_searched(dataset is not None, model is not None, backend, candidates)
     named = None if model is None else named_model(model, place.store)
     wanted = split_of(dataset, split, "test")
     stages = searching_stages(wanted, depth, backend, candidates)
@@ -100,9 +155,23 @@ def search(
     return run_of(backend or model_name(model), made[SEARCHED], source)
 
 
-def check_searched(by_model: bool, backend: str | None, candidates: str | None) -> None:
+def _given(vectors: GivenVectors, depth: int, place: Workplace) -> FoundRun:
+    """What an index has for given vectors."""
+    made = keep_content(
+        place.store, "given-run", lambda folder: vectors.write_run(folder / RUN, depth, place.device, place.progress)
+    )
+    return FoundRun(vectors.queries.stem, made.key, made.path / RUN, made.facts, place.store, None)
+
+
+def check_alone(others: Sequence[Any]) -> None:
+    """Refuses what goes with vectors of queries. Raises UsageError."""
+    if any(each is not None for each in others):
+        raise UsageError("search: --index and --query-vectors are all that is read: leave the others out")
+
+
+def check_searched(of_dataset: bool, by_model: bool, backend: str | None, candidates: str | None) -> None:
     """Refuses a search of nothing, or of two things. Raises UsageError."""
-    if by_model == (backend is not None):
+    if not of_dataset or by_model == (backend is not None):
         raise UsageError("search: give --dataset NAME, and --model NAME or --backend NAME, one of them")
     if candidates is not None and not by_model:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.cli import completion
 from hardneg.cli.options import tell_once
 from hardneg.errors import UsageError
@@ -31,14 +32,7 @@ SET = typer.Option(
 
 def planned(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":
     """The plan of a recipe; what is out of date in it is told."""
-    from hardneg.recipe.load import load_recipe
-    from hardneg.recipe.plan import make_plan
-    from hardneg.recipe.yaml_load import find_recipe
-
-    recipe = load_recipe(find_recipe(name), preset, settings)
-    for note in recipe.notes:
-        tell_once(note)
-    return make_plan(recipe, problems)
+    return planned_recipe(name, preset, settings, tell_once, problems)
 
 
 def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:

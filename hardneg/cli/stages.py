@@ -116,20 +116,19 @@ def search(
         index, backend = None, str(index)
     if given := given_vectors("search", index, query_vectors, query_ids):
         return _search_given(given, (dataset, model, backend, candidates), output, depth, device, overwrite)
-    if dataset is None:
-        raise UsageError("search: give --dataset NAME, and --model NAME or --backend NAME, one of them")
-    check_searched(model is not None, backend, candidates)
+    check_searched(dataset is not None, model is not None, backend, candidates)
     check_run(output)
     stages = searching_stages(split, depth, backend, candidates)
     place = place_of(store, device, processes, engine, engine_option)
-    publish(AdhocRecipe("search", dataset, stages, model, settings), SEARCHED, output, place, RUN, overwrite)
+    publish(AdhocRecipe("search", str(dataset), stages, model, settings), SEARCHED, output, place, RUN, overwrite)
 
 
 def _search_given(
     given: "GivenVectors", others: Sequence[str | None], output: Path, depth: int, device: str | None, overwrite: bool
 ) -> None:
-    if any(others):
-        raise UsageError("search: --index and --query-vectors are all that is read: leave the others out")
+    from hardneg.api.searching import check_alone
+
+    check_alone(others)
     check_run(output)
     outputs = store_outputs("search", [Target(output)], given.reads, overwrite)
     outputs.check()
@@ -189,14 +188,11 @@ def build(
 
     Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
     """
-    from hardneg.registry import load_plugin
+    from hardneg.api.searching import check_built_from
     from hardneg.types import PluginSetting
 
     setting = PluginSetting(backend, plugin_options(option))
-    takes = load_plugin("indexes", backend).input
-    if (dataset is None) == (vectors is None) or (takes == "texts") != (vectors is None):
-        wanted = "--dataset NAME" if takes == "texts" else f"--vectors FOLDER, one of {takes}"
-        raise UsageError(f"index build: {backend} is built from {takes}: give {wanted}, and that alone")
+    check_built_from(backend, dataset is not None, vectors)
     if vectors is not None:
         _compress(vectors, setting, store_outputs(_BUILD, [Target(output, folder=True)], [vectors], overwrite))
         return
@@ -210,21 +206,11 @@ def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
     from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)
-    _check_form(source, setting.name, plugin.input)
     with _aside(outputs) as folder, plugin_errors([plugin]):
         count = plugin.build(source, folder, bars())
     output = outputs.targets[0].path
     what = "vector" if plugin.input == "vectors" else "document"
     say(f"{output}: {counted(count, what)} in {counted(index_bytes(output), 'byte')}")
-
-
-def _check_form(source: Path, backend: str, takes: str) -> None:
-    """Refuses a folder that is none of what the backend is built from."""
-    from hardneg.indexes.stored import form_in
-
-    if (found := form_in(source)) != takes:
-        told = f"holds {found}" if found else "is no folder that `hardneg encode` or `hardneg index import` wrote"
-        raise UsageError(f"index build: {source} {told}, and {backend} is built from {takes}: name a folder of {takes}")
 
 
 @index_app.command("import")

@@ -148,3 +148,39 @@ def test_mistakes_in_what_is_given(place, at):
         hn.mine(place / "data", 7, **at)
     with pytest.raises(DataError, match=r"run\['q0'\]\['d1'\]: must be a finite number"):
         hn.mine(place / "data", run={"q0": {"d1": float("nan")}}, **at)
+
+
+def test_an_index_over_vectors_and_vectors_of_queries(place, at):
+    import numpy as np
+
+    flat = hn.encode(place / "data", place / "model", **at)
+    small = hn.index(backend="sq8", vectors=flat, **at)
+    assert small.facts == {"passages": 60}
+    assert hn.index(backend="sq8", vectors=flat, **at).key == small.key
+    assert hn.index(backend="fp16", vectors=flat, **at).key != small.key
+    np.save(place / "queries.npy", np.eye(2, 32, dtype=np.float32))
+    (place / "ids.txt").write_text("one\ntwo\n")
+    run = hn.search(index=flat, query_vectors=place / "queries.npy", query_ids=place / "ids.txt", depth=3, **at)
+    assert [(query_id, len(ranked.doc_ids)) for query_id, ranked in run] == [("one", 3), ("two", 3)]
+    assert "FoundRun('queries'" in repr(run)
+    assert "<table>" in run._repr_html_()
+    with pytest.raises(UsageError, match="sq8 is built from vectors: give --vectors"):
+        hn.index(place / "data", "sq8", **at)
+    with pytest.raises(UsageError, match="leave the others out"):
+        hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+def test_live_models_of_other_kinds(kind, place, at, tmp_path):
+    import sentence_transformers
+    from tiny import tiny_multi_vector, tiny_sparse_encoder
+
+    sparse = (tiny_sparse_encoder, "SparseEncoder")
+    make, name = sparse if kind == "sparse" else (tiny_multi_vector, "MultiVectorEncoder")
+    live = getattr(sentence_transformers, name)(str(make(tmp_path / "model")), device="cpu")
+    run = hn.search(place / "data", live, depth=5, **at)
+    of_folder = hn.search(place / "data", tmp_path / "model", depth=5, **at)
+    assert {query_id: list(each.doc_ids) for query_id, each in run} == {
+        query_id: list(each.doc_ids) for query_id, each in of_folder
+    }

@@ -85,7 +85,7 @@ class Site:
         names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
         first = self._one_of(names, asked.query_params.get("a"), 0)
         second = self._one_of(names, asked.query_params.get("b"), 1)
-        query_id = asked.query_params.get("q", "")
+        query_id = asked.query_params.get("q") or next(iter(self.browsed.places), "")
         known = query_id in self.browsed.places
         content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
         if known:
@@ -133,10 +133,10 @@ class Site:
         if form.get("back") == "marks":
             return "/marks"
         label = form["list"] if form.get("list") in self.browsed.lists else None
+        number = form.get("page", "1") if form.get("page", "1").isdecimal() else "1"
         if form.get("back") == "suspicious":
-            number = form.get("page", "1")
-            return link("/suspicious", list=label, page=number if number.isdigit() else 1)
-        return link("/query", q=query_id, list=label, marked=1) + "#marks"
+            return link("/suspicious", list=label, page=number)
+        return link("/query", q=query_id, list=label) + f"#negative-{int(number)}"
 
     def may_write(self, form: dict[str, str]) -> bool:
         """Whether a form came from a page of this server."""

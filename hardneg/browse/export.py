@@ -14,7 +14,7 @@ QUERIES = 200
 def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
     """Writes the first queries that have negatives in a list; returns how many there are.
 
-    Memory: the page, about 20 kB a query.
+    Memory: the page, about 40 kB a query.
     """
     ids = [query_id for query_id in browsed.search.query_ids if browsed.lists[label].count(query_id)][:count]
     shown = [query_page(browsed, query_id, label, marks.of(query_id)) for query_id in ids]

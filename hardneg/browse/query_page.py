@@ -6,9 +6,9 @@ from math import isnan
 from typing import NamedTuple
 
 from hardneg.browse.browsed import Browsed
-from hardneg.browse.suspicion import Evidence, Standing, SuspectedNegative, shingles, standings
+from hardneg.browse.suspicion import Evidence, Shingles, Standing, SuspectedNegative, shingles, standings
 from hardneg.browse.texts import OPENED, CutText, beginning, clean, cut, terms
-from hardneg.types import Document, Negatives
+from hardneg.types import Document, Negatives, RankedList
 
 WHY = {
     "positive": "a known positive",
@@ -68,7 +68,8 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
     documents = browsed.documents(list(dict.fromkeys([*ids, *(item.doc_id for item in left)])))
     text = browsed.text(query_id)
     shown = _Showing(browsed, query_id, terms(text), documents, ids, frozenset(marks))
-    suspects = {item.doc_id: item for item in evidence(browsed, query_id, positive, negative, documents).suspected()}
+    told = QueryEvidence.of(browsed, query_id, {doc_id: documents[doc_id] for doc_id in ids if doc_id in documents})
+    suspects = {item.doc_id: item for item in told.suspected(positive, negative)}
     scores = found.scores.tolist() if found else []
     return QueryPage(
         query_id,
@@ -83,18 +84,28 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
     )
 
 
-def evidence(
-    browsed: Browsed, query_id: str, positive: Sequence[str], negative: Sequence[str], documents: Mapping[str, Document]
-) -> Evidence:
-    """What is known of a query's documents, to say how suspicious its negatives are."""
-    known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
-    return Evidence(
-        query_id,
-        {doc_id: known.get(doc_id, frozenset()) for doc_id in positive},
-        {doc_id: known.get(doc_id, frozenset()) for doc_id in negative},
-        {label: run.ranked(query_id) for label, run in browsed.runs.items()},
-        browsed.sources.judges,
-    )
+@dataclass(frozen=True)
+class QueryEvidence:
+    """What is known of one query's documents, whichever list they are mined in: shingles by id, and ranked lists."""
+
+    query_id: str
+    known: Mapping[str, Shingles]
+    lists: Mapping[str, RankedList]
+    judges: Collection[str]
+
+    @classmethod
+    def of(cls, browsed: Browsed, query_id: str, documents: Mapping[str, Document]) -> "QueryEvidence":
+        """Of the documents that are given by id."""
+        known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
+        lists = {label: run.ranked(query_id) for label, run in browsed.runs.items()}
+        return cls(query_id, known, lists, browsed.sources.judges)
+
+    def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
+        """Each of some negatives, with how suspicious it is beside the positives."""
+        return Evidence(self.query_id, self._of(positive), self._of(negative), self.lists, self.judges).suspected()
+
+    def _of(self, doc_ids: Sequence[str]) -> dict[str, Shingles]:
+        return {doc_id: self.known.get(doc_id, frozenset()) for doc_id in doc_ids}
 
 
 class _Showing:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,12 +49,11 @@ class QuerySearch:
         if not words:
             return self._cut(range(len(self.query_ids)), number)
         ids, texts = self._columns
-        fits = pc.match_substring(ids, wanted.lower().strip())
-        in_text = pc.match_substring(texts, words[0])
+        places = pc.indices_nonzero(pc.match_substring(texts, words[0]))
         for word in words[1:]:
-            in_text = pc.and_(in_text, pc.match_substring(texts, word))
-        places = pc.indices_nonzero(pc.or_(fits, in_text))
-        return self._cut(places.to_pylist(), number)
+            places = places.filter(pc.match_substring(texts.take(places), word))
+        of_ids = pc.indices_nonzero(pc.match_substring(ids, wanted.lower().strip()))
+        return self._cut(np.union1d(places.to_numpy(), of_ids.to_numpy()).tolist(), number)
 
     def _cut(self, places: Sequence[int], number: int) -> FoundQueries:
         last = max(1, -(-len(places) // PAGE))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.browse.browsed import Browsed
-from hardneg.browse.query_page import evidence
+from hardneg.browse.query_page import QueryEvidence
 from hardneg.browse.suspicion import SuspectedNegative
 from hardneg.types import Negatives, RankedList
 
@@ -127,9 +127,9 @@ class Survey:
         known = {label: self._browsed.positives_of(query_id, label) for label in mined}
         ids = [doc_id for label, item in mined.items() for doc_id in (*known[label], *item.negatives)]
         documents = self._browsed.documents(list(dict.fromkeys(ids)))
+        told = QueryEvidence.of(self._browsed, query_id, documents)
         for label, item in mined.items():
-            told = evidence(self._browsed, query_id, known[label], item.negatives, documents)
-            self.lists[label].add(place, told.suspected())
+            self.lists[label].add(place, told.suspected(known[label], item.negatives))
             for system, ranked in told.lists.items():
                 self.lists[label].add_margins(system, item, known[label], ranked)
         for pair, sums in self.shared.items():

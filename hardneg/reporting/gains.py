@@ -60,7 +60,7 @@ def gains_section(measured: Measured) -> Section | None:
     chosen = next(each for each in gains if each.system == first)
     graphics = [Graphic(_curve(chosen, found.metric, baseline), _curve_caption(chosen, found.metric, baseline))]
     if len(gains) > 1:
-        caption = f"Queries on which each system is better, equal and worse than {baseline} by {found.metric}."
+        caption = f"From the left: queries on which each is better, equal and worse than {baseline} by {found.metric}."
         graphics.append(Graphic(_shares(gains, baseline), caption))
     lead = f"By {found.metric}, against {baseline}."
     return Section("Gains and losses by query", [_table(gains)], lead=lead, graphics=graphics, see=QUERIES)

@@ -1,6 +1,5 @@
 """The page in a real browser: searched, opened, marked, compared; hostile texts, other pages, accessibility."""
 
-import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -8,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from browse.material import QUERIES, small_sources
+from chromium import chromium
 
 from hardneg.browse.browsed import opened
 from hardneg.browse.export import export_page
@@ -18,10 +18,6 @@ from hardneg.progress import Silent
 pytestmark = pytest.mark.slow
 
 FIRST, SECOND, *_ = QUERIES
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900"
-)
 PATHS = [
     "/",
     "/?words=nothing-like-this",
@@ -40,21 +36,8 @@ PATHS = [
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     """Debian's chromium without a window."""
-    if missing := [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]:
-        pytest.skip(f"{', '.join(missing)}: not installed; apt-get install chromium chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    made.set_page_load_timeout(300)
-    made.set_script_timeout(300)
-    yield made
-    made.quit()
+    with chromium(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

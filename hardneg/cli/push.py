@@ -70,7 +70,7 @@ def push(
 
 
 def _send(found: "Push") -> None:
-    done = found.send()
+    done = found.send(bars=sys.stderr.isatty())
     made = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
     say(f"{done.address}: {made}{'; public now' if done.opened else ''}")
 

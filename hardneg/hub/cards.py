@@ -144,7 +144,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
     if spec is None or not hasattr(spec, "miner"):
         return f"by `{spec.verb}`" if spec else ""
     miner = run.recipe.plugins.get((stage, "miner")) if run.recipe else None
-    source = f" from {', '.join(f'`{name}`' for name in runs)}" if runs else ""
+    source = f" from {', '.join(f'`{name}`' for name in runs.values())}" if runs else ""
     return f"mined by `{without_places(str(miner or spec.miner))}`{source}"
 
 

@@ -109,13 +109,13 @@ def _form(folder: Path) -> str:
 
 
 def _entries(folder: Path) -> dict[str, str]:
-    """How many documents or segments it has, where a file says that."""
+    """How many documents or segments it has rows for, where a file says that."""
     path = folder / DOC_IDS
     if not path.is_file():
         return {}
     with path.open("rb") as file:
         count = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
-    return {"Documents": f"{count:,}"}
+    return {"Rows": f"{count:,}"}
 
 
 def _use(form: str, repo: str, encoder: str) -> str:

@@ -1,6 +1,7 @@
 """Nothing private leaves: places and addresses are cut to their last part, and what is left of them stops the push."""
 
 import getpass
+import json
 import os
 import re
 import socket
@@ -86,6 +87,22 @@ def _found(file: HubFile, private: Sequence[str]) -> Iterator[str]:
         yield "holds an address with a password"
     if name not in _WORDS:
         yield from (f"holds {_hidden(found)}" for found in private if _holds(text, found))
+        if name.endswith(".json"):
+            named = dict.fromkeys(place for place in _places(text) if not any(_holds(place, own) for own in private))
+            yield from (f"names {place}, a place that only this machine has" for place in named)
+
+
+def _places(text: str) -> Iterator[str]:
+    """The values of a JSON file that are absolute paths, such as where a base model was."""
+    left: list[Any] = []
+    with suppress(ValueError):
+        left.append(json.loads(text))
+    while left:
+        value = left.pop()
+        if isinstance(value, str) and _PLACE.fullmatch(value):
+            yield value
+        elif isinstance(value, dict | list):
+            left += value.values() if isinstance(value, dict) else value
 
 
 def _holds(text: str, found: str) -> bool:

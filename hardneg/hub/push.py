@@ -84,8 +84,8 @@ class Push:
         """Whether the repository is as it would be."""
         return not self.changes.sent and (self.repository.public or not self.public)
 
-    def send(self) -> Pushed:
-        """Sends it.
+    def send(self, bars: bool = False) -> Pushed:
+        """Sends it; bars: on stderr, by the hub's client.
 
         Raises:
             HubError: the hub refuses, or gives no answer; the repository is as it was.
@@ -94,7 +94,7 @@ class Push:
         if self.idle:
             return Pushed(there.address, there.commit, 0)
         message = self.message or f"{self.upload.kind.capitalize()} pushed with hardneg"
-        commit = send(there, self.changes, message, self.public)
+        commit = send(there, self.changes, message, self.public, bars)
         return Pushed(there.address, commit, len(self.changes.sent), self.public and not there.public)
 
 

@@ -129,16 +129,16 @@ def _name_of(file: HubFile, there: str) -> str:
     return file.sha256 if len(there) == 64 else file.blob
 
 
-def send(repository: Repository, found: Changes, message: str, public: bool) -> str:
+def send(repository: Repository, found: Changes, message: str, public: bool, bars: bool) -> str:
     """Makes the repository if need be, uploads, commits once; a public one is opened last. Returns the commit.
 
-    What large files were sent before a push was stopped is not sent again.
+    What large files were sent before a push was stopped is not sent again. bars: the hub's client shows its own.
 
     Raises:
         HubError: the hub refuses, or gives no answer.
     """
     client = _client()
-    with explained(repository.name), _quiet():
+    with explained(repository.name), _quiet(bars):
         parent = repository.commit or _made(client, repository)
         if repository.revision != MAIN and (repository.missing_branch or not repository.exists):
             client.create_branch(
@@ -194,20 +194,21 @@ def _transfer(client: "HfApi", repository: Repository) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Bars of the hub's client are not shown, nor its remarks on files of data in a repository of a model."""
+def _quiet(bars: bool) -> Iterator[None]:
+    """The hub's client says nothing of files of data in a repository of a model, and shows no bars unless asked."""
     import warnings
 
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    shown = not are_progress_bars_disabled()
-    disable_progress_bars()
+    hide = not bars and not are_progress_bars_disabled()
+    if hide:
+        disable_progress_bars()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        if shown:
+        if hide:
             enable_progress_bars()
 
 

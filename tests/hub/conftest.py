@@ -21,6 +21,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setattr(constants, "ENDPOINT", server.address)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
         close_session()
         yield server
         close_session()

@@ -66,7 +66,7 @@ def test_an_index_goes_without_what_is_no_part_of_it(
     files = hub.repositories["datasets/org/made"].branches["main"]
     assert set(files) == {".gitattributes", "README.md", "docid", "index"}
     card = files["README.md"].decode()
-    assert "viewer: false" in card and "- Documents: 3" in card and "the card of org/tiny names" in card
+    assert "viewer: false" in card and "- Rows: 3" in card and "the card of org/tiny names" in card
     fetched = written(files, tmp_path / "fetched")
     assert len(FlatVectors.open(fetched)) == 3 and (fetched / "index").read_bytes() == (index / "index").read_bytes()
 

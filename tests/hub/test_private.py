@@ -76,6 +76,7 @@ def test_a_local_table_of_the_hubs_form_is_a_folder(tmp_path: Path, monkeypatch:
     [
         ("{home}/models/mine", "config.json: holds the place {home} of this machine"),
         ("{store}/0123", "config.json: holds the place {store} of this machine"),
+        ("/srv/models/bert", "config.json: names /srv/models/bert, a place that only this machine has"),
         ("hf_abcdefghijklmnop", "config.json: holds what looks like a token"),
         ("http://anna:pw@host/x", "config.json: holds an address with a password"),
         ("AKIAABCDEFGHIJKLMNOP", "config.json: holds what looks like a token"),
@@ -149,7 +150,7 @@ def test_an_own_card_is_kept_and_gets_what_the_run_tells(run: Path, store: Store
     (run / "model" / "README.md").write_text("---\nlicense: mit\n---\n\n# Ours\n\nRead this.\n")
     card = prepared(run, store).card
     assert "license: mit" in card and "# Ours\n\nRead this." in card and "model-index:" in card
-    assert "## Scores" in card and "Negatives `static`: mined by `TopK(depth=10, exclude_copies=True)`" in card
+    assert "## Scores" in card and "Negatives `static`: mined by `TopK(depth=10, exclude_copies=True)` from `start-train`" in card
 
 
 def test_metadata_that_is_none_is_told(run: Path, store: Store) -> None:

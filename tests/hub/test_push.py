@@ -145,6 +145,17 @@ def test_what_was_sent_before_a_push_stopped_is_not_sent_again(hub: Hub, run: Pa
     assert not [path for verb, path in hub.asked if verb == "PUT"] and len(there(hub)) == 13
 
 
+def test_a_server_without_xet_gets_large_files_by_lfs(hub: Hub, run: Path, store: Store) -> None:
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_DISABLE_XET
+    push(run, store)
+    asked = [path for _, path in hub.asked]
+    token = asked.index("/api/models/org/tiny/xet-write-token/main")
+    assert token < asked.index("/org/tiny.git/info/lfs/objects/batch")
+    assert constants.HF_HUB_DISABLE_XET is before is False
+
+
 def test_without_a_login_without_a_network_and_offline(
     hub: Hub, run: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

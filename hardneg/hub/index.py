@@ -9,6 +9,7 @@ from hardneg.data.term_list import TERMS
 from hardneg.errors import UsageError
 from hardneg.hub.allowed import listed_files, some_files
 from hardneg.hub.cards import listed, made_section, with_metadata
+from hardneg.hub.opened import lines_of
 from hardneg.hub.recorded import RecordedRun
 from hardneg.hub.stored import StoredThing
 from hardneg.hub.upload import CARD, HubFile, Upload, in_order
@@ -49,7 +50,8 @@ def index_upload(thing: StoredThing, repo: str, encoder: str) -> Upload:
         files = listed_files(folder, thing.artifact, thing.part, notes, ())
     else:
         files = some_files(folder, FILES, notes)
-    card = _card(folder, repo, encoder, "a corpus", thing.told)
+    lines = lines_of(folder, repo, encoder, None, None)
+    card = _card(folder, repo, "a corpus", [*_encoded_by(encoder), *thing.told], lines)
     return Upload("index", in_order([HubFile(CARD, card.encode()), *files]), tuple(notes))
 
 
@@ -70,7 +72,8 @@ def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) ->
     else:
         notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
         files = some_files(_whole(folder), FILES, notes)
-    card = _card(folder, repo, encoder, run.dataset_title, _told(run, stage) if stage else [])
+    told = [*_encoded_by(encoder), *(_told(run, stage) if stage else [])]
+    card = _card(folder, repo, run.dataset_title, told, lines_of(folder, repo, encoder, run, store))
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("index", in_order([*own, *files]), tuple(notes))
 
@@ -90,16 +93,18 @@ def _told(run: RecordedRun, stage: str) -> list[str]:
     return [*made_section(run, stage), *encoded]
 
 
-def _card(folder: Path, repo: str, encoder: str, corpus: str, told: list[str]) -> str:
+def _encoded_by(encoder: str) -> list[str]:
+    return [f"Encoded by [{encoder}](https://huggingface.co/{encoder})."] if encoder else []
+
+
+def _card(folder: Path, repo: str, corpus: str, told: list[str], lines: str) -> str:
     from huggingface_hub import DatasetCardData
 
     form = _form(folder)
     tags = ["retrieval", "index", *(["faiss"] if form == "vectors" else []), "pyserini", "hardneg"]
     data = DatasetCardData(pretty_name=repo.rpartition("/")[2], tags=tags, viewer=False)
-    facts = {"Form": _FORMS[form], **_entries(folder)}
-    if encoder:
-        facts["Encoded by"] = f"[{encoder}](https://huggingface.co/{encoder})"
-    return with_metadata(data, [f"# Index of {corpus}", listed(facts), *told, "## Use", _use(form, repo, encoder)])
+    facts = listed({"Form": _FORMS[form], **_entries(folder)})
+    return with_metadata(data, [f"# Index of {corpus}", facts, *told, "## Use", f"```python\n{lines}\n```"])
 
 
 def _form(folder: Path) -> str:
@@ -116,29 +121,3 @@ def _entries(folder: Path) -> dict[str, str]:
     with path.open("rb") as file:
         count = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
     return {"Rows": f"{count:,}"}
-
-
-def _use(form: str, repo: str, encoder: str) -> str:
-    fetched = ["from huggingface_hub import snapshot_download"]
-    placed = f'folder = snapshot_download("{repo}", repo_type="dataset")'
-    if form == "vectors":
-        fetched += ["from pyserini.search.faiss import FaissSearcher"]
-        model = f"the encoder that the card of {encoder} names" if encoder else "that of the model"
-        lines = [placed, f"searcher = FaissSearcher(folder, encoder)  # {model}"]
-    elif form == "lucene":
-        fetched += ["from pyserini.search.lucene import LuceneSearcher"]
-        lines = [placed, "searcher = LuceneSearcher(folder)"]
-    elif form == "impacts":
-        fetched += ["from pyserini.search.lucene import LuceneImpactSearcher"]
-        lines = [placed, "searcher = LuceneImpactSearcher(folder, encoder, min_idf=-1)"]
-    else:
-        fetched += ["from hardneg.indexes.stored import open_store"]
-        return "\n".join(
-            [
-                "```python",
-                *map(str, ["from pathlib import Path", "", *fetched, "", placed]),
-                "searcher = open_store(Path(folder))",
-                "```",
-            ]
-        )
-    return "\n".join(["```python", *fetched, "", *lines, 'hits = searcher.search("a question", k=10)', "```"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hardneg.artifacts import Store
 from hardneg.encoders.contract import SPEC_FILE
-from hardneg.errors import UsageError
+from hardneg.errors import ModelError, UsageError
 from hardneg.hub.allowed import listed_files, model_files
 from hardneg.hub.cards import pushed_model_card
 from hardneg.hub.recorded import RecordedRun
@@ -84,7 +84,10 @@ def _card(folder: Path, kind: str) -> str:
     from hardneg.encoders.spec import ModelSpec
 
     known = (folder / SPEC_FILE).is_file()
-    return model_card(Encoder.open(folder, "cpu") if known else Encoder.load(ModelSpec(str(folder)), "cpu"), {})
+    try:
+        return model_card(Encoder.open(folder, "cpu") if known else Encoder.load(ModelSpec(str(folder)), "cpu"), {})
+    except ModelError as error:
+        raise ModelError(f"{path}: is not there, and none can be made ({error}): write one") from None
 
 
 def _scores_pairs(folder: Path) -> bool:

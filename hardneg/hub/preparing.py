@@ -48,6 +48,7 @@ def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path
         ModelError: a model is none that can go.
     """
     check_name(repo)
+    folder = folder.expanduser().absolute()
     run = _run(folder, wanted)
     upload = _of_run(*run, repo, store, scratch) if run else _alone(folder, repo, wanted, scratch)
     check(upload.files, private_texts([folder, store.root, scratch]))

@@ -150,10 +150,18 @@ def test_an_own_card_is_kept_and_gets_what_the_run_tells(run: Path, store: Store
     (run / "model" / "README.md").write_text("---\nlicense: mit\n---\n\n# Ours\n\nRead this.\n")
     card = prepared(run, store).card
     assert "license: mit" in card and "# Ours\n\nRead this." in card and "model-index:" in card
-    assert "## Scores" in card and "Negatives `static`: mined by `TopK(depth=10, exclude_copies=True)` from `start-train`" in card
+    assert "## Scores" in card
+    assert "Negatives `static`: mined by `TopK(depth=10, exclude_copies=True)` from `start-train`" in card
 
 
 def test_metadata_that_is_none_is_told(run: Path, store: Store) -> None:
     (run / "model" / "README.md").write_text("---\na: [\n---\n# Ours\n")
     with pytest.raises(DataError, match="its first lines are no metadata"):
         prepared(run, store)
+
+
+def test_a_folder_given_from_where_one_is_tells_no_more(
+    run: Path, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert prepared(Path("run"), store) == prepared(run, store)

@@ -46,7 +46,7 @@ def assert_equal(found: tuple[float, Gradients], expected: tuple[float, Gradient
         torch.testing.assert_close(found[1][name], gradient, rtol=within, atol=within)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     batch_size=st.integers(1, 14),
     chunk=st.integers(1, 8),

@@ -82,7 +82,9 @@ def test_gradient_caching_changes_nothing(toy_folder: Path, cut: Any, terms: Los
     assert_same((cached[0].total.item(), cached[1]), (plain[0].total.item(), plain[1]), 1e-9)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(size=st.integers(2, 9), chunk=st.integers(1, 4), margin=st.sampled_from([0.0, 0.2]), tokens=st.booleans())
 def test_gradient_caching_changes_nothing_of_masks_and_directions(
     toy_folder: Path, size: int, chunk: int, margin: float, tokens: bool

@@ -16,18 +16,20 @@ _WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay",
 
 
 class MadeTask(AbsTaskRetrieval):
-    """A task whose data a test gives."""
+    """A task whose data a test gives, by subset."""
 
     metadata: TaskMetadata
+    made: Mapping[str, Mapping[str, Any]]
 
     def load_data(self, **_: Any) -> None:
         """The data is there."""
+        self.dataset = {subset: {"test": dict(data)} for subset, data in self.made.items()}
         self.data_loaded = True
 
 
 def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]], **told: Any) -> MadeTask:
-    """A task of one split `test`; told: fields of mteb's metadata, and `top_ranked`."""
-    top_ranked = told.pop("top_ranked", None)
+    """A task of one split `test`; told: fields of mteb's metadata, `top_ranked`, and names of `subsets`, all alike."""
+    top_ranked, subsets = told.pop("top_ranked", None), told.pop("subsets", ())
     fields = {
         "name": "MadeTask",
         "description": "made in a test",
@@ -35,14 +37,15 @@ def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]
         "type": "Retrieval",
         "category": "t2t",
         "eval_splits": ["test"],
-        "eval_langs": ["eng-Latn"],
+        "eval_langs": {name: ["eng-Latn"] for name in subsets} or ["eng-Latn"],
         "main_score": "ndcg_at_10",
     }
-    metadata = TaskMetadata(**{**fields, **told})
-    task: MadeTask = type("TaskOfATest", (MadeTask,), {"metadata": metadata})()
     data = {"corpus": Dataset.from_list(list(corpus)), "queries": Dataset.from_list(list(queries))}
-    task.dataset = {"default": {"test": {**data, "relevant_docs": dict(qrels), "top_ranked": top_ranked}}}
-    task.data_loaded = True
+    whole = {**data, "relevant_docs": dict(qrels), "top_ranked": top_ranked}
+    made = {name: whole for name in subsets or ["default"]}
+    body = {"metadata": TaskMetadata(**{**fields, **told}), "made": made}
+    task: MadeTask = type("TaskOfATest", (MadeTask,), body)()
+    task.load_data()
     return task
 
 

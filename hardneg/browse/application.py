@@ -41,7 +41,7 @@ class Site:
     def queries(self, asked: "Request") -> str:
         """The search box and a page of queries."""
         words, label = asked.query_params.get("words", ""), self._label(asked)
-        found = self.browsed.search.page(words[:_QUERY], self._number(asked))
+        found = self.browsed.search.page(words[:_QUERY], _number(asked.query_params.get("page", "1")))
         search, listed = self.browsed.search, self.browsed.lists[label]
         rows = [
             (query_id, beginning(search.texts[place]), listed.count(query_id), len(self.marks.of(query_id)))
@@ -65,7 +65,7 @@ class Site:
         found = self.survey.lists[label]
         worst = found.most_suspicious()
         pages = max(1, -(-len(worst) // PAGE))
-        number = min(self._number(asked), pages)
+        number = min(_number(asked.query_params.get("page", "1")), pages)
         cut = worst[(number - 1) * PAGE : number * PAGE]
         documents = self.browsed.documents(list(dict.fromkeys(item.doc_id for item in cut)))
         rows = [
@@ -133,10 +133,10 @@ class Site:
         if form.get("back") == "marks":
             return "/marks"
         label = form["list"] if form.get("list") in self.browsed.lists else None
-        number = form.get("page", "1") if form.get("page", "1").isdecimal() else "1"
+        number = _number(form.get("page", "1"))
         if form.get("back") == "suspicious":
             return link("/suspicious", list=label, page=number)
-        return link("/query", q=query_id, list=label) + f"#negative-{int(number)}"
+        return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
     def may_write(self, form: dict[str, str]) -> bool:
         """Whether a form came from a page of this server."""
@@ -164,10 +164,6 @@ class Site:
 
     def _one_of(self, names: list[str], wanted: str | None, place: int) -> str:
         return wanted if wanted in names else names[min(place, len(names) - 1)]
-
-    def _number(self, asked: "Request") -> int:
-        given = asked.query_params.get("page", "1")
-        return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 1
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
         """The queries before and after one."""
@@ -247,12 +243,20 @@ def _marking(site: Site) -> Any:
     return answer
 
 
+def _number(given: str) -> int:
+    """A whole number of a few digits; 1 for anything else."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 1
+
+
 async def _form(asked: "Request") -> dict[str, str] | None:
-    """The fields of a form; None of one that is too large."""
+    """The fields of a form; None of one that is too large, or has too many."""
     body = b""
     async for chunk in asked.stream():
         body += chunk
         if len(body) > FORM_BYTES:
             return None
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        return None
     return {name: values[0] for name, values in fields.items()}

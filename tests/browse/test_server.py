@@ -130,6 +130,7 @@ def test_another_page_cannot_write(server, changed):
         ({"d": "none"}, 404),
         ({"d": ""}, 404),
         ({"more": "x" * FORM_BYTES}, 403),
+        ({f"more{n}": "x" for n in range(20)}, 403),
     ],
 )
 def test_a_form_that_is_not_the_pages_own_writes_nothing(server, changed, status):
@@ -197,6 +198,13 @@ def test_a_query_that_is_not_there_is_told(server):
     status, _, text = ask(server, "/query?q=%00%ff<script>")
     assert status == 404 and "there is no such query" in text
     assert ask(server, "/nothing")[0] == 404
+
+
+def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
+    for number in ("9" * 5000, "²", "-1"):
+        asked = form(server, relevant="0", page=number)
+        assert ask(server, "/mark", "POST", body=asked)[1]["location"].endswith("#negative-1")
+    server.marks.path.unlink()
 
 
 def test_odd_parameters_are_taken_for_the_usual_ones(server):

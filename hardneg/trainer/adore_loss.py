@@ -1,5 +1,6 @@
 """A loss for sentence-transformers' trainer whose negatives are searched for in each step: ADORE."""
 
+import shutil
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from hardneg.artifacts import Store
 from hardneg.data.collection import StoredCollection
 from hardneg.data.hash_index import ranges
 from hardneg.data.qrels import positives
+from hardneg.distributed import world
 from hardneg.encoders.dense.vectors import OneVector
 from hardneg.errors import DataError, UsageError
 from hardneg.indexes.exact import ExactOptions
@@ -80,6 +82,8 @@ class AdoreLoss(nn.Module):
         place = Workplace(Store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, place.store), split=split)
         made = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), place, ENCODED)
+        if world().first:
+            shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(made["dataset"].path), split
         searcher = open_store(made[ENCODED].path, ExactOptions(device=device))
         if not isinstance(searcher, DenseSearcher):

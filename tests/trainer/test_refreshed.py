@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from processes import free_port
+from tiny import tiny_encoder
 from trainer_toy import losses, train, write_toy
 
 from hardneg.data.negatives import read_negatives
@@ -139,6 +140,23 @@ def test_two_processes_share_a_refresh(tmp_path: Path, data: Path, tiny_model: P
     assert losses(first) == losses(second)
     anchors = [text for batch in (*first["seen"][:6], *second["seen"][:6]) for text in batch["anchor"]]
     assert len({*anchors}) == len(anchors)
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_scores_a_given_run(tmp_path: Path, data: Path) -> None:
+    model = tiny_encoder(tmp_path / "model", kind="transformers")
+    found = {f"q{i}": {f"d{(i + n) % 60}": 1 / (n + 1) for n in range(8)} for i in range(24)}
+    given = {"max_steps": 3, "save_strategy": "no", "learning_rate": 1e-3, "ddp_find_unused_parameters": False}
+    mining = {"every": 2, "run": found, "form": "labeled-pair"}
+    assert run(tmp_path / "output", data, model, 2, arguments=given, **mining) == [0, 0]
+    first, second = (json.loads((tmp_path / "output" / f"seen-{rank}.json").read_text()) for rank in range(2))
+    assert [record["refresh"] for record in second["log"] if "refresh" in record] == [0, 1]
+    assert losses(first) == losses(second)
+    mined = [
+        read_negatives(tmp_path / "output" / "negatives" / f"00000{number}" / "negatives.arrow") for number in (0, 1)
+    ]
+    assert [len(each) for each in mined] == [24, 24]
+    assert mined[0][0].scores.tolist() != mined[1][0].scores.tolist()
 
 
 @pytest.mark.slow

@@ -65,28 +65,30 @@ def write_toy_collection(
 def train(output: Path, data: Path, model: Path, **told: Any) -> dict[str, Any]:
     """Trains; what is told: of the negatives, `arguments`, `resume`, and `kill`, a step.
 
-    Returns the texts of each batch, the log, and the trainer.
+    With a run a reranker is trained, which mines from its scores. Returns the texts of each batch, the log, and the
+    trainer.
     """
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
-    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+    import sentence_transformers as st
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     from hardneg.trainer import RefreshedNegatives
 
+    kind = "CrossEncoder" if "run" in told else "SentenceTransformer"
     given = {"max_steps": 8, "save_steps": 2, **told.pop("arguments", {})}
     resume, kill = told.pop("resume", None), told.pop("kill", None)
     usual = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "logging_steps": 1, "report_to": "none"}
     quiet = {"use_cpu": True, "disable_tqdm": True, "batch_sampler": "no_duplicates"}
-    arguments = Arguments(output_dir=str(output), **{**usual, **quiet, **given})
-    encoder = SentenceTransformer(str(model), device="cpu")
+    arguments = getattr(st, f"{kind}TrainingArguments")(output_dir=str(output), **{**usual, **quiet, **given})
+    network = getattr(st, kind)(str(model), device="cpu", **({"num_labels": 1} if "run" in told else {}))
+    loss = (BinaryCrossEntropyLoss if "run" in told else MultipleNegativesRankingLoss)(network)
     negatives = RefreshedNegatives(
         f"beir:{data}", arguments, **{"negatives": 2, "depth": 20, "miner": {"name": "topk", "depth": 6}, **told}
     )
-    trainer = SentenceTransformerTrainer(
-        model=encoder, args=arguments, train_dataset=negatives.dataset, loss=MultipleNegativesRankingLoss(encoder)
-    )
+    data_given = {"args": arguments, "train_dataset": negatives.dataset}
+    trainer = getattr(st, f"{kind}Trainer")(model=network, loss=loss, **data_given)
     negatives.attach(trainer)
-    seen = noted(trainer, encoder.tokenizer)
+    seen = noted(trainer, network.tokenizer)
     if kill is not None:
         killed_as_it_publishes(kill)
     trainer.train(resume_from_checkpoint=resume)

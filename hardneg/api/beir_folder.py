@@ -3,12 +3,20 @@
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from hardneg.errors import DataError
 from hardneg.types import Collection, Query
 
 
-def write_beir(collection: Collection, folder: Path) -> None:
+class WholeCollection(Collection, Protocol):
+    """A collection that gives its queries as they were given too, be they judged or not."""
+
+    def all_queries(self) -> Iterator[Query]:
+        """The queries of all splits in their order; one may come twice."""
+
+
+def write_beir(collection: WholeCollection, folder: Path) -> None:
     """Writes `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
 
     Raises:
@@ -25,16 +33,15 @@ def write_beir(collection: Collection, folder: Path) -> None:
         _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore\n"], judged)
 
 
-def _queries(collection: Collection) -> Iterator[Query]:
-    """The queries of all splits, each once."""
+def _queries(collection: WholeCollection) -> Iterator[Query]:
+    """All queries, each once."""
     texts: dict[str, str] = {}
-    for split in collection.splits():
-        for query in collection.queries(split):
-            if query.query_id not in texts:
-                texts[query.query_id] = query.text
-                yield query
-            elif texts[query.query_id] != query.text:
-                raise DataError(f"dataset: query {query.query_id!r} has other texts in other splits; give it one text")
+    for query in collection.all_queries():
+        if query.query_id not in texts:
+            texts[query.query_id] = query.text
+            yield query
+        elif texts[query.query_id] != query.text:
+            raise DataError(f"dataset: query {query.query_id!r} has other texts in other splits; give it one text")
 
 
 def _line(row: dict[str, str]) -> str:

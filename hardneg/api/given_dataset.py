@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hardneg.api.beir_folder import write_beir
+from hardneg.api.beir_folder import WholeCollection, write_beir
 from hardneg.api.content_store import keep_content
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
 from hardneg.artifacts import Store
 from hardneg.data.text_lines import find_file
 from hardneg.errors import UsageError
-from hardneg.types import Collection
 
 Dataset = str | Path | Mapping[str, Any] | Any
 """`beir:FOLDER` or a plugin's name; a BEIR folder; a `datasets.Dataset` of pairs, by split or alone; or corpus, queries
@@ -37,7 +36,7 @@ def named_dataset(given: Dataset, store: Store) -> str:
     return f"beir:{made.path}"
 
 
-def collection_of(given: Any) -> Collection:
+def collection_of(given: Any) -> WholeCollection:
     """The collection that tables or dicts are. Raises as `named_dataset`."""
     if is_table(given):
         return PairTables(by_split(given))

@@ -64,17 +64,22 @@ class MemoryCollection:
         """Those of the judgements."""
         return order_splits(self.judged)
 
-    def queries(self, split: str) -> Iterator[Query]:
-        """The queries of a split that its judgements name. Raises DataError where something is no text."""
-        texts, named = self.texts.get(split, self.texts.get("", {})), self.judged[split]
+    def all_queries(self) -> Iterator[Query]:
+        """The queries as they were given, judged or not. Raises DataError where something is no text."""
         with Mistakes() as mistakes:
-            for query_id, text in texts.items():
-                if not isinstance(query_id, str) or not one_word(query_id):
-                    mistakes.add(f"queries: id {query_id!r:.60} must be one word, a text without white space")
-                elif not isinstance(text, str):
-                    mistakes.add(f"queries[{query_id!r}]: must be a text, not {text!r:.60}")
-                elif query_id in named:
-                    yield Query(query_id, text)
+            for texts in self.texts.values():
+                for query_id, text in texts.items():
+                    if not isinstance(query_id, str) or not one_word(query_id):
+                        mistakes.add(f"queries: id {query_id!r:.60} must be one word, a text without white space")
+                    elif not isinstance(text, str):
+                        mistakes.add(f"queries[{query_id!r}]: must be a text, not {text!r:.60}")
+                    else:
+                        yield Query(query_id, text)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries of a split that its judgements name."""
+        texts, named = self.texts.get(split, self.texts.get("", {})), self.judged[split]
+        return (Query(query_id, text) for query_id, text in texts.items() if query_id in named)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of a split. Raises DataError where one is no whole number, or is about an unknown text."""

@@ -44,6 +44,10 @@ class PairTables:
         """Those of the tables."""
         return order_splits(self.tables)
 
+    def all_queries(self) -> Iterator[Query]:
+        """The anchors, each once, as they were numbered."""
+        return (Query(query_id, text) for text, query_id in self._numbered()[1].items())
+
     def queries(self, split: str) -> Iterator[Query]:
         """The anchors of one split."""
         known = self._numbered()[1]
@@ -111,14 +115,21 @@ class BeirTables:
         """Those of the judgements."""
         return order_splits(self.judged)
 
+    def all_queries(self) -> Iterator[Query]:
+        """The queries in the tables' order, judged or not."""
+        return self._rows(self.texts)
+
     def queries(self, split: str) -> Iterator[Query]:
         """The queries that the judgements of a split name."""
         named = {judgement.query_id for judgement in self.qrels(split)}
-        for name, table in {split: self.texts[split]}.items() if split in self.texts else self.texts.items():
+        tables = {split: self.texts[split]} if split in self.texts else self.texts
+        return (query for query in self._rows(tables) if query.query_id in named)
+
+    def _rows(self, tables: Mapping[str, Any]) -> Iterator[Query]:
+        for name, table in tables.items():
             for number, row in numbered_rows(f"dataset queries {name}", table):
                 query_id = id_cell(f"dataset queries {name}", number, row, _COLUMNS.query_id)
-                if query_id in named:
-                    yield Query(query_id, text_cell(f"dataset queries {name}", number, row, _COLUMNS.query))
+                yield Query(query_id, text_cell(f"dataset queries {name}", number, row, _COLUMNS.query))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of one split."""

@@ -1,10 +1,13 @@
 """Collections in memory: dicts and tables, and the place of each mistake."""
 
+import json
+
 import pytest
 
 from hardneg.api.beir_folder import write_beir
 from hardneg.api.given_dataset import collection_of, named_dataset, split_of
 from hardneg.artifacts import Store
+from hardneg.datasets.beir import Beir
 from hardneg.errors import DataError, UsageError
 
 CORPUS = {"d1": "one river", "d2": {"title": "Two", "text": "rivers"}}
@@ -23,9 +26,26 @@ def test_dicts_are_written_in_beirs_form(tmp_path):
     assert written(given, tmp_path) == {
         "corpus.jsonl": '{"_id": "d1", "title": "", "text": "one river"}\n'
         '{"_id": "d2", "title": "Two", "text": "rivers"}\n',
-        "queries.jsonl": '{"_id": "q1", "text": "river"}\n{"_id": "q2", "text": "rivers"}\n',
+        "queries.jsonl": '{"_id": "q1", "text": "river"}\n{"_id": "q2", "text": "rivers"}\n'
+        '{"_id": "q3", "text": "no judgement"}\n',
         "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\n",
     }
+
+
+def test_a_real_collection_has_the_digest_of_its_folder(test_data, tmp_path):
+    folder = test_data / "cranfield"
+    corpus, queries = (
+        {row.pop("_id"): row for row in map(json.loads, (folder / name).open(encoding="utf-8"))}
+        for name in ("corpus.jsonl", "queries.jsonl")
+    )
+    qrels = {}
+    for path in (folder / "qrels").glob("*.tsv"):
+        judged = qrels.setdefault(path.stem, {})
+        for query_id, doc_id, grade in (line.split("\t") for line in path.read_text().splitlines()[1:]):
+            judged.setdefault(query_id, {})[doc_id] = int(grade)
+    texts = {query_id: row["text"] for query_id, row in queries.items()}
+    write_beir(collection_of({"corpus": corpus, "queries": texts, "qrels": qrels}), tmp_path)
+    assert Beir(str(tmp_path)).fingerprint() == Beir(str(folder)).fingerprint()
 
 
 def test_splits_of_dicts(tmp_path):

@@ -1,0 +1,95 @@
+"""An index folder opened for search: what finds rows, and the documents that rows stand for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.doc_ids import DOC_IDS, DocIds
+from hardneg.data.segments import DELIMITER
+from hardneg.data.shards import SHARDS
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.spec import ModelSpec
+from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.max_passage import pooled
+from hardneg.indexes.stored import form_in, open_store
+from hardneg.protocols import ExactSearcher, Searcher
+from hardneg.recipe.laid_indexes import LaidIndex
+from hardneg.types import Encoded, Hits
+
+
+@dataclass
+class _Numbered:
+    """Numbers ids in the order in which they are met, for an index that names its documents."""
+
+    names: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, doc_ids: Sequence[str]) -> NDArray[np.int64]:
+        for doc_id in doc_ids:
+            if doc_id not in self.numbers:
+                self.numbers[doc_id] = len(self.names)
+                self.names.append(doc_id)
+        return np.array([self.numbers[doc_id] for doc_id in doc_ids], np.int64)
+
+
+@dataclass(frozen=True)
+class OpenedIndex:
+    """An index that is searched with texts; names: the id of each row that a hit may have."""
+
+    searcher: Searcher
+    names: Sequence[str]
+    encoder: Any
+
+    @classmethod
+    def open(cls, laid: LaidIndex, device: str | None) -> "OpenedIndex":
+        """The index and the model of its queries.
+
+        Raises:
+            ArtifactError: the index is missing or damaged.
+            ModelError: the model cannot be opened.
+        """
+        numbered = _Numbered()
+        searcher = _searcher(laid, device, numbered)
+        names = _names(laid, numbered)
+        if laid.segments:
+            names = list(dict.fromkeys(name.rpartition(DELIMITER)[0] for name in names))
+            searcher = pooled(searcher, laid.folder, names)
+        return cls(searcher, names, None if laid.model is None else load_encoder(laid.model, device, "fp32"))
+
+    def search(self, texts: Sequence[str], depth: int) -> Hits:
+        """The best documents of each text, as rows."""
+        wanted: Sequence[str] | Encoded = texts
+        if self.encoder is not None:
+            wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))
+        return self.searcher.search(wanted, depth)
+
+
+def plain_index(folder: Path, model: str | ModelSpec | None, backend: Any) -> LaidIndex:
+    """An index folder of which no recipe is known."""
+    spec = ModelSpec(model) if isinstance(model, str) else model
+    return LaidIndex(folder.name, folder, backend, spec, segments=False)
+
+
+def _searcher(laid: LaidIndex, device: str | None, numbered: _Numbered) -> Searcher:
+    options = ExactOptions(device=device)
+    if laid.backend is not None:
+        found: Searcher = laid.backend.open(laid.folder, numbered)
+        return found.using(options, None) if isinstance(found, ExactSearcher) else found
+    if form_in(laid.folder) == "vectors" and not (laid.folder / SHARDS).exists():
+        dense = DenseIndex.open(laid.folder).searcher
+        return dense.using(options, None) if isinstance(dense, ExactSearcher) else dense
+    return open_store(laid.folder, options)
+
+
+def _names(laid: LaidIndex, numbered: _Numbered) -> Sequence[str]:
+    if laid.backend is not None and getattr(laid.backend, "input", None) == "texts":
+        return numbered.names
+    if (laid.folder / SHARDS).exists():
+        return DenseIndex.open(laid.folder).doc_ids
+    return DocIds(laid.folder / DOC_IDS)

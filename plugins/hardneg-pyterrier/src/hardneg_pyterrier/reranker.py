@@ -1,0 +1,58 @@
+"""`Reranker`: a reranker of hardneg as a transformer."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from hardneg.protocols import Reranker as RerankerPlugin
+from hardneg.registry import configure
+from hardneg.types import PluginSetting
+
+
+class Reranker(pt.Transformer):  # type: ignore[misc]
+    """Documents of each query with the scores of a reranker, best first."""
+
+    def __init__(self, plugin: str, *, text: str = "text", **options: Any) -> None:
+        """plugin: the name of a reranker of hardneg, such as `cross-encoder`, with its options; text: the column.
+
+        Raises:
+            PluginError: there is no such reranker, or it has no such option.
+        """
+        super().__init__()
+        self.plugin: RerankerPlugin = configure("rerankers", PluginSetting(plugin, options))
+        self.text = text
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, **options: Any) -> "Reranker":
+        """The cross-encoder that a recipe trained and saved in a folder."""
+        return cls("cross-encoder", source=str(folder), **options)
+
+    def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The same rows with new scores and ranks from 0; ties stay in their order."""
+        pt.validate.result_frame(frame, extra_columns=["query", self.text])
+        if not len(frame):
+            return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))
+        places = [np.asarray(rows) for rows in frame.groupby("qid", sort=False).indices.values()]
+        asked = self._requests(frame, places)
+        parts = [
+            _ranked(frame.iloc[rows], scores) for rows, scores in zip(places, self.plugin.rerank(asked), strict=True)
+        ]
+        return pd.concat(parts).reset_index(drop=True)
+
+    def _requests(self, frame: pd.DataFrame, places: Sequence[Any]) -> Iterator[tuple[str, Sequence[str]]]:
+        for rows in places:
+            part = frame.iloc[rows]
+            yield str(part["query"].iloc[0]), part[self.text].astype(str).tolist()
+
+    def __repr__(self) -> str:
+        return f"Reranker({self.plugin!r})"
+
+
+def _ranked(part: pd.DataFrame, scores: Sequence[float]) -> pd.DataFrame:
+    found = np.asarray(scores, float)
+    order = np.argsort(-found, kind="stable")
+    return part.iloc[order].assign(score=found[order], rank=np.arange(len(found)))

@@ -1,0 +1,23 @@
+"""The tests run in hardneg's sources: the small collections and the tiny encoders are those of hardneg's own tests."""
+
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+TESTS = Path(__file__).parents[3] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+
+for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    os.environ[_name] = "1"
+
+
+@pytest.fixture
+def queries() -> pd.DataFrame:
+    """Those of the small collection's test split."""
+    from recipe.recipes import TOPICS, WORDS
+
+    texts = [f"{word} {topic}" for topic in TOPICS for word in WORDS]
+    return pd.DataFrame([[f"q{row}", texts[row]] for row in range(46, 60)], columns=["qid", "query"])

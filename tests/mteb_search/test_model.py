@@ -118,3 +118,13 @@ def test_mistakes_have_one_line(folders: dict[str, Path], tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(MissingDependency, match=r'pip install "hardneg\[mteb\]"'):
         mteb_model(folders["dense"])
+
+
+def test_predictions_make_a_task_of_reranking(folders: dict[str, Path], tmp_path: Path) -> None:
+    ours = mteb_model(folders["static"], store=tmp_path / "store")
+    lists = evaluated(ours, animals(), tmp_path / "first")[1]
+    task = animals().convert_to_reranking(tmp_path / "first", top_k=5)
+    again = evaluated(ours, task, tmp_path / "second")[1]
+    for query_id, found in again.items():
+        best = sorted(lists[query_id], key=lambda doc_id: lists[query_id][doc_id], reverse=True)[:5]
+        assert found == {doc_id: pytest.approx(lists[query_id][doc_id], abs=1e-6) for doc_id in best}

@@ -96,7 +96,7 @@ def scores_section(run: RecordedRun, rows: Sequence[MeasuredModel]) -> list[str]
     """Paragraphs with the rows of a model, each mean with its interval."""
     metrics = list(dict.fromkeys(metric for row in rows for metric in row.scores))
     head = [["", *map(metric_name, metrics)], ["---"] * (len(metrics) + 1)]
-    body = [[row.system, *(_with_ends(row, metric) for metric in metrics)] for row in rows]
+    body = [[without_places(row.system), *(_with_ends(row, metric) for metric in metrics)] for row in rows]
     first = rows[0]
     told = (
         f"Means over {first.queries:,} queries of the split `{first.split}` of {run.dataset_title}; in brackets their "

@@ -58,8 +58,10 @@ def private_texts(places: Sequence[Path]) -> tuple[str, ...]:
     """
     from huggingface_hub import get_token
 
-    found = [os.path.abspath(place) for place in (Path.home(), Path.cwd(), *places)]
+    home = str(Path.home())
+    found = [home, *(os.path.abspath(place) for place in [Path.cwd(), *places])]
     found += [os.path.realpath(place) for place in found]
+    found = [place for place in found if place.count(os.sep) > 1 or place == home]  # `/tmp` tells nothing
     host = socket.gethostname()
     telling = [host] if len(host) > 5 and re.search(r"[-.0-9]", host) else []
     return tuple(dict.fromkeys(text for text in (*found, *telling, get_token() or "") if len(text) > 3))

@@ -10,7 +10,7 @@ from hub.finished import spoil
 from hardneg.artifacts import Store
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError
 from hardneg.hub.preparing import Wanted, prepare
-from hardneg.hub.privacy import dataset_name, without_places
+from hardneg.hub.privacy import dataset_name, private_texts, without_places
 from hardneg.hub.upload import Upload
 
 
@@ -165,3 +165,10 @@ def test_a_folder_given_from_where_one_is_tells_no_more(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert prepared(Path("run"), store) == prepared(run, store)
+
+
+def test_a_folder_of_every_machine_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna")
+    monkeypatch.chdir("/")
+    told = private_texts([Path("/tmp"), Path("/srv/store")])
+    assert {"/home/anna", "/srv/store"} <= set(told) and not {"/", "/tmp"} & set(told)

@@ -93,10 +93,9 @@ def fitted(asked: Asked, model: "ModelSpec") -> Asked:
     which are larger in wordllama's.
     """
     from hardneg.encoders.kinds import kind_of, resolve
-    from hardneg.encoders.static.kind import Static
 
     temperature, usual = 0.05 if resolve(model).similarity == "cosine" else 1.0, {}
-    if isinstance(kind_of(model), Static):
+    if getattr(kind_of(model), "tables", False):
         usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
     return replace(asked, temperature=temperature, usual=usual)
 

@@ -77,8 +77,8 @@ def evaluate(
     store: Path | None = STORE,
     tasks: mteb.Tasks = None,
     model: mteb.Models = None,
-    index: mteb.Index = None,
-    index_option: mteb.IndexOptions = None,
+    backend: mteb.Backend = None,
+    option: mteb.BackendOptions = None,
     predictions: mteb.Predictions = None,
     output: mteb.Output = None,
     device: str | None = DEVICE,
@@ -98,7 +98,7 @@ def evaluate(
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, _reading("evaluate", dataset, settings, store))
     if not tasks:
         return _evaluate_runs(run or [], judge, wanted)
-    given = mteb.Given(tasks, model or [], predictions or [], index, index_option or [])
+    given = mteb.Given(tasks, model or [], predictions or [], backend, option or [])
     _evaluate_tasks(given, mteb.KeptAt(output, store, settings, device), run or [], judge, wanted)
 
 

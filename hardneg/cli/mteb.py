@@ -34,7 +34,7 @@ Models = Annotated[
     list[str] | None,
     typer.Option("--model", help="A folder, a hub id, or bm25; give --model for each.", rich_help_panel=_PANEL),
 ]
-Index = Annotated[
+Backend = Annotated[
     str | None,
     typer.Option(
         help="What the models' vectors are searched in, such as hnsw; else all of them, exactly.",
@@ -42,7 +42,7 @@ Index = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-IndexOptions = Annotated[
+BackendOptions = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="An option of the index, such as m=32.", rich_help_panel=_PANEL),
 ]
@@ -73,9 +73,9 @@ class Given:
         from hardneg.cli.adhoc_recipe import plugin_options
         from hardneg.types import PluginSetting
 
-        options = plugin_options(self.index_options, "--index-option")
+        options = plugin_options(self.index_options)
         if self.index is None and options:
-            raise UsageError("evaluate --mteb: --index-option goes with --index NAME")
+            raise UsageError("evaluate --mteb: --option goes with --backend NAME")
         return None if self.index is None else PluginSetting(self.index, options)
 
 

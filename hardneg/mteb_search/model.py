@@ -26,11 +26,7 @@ INSTALL = 'mteb\'s tasks need mteb: pip install "hardneg[mteb]"'
 
 
 def mteb_model(
-    model: str | Path,
-    *,
-    index: str | None = None,
-    index_options: Mapping[str, Any] | None = None,
-    **where: Unpack[Where],
+    model: str | Path, *, index: str | Mapping[str, Any] | None = None, **where: Unpack[Where]
 ) -> "TaskSearcher":
     """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
 
@@ -38,8 +34,8 @@ def mteb_model(
 
     Args:
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
-        index: what the vectors are searched in, such as hnsw; None: all of them, exactly.
-        index_options: its options, such as `{"m": 32}`.
+        index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
+            them, exactly.
         where: store, device, settings and progress, as in every function.
 
     Raises:
@@ -48,7 +44,8 @@ def mteb_model(
         RecipeError: the index or the settings have mistakes.
     """
     require_mteb()
-    chosen = None if index is None else PluginSetting(index, dict(index_options or {}))
+    options = {"name": index} if isinstance(index, str) else dict(index or {})
+    chosen = PluginSetting(str(options.pop("name")), options) if options else None
     place = Workplace.of(where)
     return TaskSearcher(TaskSystem.named(str(model), chosen, tuple(place.settings)), place)
 

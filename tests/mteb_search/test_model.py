@@ -87,7 +87,7 @@ def test_results_are_filed_by_content(kind: str, form: str, folders: dict[str, P
 
 
 def test_what_is_set_makes_an_experiment(folders: dict[str, Path], tmp_path: Path) -> None:
-    set_so = mteb_model(folders["dense"], index="hnsw", index_options={"m": 8}, settings=["model.query_length=9"])
+    set_so = mteb_model(folders["dense"], index={"name": "hnsw", "m": 8}, settings=["model.query_length=9"])
     told = {"index": "hnsw", "m": 8, "model.query_length": "9"}
     assert set_so.mteb_model_meta.experiment_kwargs == told
     assert set_so.mteb_model_meta.revision == mteb_model(folders["dense"]).mteb_model_meta.revision

@@ -11,6 +11,7 @@ import pyarrow as pa
 from hardneg.atomic_write import replacing
 from hardneg.data.mmap import map_batches
 from hardneg.data.runs import EMPTY, stream_run
+from hardneg.errors import DataError
 from hardneg.progress import Task
 from hardneg.types import RankedList
 
@@ -50,13 +51,15 @@ def map_run(path: Path, target: Path, task: Task) -> MappedRun:
     """Writes a run to `target` in a form that is mapped, and opens it; `task` advances by the query.
 
     Raises:
-        DataError: the run has a mistake, or the lines of one query do not stand together.
+        DataError: the run is empty or has a mistake, or the lines of one query do not stand together.
     """
     with replacing(target) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for batch in _batches(stream_run(path)):
             writer.write_batch(batch)
             task.advance(batch.num_rows)
-    return MappedRun(map_batches(target, _SCHEMA.names))
+    if not (batches := map_batches(target, _SCHEMA.names)):
+        raise DataError(f"{path}: the run is empty")
+    return MappedRun(batches)
 
 
 def _batches(entries: Iterator[tuple[str, RankedList]]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -172,6 +173,19 @@ def test_a_narrow_window_does_not_scroll_sideways(page, path):
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert width <= 360
+
+
+def test_the_words_of_a_drawing_can_be_read_on_a_narrow_screen(page):
+    try:
+        page().execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", {"width": 320, "height": 700, "deviceScaleFactor": 1, "mobile": True}
+        )
+        words = found(page("/margins"), ".drawing text")
+        assert words and all(word.rect["height"] > 9 for word in words)
+        lefts = sorted((word.rect["x"], word.rect["x"] + word.rect["width"]) for word in words)
+        assert all(one[1] <= other[0] for one, other in pairwise(lefts)), "they do not cover each other"
+    finally:
+        page().execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_exported_page_is_read_from_a_file(driver, browsed, sources, tmp_path):

@@ -144,6 +144,13 @@ def test_a_run_of_another_form_is_one_clear_line(sources, tmp_path):
         pass
 
 
+def test_an_empty_run_is_refused(tmp_path):
+    (tmp_path / "none.trec").touch()
+    made = opened(of_files([tmp_path / "none.trec"], "train"), Silent())
+    with pytest.raises(DataError, match=r"none\.trec: the run is empty"), made:
+        pass
+
+
 @pytest.mark.slow
 def test_many_queries_are_searched_and_opened_without_reading_the_others(tmp_path):
     """Of 100,000 queries one is read; what a page reads is counted, not timed."""

@@ -78,9 +78,11 @@ def test_clicks_sort_the_queries(driver: Any) -> None:
 def test_on_paper_all_that_opens_is_open_and_the_first_queries_are_there(driver: Any) -> None:
     page = shown(driver, 1180, "dark")
     closed = "return [...document.querySelectorAll('details table')].filter((one) => !one.checkVisibility()).length"
+    leads = "return [...document.querySelectorAll('h2 + p')].map((one) => getComputedStyle(one).breakAfter)"
     assert page.execute_script(closed) == HEAD + 11
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
     assert page.execute_script(closed) == 10
     assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.execute_script("return getComputedStyle(document.querySelector('.printed')).display") == "block"
+    assert set(page.execute_script(leads)) == {"avoid"}, "no heading stands alone at the foot of a sheet"
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})

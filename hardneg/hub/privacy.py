@@ -13,11 +13,15 @@ from typing import Any
 from hardneg.encoders.source import HUB_ID
 from hardneg.errors import DataError
 from hardneg.hub.answers import TOKEN
+from hardneg.hub.ids import id_texts, place_in
 from hardneg.hub.upload import HubFile
 
 NAMELESS = "folder"
 _PLACE = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")
 """An absolute path of two parts or more."""
+_RELATIVE = re.compile(r"(?<![\w./\\~-])(?:\.{1,2}/)+[^\s:;,\"'`)\]]+")
+_REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:[\w.-]*/|~)[\w./-]*)", re.IGNORECASE)
+"""A place on another machine, as scp and rsync have it: `user@host:path`."""
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'`)\]]+")
 _CREDENTIALS = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
 _KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
@@ -80,6 +84,7 @@ def check(files: Sequence[HubFile], private: Sequence[str]) -> None:
 
 def _found(file: HubFile, private: Sequence[str]) -> Iterator[str]:
     name = file.place.rpartition("/")[2]
+    yield from _in_ids(file, private)
     if not name.endswith(_CHECKED) or file.size > _MOST:
         return
     text = file.read().decode("utf-8", "replace")
@@ -92,6 +97,20 @@ def _found(file: HubFile, private: Sequence[str]) -> Iterator[str]:
         if name.endswith(".json"):
             named = dict.fromkeys(place for place in _places(text) if not any(_holds(place, own) for own in private))
             yield from (f"names {place}, a place that only this machine has" for place in named)
+
+
+def _in_ids(file: HubFile, private: Sequence[str]) -> Iterator[str]:
+    """The first mistake in the ids of a file."""
+    for text in id_texts(file):
+        if place := place_in(text):
+            yield f"has the id {place}, a place of this machine"
+            return
+        if TOKEN.search(text):
+            yield "holds what looks like a token"
+            return
+        if found := next((own for own in private if _holds(text, own)), None):
+            yield f"holds {_hidden(found)}"
+            return
 
 
 def _places(text: str) -> Iterator[str]:
@@ -134,7 +153,10 @@ def _cut(text: str) -> str:
         return f"{head}:{_last(rest)}"
     if _is_place(text):
         return _last(text)
-    return _PLACE.sub(lambda found: _last(found[0]), text)
+    text = _REMOTE.sub(lambda found: _last(found[1]), text)
+    for places in (_RELATIVE, _PLACE):
+        text = places.sub(lambda found: _last(found[0]), text)
+    return text
 
 
 def _is_place(text: str) -> bool:

@@ -1,5 +1,7 @@
 """Indexes, negatives and runs: what goes to the hub, and that the libraries open it from there."""
 
+import gzip
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from hub_server import Hub
 from hardneg.artifacts import Store
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.negatives import write_negatives
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.errors import ArtifactError, DataError, UsageError
 from hardneg.hub.negatives import Rows
 from hardneg.hub.preparing import Wanted, prepare
 from hardneg.hub.push import planned
@@ -160,3 +162,28 @@ def test_an_artifact_of_the_store_is_compared_with_its_manifest(
     (made.path / "negatives.arrow").write_bytes(b"0" * negatives.stat().st_size)
     with pytest.raises(ArtifactError, match="is not as it was made"):
         prepare(made.path / "negatives.arrow", "org/made", Wanted(), other, scratch)
+
+
+PLACE = f"{Path(__file__).parent}/d1.txt"
+
+
+def test_ids_that_are_places_of_this_machine_are_not_pushed(
+    index: Path, run: Path, store: Store, scratch: Path, tmp_path: Path
+) -> None:
+    (index / "docid").write_text(f"d1\n{PLACE}\nd3\n")
+    mined = tmp_path / "mined.arrow"
+    write_negatives(mined, [Negatives("q1", ["d1"], ["d2", PLACE], np.array([2.5, 1.0], np.float32))])
+    (run / "runs").mkdir()
+    with gzip.open(run / "runs" / "star-test.trec.gz", "wt") as file:
+        file.write(f"q1 Q0 {PLACE} 1 0.5 hardneg\n")
+    for folder, wanted in {index: "index", mined: "negatives", run: "runs"}.items():
+        with pytest.raises(DataError, match=f"has the id {re.escape(PLACE)}, a place of this machine"):
+            prepare(folder, "org/made", Wanted(wanted), store, scratch)
+
+
+def test_a_runs_tag_tells_no_secret(run: Path, store: Store, scratch: Path) -> None:
+    (run / "runs").mkdir()
+    with gzip.open(run / "runs" / "star-test.trec.gz", "wt") as file:
+        file.write("q1 Q0 /m/02_286 1 0.5 hf_abcdefghijklmnop\n")
+    with pytest.raises(DataError, match=r"star-test\.trec\.gz: holds what looks like a token"):
+        prepare(run, "org/made", Wanted("runs"), store, scratch)

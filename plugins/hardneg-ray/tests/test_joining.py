@@ -103,3 +103,31 @@ def test_a_start_that_is_stopped_leaves_nothing(seconds: float) -> None:
         told = run.communicate(timeout=120)[1]
     assert run.returncode == 143 and "hardneg: stopped; what was finished is kept" in told, told
     assert not psutil.wait_procs(below, timeout=300)[1]  # Ray's agents look a minute for the server they report to
+
+
+ENDS_SLOWLY = """
+import signal
+import sys
+import time
+import ray
+from hardneg_ray.joining import beside
+
+def start():
+    ray.init(address="local", include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(60)
+
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+signal.signal = lambda *given: None  # as if it came before the program's handlers were put back
+try:
+    with beside(start):
+        pass
+finally:
+    time.sleep(5)
+"""
+
+
+@pytest.mark.slow
+def test_rays_own_handler_aborts_no_end_that_takes_its_time() -> None:
+    run = subprocess.run([sys.executable, "-c", ENDS_SLOWLY], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 143 and "SIGTERM received" in run.stderr, run.stderr

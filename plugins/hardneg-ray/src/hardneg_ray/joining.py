@@ -62,6 +62,9 @@ def beside(work: Callable[[], Made]) -> Iterator[Made]:
     threading.Thread(target=run, name="joining", daemon=True).start()
     try:
         yield _awaited(made)
+    except BaseException:
+        signal.alarm(0)  # Ray's handler calls the program's, but has the process aborted if it is there 3 seconds later
+        raise
     finally:
         over.set()
 

@@ -45,7 +45,13 @@ def _queries(collection: WholeCollection) -> Iterator[Query]:
 
 
 def _line(row: dict[str, str]) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    line = json.dumps(row, ensure_ascii=False) + "\n"
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        told = f"the text of {row['_id']!r:.60} has half a character, {error.object[error.start]!r}"
+        raise DataError(f"dataset: {told}, which no file can hold; mend or leave it out") from error
+    return line
 
 
 def _write(path: Path, *parts: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def named_qrels(given: AnyQrels | None) -> Path | Qrels | None:
 def _checked(query_id: str, found: Any, mistakes: Mistakes) -> dict[str, int]:
     place, judged = f"[{query_id!r}]", dict[str, int]()
     for doc_id, grade in graded(place, found, mistakes):
-        if isinstance(grade, bool) or not isinstance(grade, int):
+        if isinstance(grade, bool) or not isinstance(grade, Integral):
             mistakes.add(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
         else:
-            judged[doc_id] = grade
+            judged[doc_id] = int(grade)
     return judged

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from hardneg.data.source_files import order_splits, split_problem
@@ -93,10 +94,10 @@ class MemoryCollection:
                 for doc_id, grade in graded(place, found, mistakes):
                     if doc_id not in self.corpus:
                         mistakes.add(f"{place}: there is no document {doc_id!r:.60} in corpus")
-                    elif isinstance(grade, bool) or not isinstance(grade, int):
+                    elif isinstance(grade, bool) or not isinstance(grade, Integral):
                         mistakes.add(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
                     else:
-                        yield Judgement(query_id, doc_id, grade)
+                        yield Judgement(query_id, doc_id, int(grade))
 
     def notes(self) -> Sequence[str]:
         """Nothing is left out."""
@@ -157,5 +158,7 @@ def graded(place: str, found: Any, mistakes: Mistakes) -> Iterator[tuple[Any, An
         yield from found.items()
     elif isinstance(found, str) or not isinstance(found, Iterable):
         mistakes.add(f"{place}: must be grades by document id, or a list of document ids, not {found!r:.60}")
+    elif odd := [each for each in found if not isinstance(each, str)]:
+        mistakes.add(f"{place}: a document id is a text, not {odd[0]!r:.60}")
     else:
         yield from dict.fromkeys(found, 1).items()

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,9 +155,9 @@ def setting_texts(given: Settings, named: Mapping[str, Any] | None = None) -> tu
     """The texts that `--set` takes: of a mapping's pairs, and of names with `__` for each dot of a path.
 
     Raises:
-        UsageError: the settings are one text.
+        UsageError: the settings are one text, or neither texts nor values by path.
     """
-    if isinstance(given, str):
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"settings: give a list, [{given!r}], or a dict of values by path")
     pairs = [_pair(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
     return (*pairs, *(_pair(name.replace("__", "."), value) for name, value in (named or {}).items()))

@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from hardneg.api.beir_folder import write_beir
 from hardneg.api.given_dataset import collection_of, named_dataset, split_of
+from hardneg.api.given_qrels import named_qrels
 from hardneg.artifacts import Store
 from hardneg.datasets.beir import Beir
 from hardneg.errors import DataError, UsageError
@@ -73,6 +75,9 @@ def test_splits_of_dicts(tmp_path):
         ("qrels", {"q9": ["d1"]}, r"qrels\['train'\]\['q9'\]: there is no query 'q9'"),
         ("qrels", {"q1": ["d9"]}, r"qrels\['train'\]\['q1'\]: there is no document 'd9'"),
         ("qrels", {"q1": "d1"}, r"qrels\['train'\]\['q1'\]: must be grades"),
+        ("qrels", {"q1": [["d1"]]}, r"qrels\['train'\]\['q1'\]: a document id is a text, not \['d1'\]"),
+        ("corpus", {"d1": "half \ud800"}, r"the text of 'd1' has half a character, '\\ud800'"),
+        ("queries", {"q1": "half \udc80"}, r"the text of 'q1' has half a character, '\\udc80'"),
         ("qrels", {"a/b": {"q1": ["d1"]}}, r"split 'a/b'"),
         ("qrel", {}, r"'qrel': no such part; did you mean 'qrels'"),
     ],
@@ -81,6 +86,13 @@ def test_a_mistake_is_told_with_its_place(part, value, told, tmp_path):
     given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d1"]}, part: value}
     with pytest.raises(DataError, match=told):
         write_beir(collection_of(given), tmp_path)
+
+
+def test_grades_may_be_whole_numbers_of_numpy(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": {"d1": np.int64(2)}}}
+    write_beir(collection_of(given), tmp_path)
+    assert (tmp_path / "qrels" / "train.tsv").read_text().splitlines()[1:] == ["q1\td1\t2"]
+    assert named_qrels(given["qrels"]) == {"q1": {"d1": 2}}
 
 
 def test_all_mistakes_of_a_part_are_told_at_once(tmp_path):

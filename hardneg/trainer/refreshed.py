@@ -133,7 +133,8 @@ class RefreshedNegatives:
         schedule, rows = RefreshSchedule(self._every), self.dataset
         rows.attached = True
         trainer.get_batch_sampler = _carrying(trainer.get_batch_sampler, rows, schedule)
-        trainer.add_callback(RefreshCallback(trainer, Refresher(self.recipe, rows, self.place), schedule))
+        refresher = Refresher(self.recipe, rows, self.place, self._every)
+        trainer.add_callback(RefreshCallback(trainer, refresher, schedule))
 
     def _check_trainer(self, trainer: Any) -> None:
         problems = []

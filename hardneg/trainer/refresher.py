@@ -35,12 +35,13 @@ class Refresher:
     """Makes the refreshes of one training run; of several processes each calls the same.
 
     recipe: what a refresh does. rows: the training data. place: where what is encoded and found lies meanwhile, on
-    which device that is done, and the seed; refresh n draws with the seed + n.
+    which device that is done, and the seed; refresh n draws with the seed + n. every: the steps between two of them.
     """
 
     recipe: RefreshRecipe
     rows: RefreshedRows
     place: Workplace
+    every: int | None = None
 
     @property
     def refreshes(self) -> RefreshFolder:
@@ -117,6 +118,7 @@ class Refresher:
         told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "queries": len(plan.query_ids)}
         return {
             **told,
+            "every": self.every,
             "mining": digest({**asdict(recipe), "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
         }
 

@@ -14,6 +14,7 @@ from tiny import tiny_encoder
 from trainer_toy import losses, train, write_toy
 
 from hardneg.data.negatives import read_negatives
+from hardneg.errors import TrainingError
 
 HERE = Path(__file__).parent
 
@@ -106,6 +107,13 @@ def test_killed_in_the_middle_of_a_refresh(tmp_path: Path, data: Path, tiny_mode
     resumed = train(tmp_path, data, tiny_model, every=3, resume=True)
     assert resumed["seen"] == whole["seen"][2:]
     assert losses(resumed) == losses(whole)
+
+
+@pytest.mark.slow
+def test_a_resumed_training_has_refreshes_at_the_same_steps(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+    train(tmp_path, data, tiny_model, every=3, arguments={"max_steps": 4})
+    with pytest.raises(TrainingError, match="mined with other settings"):
+        train(tmp_path, data, tiny_model, every=4, resume=True)
 
 
 def run(output: Path, data: Path, model: Path, processes: int = 1, **told: Any) -> list[int]:

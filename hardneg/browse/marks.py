@@ -8,16 +8,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hardneg.data.qrels import Qrels, read_qrels, write_qrels
+from hardneg.errors import UsageError
 from hardneg.types import Judgement
 
 
 class Marks:
-    """The judgements in one file, which is written whole each time; other programs may add to it meanwhile."""
+    """The judgements in one file, which is written whole each time; other programs may add to it meanwhile.
+
+    Raises:
+        DataError: the file holds something else. UsageError: it is a dataset's, in BEIR's form.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._alone = threading.Lock()
         self._known = _read(path)
+        if self._known and _is_of_beir(path):
+            raise UsageError(
+                f"{path}: judgements in BEIR's form, which marks would rewrite in TREC's: name another file"
+            )
 
     def of(self, query_id: str) -> frozenset[str]:
         """The documents that are marked for a query."""
@@ -64,3 +73,9 @@ class Marks:
 
 def _read(path: Path) -> Qrels:
     return read_qrels(path) if path.exists() and path.stat().st_size else {}
+
+
+def _is_of_beir(path: Path) -> bool:
+    """Whether its lines have three columns, as BEIR's judgements do."""
+    with path.open("rb") as file:
+        return len(file.readline().split()) == 3

@@ -12,7 +12,7 @@ _NAMED = 3  # systems of one outcome that are told by name
 _HOLD = {
     "better": ("is better", "are better"),
     "worse": ("is worse", "are worse"),
-    NOT_TOLD: ("does not differ beyond chance", "do not differ beyond chance"),
+    NOT_TOLD: (f"does not differ beyond chance at {LEVEL:g}", f"do not differ beyond chance at {LEVEL:g}"),
     WITHIN: (f"differs {WITHIN}", f"differ {WITHIN}"),
 }
 _BEYOND = ("better", "worse")

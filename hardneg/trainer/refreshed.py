@@ -90,9 +90,12 @@ class RefreshedNegatives:
         from hardneg.training.refresh.folder import RefreshFolder
 
         split = self.recipe.split
-        collection = StoredCollection.open(read_dataset(self.recipe.dataset, split, self.place).path)
+        read = read_dataset(self.recipe.dataset, split, self.place)
+        collection = StoredCollection.open(read.path)
         plan = plan_rows(collection, split, self._form, self._negatives)
-        return RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
+        rows = RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
+        rows.key = read.key
+        return rows
 
     @cached_property
     def place(self) -> Workplace:

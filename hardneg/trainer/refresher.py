@@ -115,7 +115,7 @@ class Refresher:
     def _identity(self) -> dict[str, Any]:
         """What must be the same where a run is gone on with."""
         plan, recipe = self.rows.plan, self.recipe
-        told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "queries": len(plan.query_ids)}
+        told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "collection": self.rows.key}
         return {
             **told,
             "every": self.every,

@@ -34,7 +34,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
 
     Attributes:
         plan: what each row is made of. corpus: the documents. refreshes: their folder. attached: whether a trainer has
-            been told of it. distinct: whether a batch takes no document twice.
+            been told of it. distinct: whether a batch takes no document twice. key: that of the collection.
     """
 
     plan: RowPlan
@@ -42,6 +42,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     refreshes: RefreshFolder
     attached: bool = False
     distinct: bool = False
+    key: str = ""
 
     @classmethod
     def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":

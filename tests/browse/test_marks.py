@@ -4,7 +4,7 @@ import pytest
 
 from hardneg.browse.marks import Marks
 from hardneg.data.qrels import read_qrels
-from hardneg.errors import DataError
+from hardneg.errors import DataError, UsageError
 
 
 def test_marks_are_written_as_trec_has_them_and_taken_away_again(tmp_path):
@@ -32,6 +32,14 @@ def test_what_stands_in_the_file_already_stays(tmp_path):
     marks.set("q1", "d2", True)
     assert path.read_text() == "q1 0 d1 2\nq1 0 d2 1\nq9 0 d9 1\n"
     assert ("q9", "d9") in marks.all()
+
+
+def test_the_judgements_of_a_dataset_are_not_written_over(tmp_path):
+    path = tmp_path / "train.tsv"
+    path.write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    with pytest.raises(UsageError, match=r"train\.tsv: judgements in BEIR's form"):
+        Marks(path)
+    assert path.read_text().startswith("query-id")
 
 
 def test_a_file_that_holds_no_judgements_is_told_and_left_alone(tmp_path):

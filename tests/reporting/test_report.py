@@ -74,7 +74,7 @@ def test_one_sentence_tells_what_was_compared_on_what_and_what_holds() -> None:
     chance = summary(report(comparisons=[comparison("dense", "bm25", 0.2)], over="43 queries of split test"))
     assert chance.endswith(
         "on 43 queries of split test, by ndcg@10: dense (+0.1000, 95 % interval −0.050 to +0.250) does not differ "
-        "beyond chance (corrected p = 0.200)."
+        "beyond chance at 0.01 (corrected p = 0.200)."
     )
     assert summary(report(comparisons=[])).endswith("0.500 to 0.700). No difference was tested.")
     alone = report(systems={"bm25": {"mrr": MeanScore(0.25)}}, comparisons=[])
@@ -91,7 +91,7 @@ def test_of_many_systems_three_of_an_outcome_are_named_and_their_weakest_p() -> 
     ]
     assert summary(report(systems=systems, comparisons=tests)) == (
         "6 systems against the baseline “as shipped”, on 43 queries, by ndcg@10: d (+0.1300), c (+0.1200), b (+0.1100) "
-        "and 1 more are better (corrected p = 0.004); f (+0.1500) and e (+0.1400) do not differ beyond chance "
+        "and 1 more are better (corrected p = 0.004); f (+0.1500) and e (+0.1400) do not differ beyond chance at 0.01 "
         "(corrected p = 0.300 or more)."
     )
 

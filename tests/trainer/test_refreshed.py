@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +115,12 @@ def test_a_resumed_training_has_refreshes_at_the_same_steps(tmp_path: Path, data
     train(tmp_path, data, tiny_model, every=3, arguments={"max_steps": 4})
     with pytest.raises(TrainingError, match="mined with other settings"):
         train(tmp_path, data, tiny_model, every=4, resume=True)
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    with (other / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "late", "title": "", "text": "one document more"}\n')
+    with pytest.raises(TrainingError, match="mined with other settings"):
+        train(tmp_path, other, tiny_model, every=3, resume=True)
 
 
 def run(output: Path, data: Path, model: Path, processes: int = 1, **told: Any) -> list[int]:

@@ -22,7 +22,7 @@ _ENOUGH = {"fp32": 0.99999, "bf16": 0.995}
 
 def speed(setting: Setting) -> Figures:
     """Mean and least cosine with its vectors in float32, texts a second, and as many times its own in either."""
-    model, passages = encoder(setting), texts(setting.size(20_000, 200), 90)
+    model, passages = encoder(setting), texts(setting.size(20_000, 64), 90)
     exact = _theirs(model.module, passages[:512])
     found: Figures = {}
     for precision in ("fp32", "bf16"):
@@ -45,7 +45,7 @@ def speed(setting: Setting) -> Figures:
 
 def unpadded(setting: Setting) -> Figures:
     """Texts of InsuranceQA's lengths in bfloat16: times its unpadded FlashAttention, and times its padded way."""
-    model, passages = encoder(setting, length=256), insurance(setting.size(50_000, 100))
+    model, passages = encoder(setting, length=256), insurance(setting.size(50_000, 32))
     found, ours = _own_ways(setting, model, passages)
     flash = setting.gpu and find_spec("flash_attn") is not None
     ways = {"its padded bf16": _peer(setting, None)}

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.errors import UsageError
+
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
@@ -83,7 +85,9 @@ def planned_recipe(
 
 
 def mining_stage(miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()) -> dict[str, Any]:
-    """The stage that mines; a miner's options stand beside its `name`."""
+    """The stage that mines; a miner's options stand beside its `name`. Raises UsageError where it is neither."""
+    if not isinstance(miner, str | Mapping):
+        raise UsageError(f"miner: a name, or a dict of its options with its name, not {miner!r:.60}")
     more = {"also_qrels": [str(path) for path in also_qrels]} if also_qrels else {}
     setting = {"name": miner} if isinstance(miner, str) else dict(miner)
     return {"stage": "mine", "split": split, "miner": setting, **more}

@@ -44,6 +44,8 @@ def labelled_runs(given: Any, store: Store) -> dict[str, Path]:
         UsageError: two have one label.
         DataError: as `run_file`.
     """
+    if isinstance(given, Mapping | Sequence) and not given:
+        raise UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
     if isinstance(given, Mapping) and not is_run(given):
         return {str(label): run_file(each, store) for label, each in given.items()}
     runs = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
@@ -67,7 +69,11 @@ def is_run(given: Mapping[str, Any]) -> bool:
 
 
 def _write(given: Mapping[str, Mapping[str, float]], folder: Path) -> None:
-    write_run(folder / RUN, _entries(given))
+    try:
+        write_run(folder / RUN, _entries(given))
+    except UnicodeEncodeError as error:
+        line = str(error.object)[max(0, error.start - 20) : error.end + 20]
+        raise DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
 
 
 def _entries(given: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:

@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from pyarrow import ArrowException, parquet
 
 from hardneg.data.doc_ids import DOC_IDS
+from hardneg.errors import DataError
 from hardneg.hub.upload import HubFile
 
 _RUN = ".trec.gz"
@@ -22,6 +24,9 @@ def id_texts(file: HubFile) -> Iterator[str]:
     """Parts of a text with all ids of a file, and the tags of a run; nothing of a file without ids, or of no such file.
 
     Ids within a Lucene index are not among them.
+
+    Raises:
+        DataError: it cannot be read.
     """
     name = Path(file.place).name
     if isinstance(file.source, bytes):
@@ -35,8 +40,8 @@ def id_texts(file: HubFile) -> Iterator[str]:
                 yield from iter(lambda: "".join(lines.readlines(_CHUNK)), "")
         elif name.endswith(_TABLE):
             yield from _of_table(file.source)
-    except (OSError, EOFError, ArrowException):
-        return
+    except (OSError, EOFError, zlib.error, ArrowException) as error:
+        raise DataError(f"{file.source}: cannot be read ({error}): it may tell anything; make it again") from None
 
 
 def place_in(text: str) -> str | None:

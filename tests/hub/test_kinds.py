@@ -134,9 +134,13 @@ def test_runs_go_with_their_scores(hub: Hub, run: Path, store: Store, scratch: P
         prepare(run, "org/made", Wanted("runs"), store, scratch)
     (run / "runs").mkdir()
     (run / "runs" / "star-test.trec.gz").write_bytes(b"zipped")
+    with pytest.raises(DataError, match=r"star-test\.trec\.gz: cannot be read \(Not a gzipped file"):
+        send(run, store, scratch, what="runs")
+    zipped = gzip.compress(b"q1 Q0 d1 1 1.0 star\n")
+    (run / "runs" / "star-test.trec.gz").write_bytes(zipped)
     send(run, store, scratch, what="runs")
     files = hub.repositories["datasets/org/made"].branches["main"]
-    assert files["runs/star-test.trec.gz"] == b"zipped" and "metrics.json" in files
+    assert files["runs/star-test.trec.gz"] == zipped and "metrics.json" in files
     assert b"| STAR | 0.6250 |" in files["README.md"]
 
 

@@ -66,12 +66,8 @@ def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) ->
     if not folder.is_dir():
         raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: say --what model, negatives or runs")
     notes: list[str] = []
-    made = run.artifact(stage, store) if stage else None
-    if stage and made:
-        files = listed_files(_whole(folder), made, run.part(stage, "index"), notes, ())
-    else:
-        notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
-        files = some_files(_whole(folder), FILES, notes)
+    files = run.compared_files("index", _whole(folder), store, notes)
+    files = some_files(folder, FILES, notes) if files is None else files
     told = [*_encoded_by(encoder), *(_told(run, stage) if stage else [])]
     card = _card(folder, repo, run.dataset_title, told, lines_of(folder, repo, encoder, run, store))
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]

@@ -61,12 +61,8 @@ def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
     if not folder.is_dir():
         raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: say --what index, negatives or runs")
     notes: list[str] = []
-    made = run.artifact(stage, store) if stage else None
-    if stage and made:
-        files = listed_files(folder, made, run.part(stage, "model"), notes, {CARD})
-    else:
-        notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
-        files = model_files(folder, notes)
+    files = run.compared_files("model", folder, store, notes, {CARD})
+    files = model_files(folder, notes) if files is None else files
     card = pushed_model_card(_card(folder, "model"), repo, run if stage else None, stage or "")
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("model", in_order([*own, *files]), (*notes, *_licence(card)))

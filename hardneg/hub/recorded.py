@@ -1,6 +1,6 @@
 """What a run folder tells of what lies in it: which stage made it, of what, by which options, and how good it is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,9 @@ from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.evaluation.significance import interval_of
 from hardneg.fields import DATASET, START
+from hardneg.hub.allowed import listed_files
 from hardneg.hub.privacy import dataset_name, without_places
+from hardneg.hub.upload import HubFile
 from hardneg.layout import LOCK, METRICS
 from hardneg.recipe.load import Recipe, check_recipe
 
@@ -98,6 +100,24 @@ class RecordedRun:
     def output(self, kind: str) -> str | None:
         """The stage whose model or index the folder holds."""
         return self.recipe.outputs.get(kind) if self.recipe else None
+
+    def compared_files(
+        self, kind: str, folder: Path, store: Store, notes: list[str], changed: Iterable[str] = ()
+    ) -> list[HubFile] | None:
+        """The files of its model or index, each as it was made; None, and a note, where the store has none of it.
+
+        folder: where they lie. changed: names that may differ from what was made.
+
+        Raises:
+            ArtifactError: one is missing, or not as it was made.
+            DataError: one is a pickle, or a link that leads out of the folder.
+        """
+        stage = self.output(kind)
+        made = self.artifact(stage, store) if stage else None
+        if stage and made:
+            return listed_files(folder, made, self.part(stage, kind), notes, changed)
+        notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
+        return None
 
     def split(self, stage: str) -> str:
         """The queries' split that a stage works on."""

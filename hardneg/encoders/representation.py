@@ -80,3 +80,10 @@ def first_broken(encoded: Encoded) -> int | None:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in float32, or in float64 where it is so."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def list_products(queries: Tensor, documents: Tensor) -> Tensor:
+    """float32 [B, M]: each of [B, d] queries with the vectors of its own list, of [B * M, d], outside autocast."""
+    with torch.autocast(queries.device.type, enabled=False):
+        own = documents.view(len(queries), -1, documents.shape[-1])
+        return (own @ queries.float()[:, :, None]).squeeze(2)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.api.given_dataset import named_dataset
@@ -19,6 +18,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.hash_index import ranges
 from hardneg.data.qrels import positives
 from hardneg.distributed import world
+from hardneg.encoders.representation import list_products
 from hardneg.errors import DataError, UsageError
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.stored import open_store
@@ -116,8 +116,9 @@ class AdoreLoss(nn.Module):
         asked = self._asked(labels.cpu().numpy())
         lists = self._searcher.search(queries.detach().cpu().numpy(), self.depth).rows
         listed = label(lists, asked, self._collection.corpus.content_hash, self.forced)
-        stored = self._searcher.vectors(np.maximum(listed.rows, 0).reshape(-1))
-        found: Tensor = self._loss(score_batch(_products(queries, stored), listed, lists.shape[1], live=True))
+        vectors = self._searcher.vectors(np.maximum(listed.rows, 0).reshape(-1))
+        stored = torch.from_numpy(vectors).to(queries.device)
+        found: Tensor = self._loss(score_batch(list_products(queries, stored), listed, lists.shape[1], live=True))
         return found
 
     def _asked(self, places: Any) -> QueryRows:
@@ -136,10 +137,3 @@ class AdoreLoss(nn.Module):
     def citation(self) -> str:
         """For the model's card."""
         return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"
-
-
-def _products(queries: Tensor, stored: NDArray[np.float32]) -> Tensor:
-    """float32 [B, M]: each query with the vectors of its own list, [B * M, d], outside autocast."""
-    documents = torch.from_numpy(stored).to(queries.device).view(len(queries), -1, queries.shape[1])
-    with torch.autocast(queries.device.type, enabled=False):
-        return (documents @ queries[:, :, None]).squeeze(2)

@@ -13,7 +13,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatWriter, is_complete
 from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows
-from hardneg.encoders.representation import Batches, at_least_float32
+from hardneg.encoders.representation import Batches, at_least_float32, list_products
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.towers import forward, placed
 from hardneg.progress import Progress
@@ -59,10 +59,7 @@ class OneVector:
 
     def score_lists(self, queries: Tensor, encoded: NDArray[np.float32]) -> Tensor:
         """Inner products, outside autocast."""
-        documents = self.tensor(encoded, queries.device)
-        with torch.autocast(queries.device.type, enabled=False):
-            own = documents.view(len(queries), -1, documents.shape[-1])
-            return (own @ queries.float()[:, :, None]).squeeze(2)
+        return list_products(queries, self.tensor(encoded, queries.device))
 
     def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
         """The documents."""

@@ -1,9 +1,15 @@
 """How long steps tell what they are doing, without the library talking to a terminal itself; what they take."""
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from hardneg.wording import duration
+
+EVERY = 10.0
+"""Seconds between two lines of progress."""
 
 
 class Task(Protocol):
@@ -17,7 +23,7 @@ class Task(Protocol):
 
 
 class Progress(Protocol):
-    """Starts bars. The command line shows them; elsewhere `Silent` serves."""
+    """Starts bars. The command line shows them, or `Lines` in a file; elsewhere `Silent` serves."""
 
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
         """A bar of `total` units (None: unknown), of which `done` are finished already."""
@@ -44,6 +50,60 @@ class Silent:
 
     def note(self, text: str) -> None:
         """Nothing."""
+
+
+class Lines:
+    """Tells progress by lines, at most one in ten seconds over all tasks: what is done, the rate, the time left.
+
+    tell: takes a line. clock: seconds.
+    """
+
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.tell, self.clock, self.told = tell, clock, clock()
+
+    @contextmanager
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
+        """A task that is told by lines while it runs; a short one has none."""
+        yield _LinesTask(self, title, total, unit, done, done)
+
+    def note(self, text: str) -> None:
+        """A line at once."""
+        self.tell(text)
+
+
+@dataclass
+class _LinesTask:
+    lines: Lines
+    title: str
+    total: int | None
+    unit: str
+    before: int
+    done: int
+    note: str = ""
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.lines.clock()
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+        now = self.lines.clock()
+        if now - self.lines.told >= EVERY:
+            self.lines.told = now
+            self.lines.tell(f"{self.title}: {', '.join(self._told(now - self.began))}")
+
+    def describe(self, text: str) -> None:
+        self.note = text
+
+    def _told(self, seconds: float) -> Iterator[str]:
+        yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
+        rate = (self.done - self.before) / seconds if seconds else 0.0
+        if rate:
+            yield f"{rate:.1f} {self.unit}/s"
+        if rate and self.total is not None and self.done < self.total:
+            yield f"{duration((self.total - self.done) / rate)} left"
+        if self.note:
+            yield self.note
 
 
 class Seconds(dict[str, float]):

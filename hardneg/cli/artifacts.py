@@ -11,12 +11,12 @@ import typer
 from hardneg.artifacts import Artifact, Checked, Store
 from hardneg.artifacts import check as check_all
 from hardneg.cli import completion
-from hardneg.cli.console import bars, duration, say, say_answer
+from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
 from hardneg.errors import ArtifactError
 from hardneg.roots import Unfinished, collect, garbage, owners, unfinished
-from hardneg.wording import counted, size
+from hardneg.wording import counted, duration, size
 
 if TYPE_CHECKING:
     from hardneg.data.shards import Shard

@@ -1,6 +1,6 @@
 """The one place where text leaves for the terminal, escaped: lines, JSON, tables, and progress.
 
-Progress is shown by bars on a terminal, and by one line a step elsewhere.
+Progress is shown by bars on a terminal, and by lines elsewhere, at most one in ten seconds.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.progress import Task
+from hardneg.progress import Lines, Task
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -210,14 +210,19 @@ def bars() -> "Bars":
 
 
 class Bars:
-    """Progress with rate and time left, on stderr; bars only where that is a terminal."""
+    """Progress with rate and time left, on stderr: bars where that is a terminal, lines elsewhere."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
+        self._lines = Lines(self.note)
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """A bar that disappears when its work is done."""
+        """A bar that disappears when its work is done; or lines, which stay."""
+        if not self._console.is_terminal:
+            with self._lines.task(title, total, unit, done) as told:
+                yield told
+            return
         with _make_bars(self._console, unit) as bars:
             started = bars.add_task(visible(title), total=total, completed=done, note="", begun=done)
             yield _Bar(bars, started)
@@ -248,16 +253,4 @@ def _make_bars(console: "Console", unit: str) -> "RichProgress":
         TextColumn("{task.fields[note]}", markup=False),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person reads them."""
-    if seconds < 1:
-        return "<1 s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

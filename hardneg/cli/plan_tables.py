@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hardneg.cli.console import duration, print_table, stdout_console
+from hardneg.cli.console import print_table, stdout_console
 from hardneg.machine import Machine
 from hardneg.rates.foretold import Foretold
 from hardneg.recipe.estimate import Estimate
 from hardneg.reporting.table import Table
-from hardneg.wording import counted, size
+from hardneg.wording import counted, duration, size
 
 _MEANING = {
     "measured": "measured on this machine",

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Artifact
-from hardneg.cli.console import Bars, duration, measured_tables, stdout_console
+from hardneg.cli.console import Bars, measured_tables, stdout_console
 from hardneg.layout import METRICS
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
+from hardneg.wording import duration
 
 if TYPE_CHECKING:
     from rich.console import Console

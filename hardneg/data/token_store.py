@@ -156,11 +156,14 @@ class TokenStore:
         places, _ = ranges(begins, ends)
         return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(places))
 
-    def spans(self, size: int) -> Iterator[tuple[int, int]]:
-        """Documents `start` to `stop` in turn with about `size` vectors together; a longer one is alone."""
-        start = 0
-        while start < self.count:
+    def spans(self, size: int, within: range | None = None) -> Iterator[tuple[int, int]]:
+        """Documents `start` to `stop` in turn with about `size` vectors together; a longer one is alone.
+
+        within: the documents that are wanted; None is all.
+        """
+        start, end = (0, self.count) if within is None else (within.start, within.stop)
+        while start < end:
             stop = int(np.searchsorted(self.offsets, self.offsets[start] + size, "right")) - 1
-            stop = max(start + 1, stop)
+            stop = min(end, max(start + 1, stop))
             yield start, stop
             start = stop

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,13 +19,16 @@ from hardneg.indexes.validation import check_finite, check_rows, no_hits
 from hardneg.progress import Progress, Silent
 from hardneg.types import Encoded, Hits, TokenVectors
 
+_CELL = 1 << 18
+"""Tokens of documents: as many as the largest block of any device."""
+
 
 @dataclass(frozen=True)
 class MultiVectorSearcher:
     """Searches the token vectors of a folder; `options` change the speed only, `progress` is told of each block.
 
-    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: of these alone,
-    the blocks of the whole that begin in them are searched.
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: these alone are
+    searched; they begin where `cell_at` says.
     """
 
     store: TokenStore
@@ -47,7 +51,7 @@ class MultiVectorSearcher:
 
     @property
     def searched(self) -> range:
-        """The rows at which the blocks begin that are searched."""
+        """The rows that are searched."""
         return range(len(self.store)) if self.rows is None else self.rows
 
     @cached_property
@@ -120,7 +124,8 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[asked], sizes.queries, options.where))
     best: list[Best | None] = [None] * len(parts)
-    spans = [(start, stop) for start, stop in store.spans(sizes.documents) if start in searcher.searched]
+    cells = _cells(store, searcher.searched)
+    spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
     done = int(np.count_nonzero(np.diff(store.offsets[: spans[0][0] + 1]))) if spans else 0
     total = sum(stop - start for start, stop in spans)
     with torch.inference_mode(), (searcher.progress or Silent()).task("search", total, "passages") as task:
@@ -138,6 +143,23 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     hits.rows[asked] = _numbered(np.flatnonzero(np.diff(store.offsets)), found.rows)
     hits.scores[asked] = found.scores
     return hits
+
+
+def cell_at(store: TokenStore, row: int) -> int:
+    """The first document at or behind `row` that begins a cell.
+
+    A cell has the documents that begin among so many tokens, on every device and for all options. Blocks do not reach
+    over one, so the score of a document is the same to the bit in a search of whole cells and in one of all.
+    """
+    token = -(-int(store.offsets[row]) // _CELL) * _CELL
+    return min(int(np.searchsorted(store.offsets, token)), len(store))
+
+
+def _cells(store: TokenStore, rows: range) -> Iterator[range]:
+    """The cells of some rows that are whole ones, or end with the store."""
+    first = np.searchsorted(store.offsets, np.arange(0, int(store.offsets[-1]), _CELL))
+    for start, stop in pairwise([*first.tolist(), len(store)]):
+        yield range(max(start, rows.start), min(stop, rows.stop))
 
 
 def _numbered(there: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,8 +1,11 @@
 """An index in shards searched shard by shard: the lists of each are kept until all are there, and merged.
 
-A part is what one shard adds: the blocks of the whole that begin in it. So every block is multiplied as it would be in
-one file, and the lists are the same to the bit. Engines other than torch's, of which the last bits of a score depend on
-what else is searched, go through all shards in one pass, unless machines share the search.
+A part is what one shard adds: the cells of the whole that begin in it. Cells are equal on all devices and for all
+options, and the blocks that are multiplied never reach over one. So every block is multiplied as it would be in one
+file, the lists are the same to the bit, and parts that different machines search lie beside each other without a gap.
+Kept lists are named by their rows too: a search that is cut in another way does not take them for its own. Engines
+other than torch's, of which the last bits of a score depend on what else is searched, go through all shards in one
+pass, unless machines share the search.
 """
 
 import hashlib
@@ -24,7 +27,7 @@ from hardneg.digest import digest
 from hardneg.indexes.exact import Engine, ExactOptions, search_exact, settled
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import PooledSearcher
-from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
+from hardneg.indexes.multi_vector_exact import MultiVectorSearcher, cell_at
 from hardneg.indexes.sparse import SparseSearcher
 from hardneg.indexes.validation import check_encoded, check_vectors, merged_lists
 from hardneg.protocols import Searcher
@@ -32,6 +35,8 @@ from hardneg.types import Encoded, Hits, SparseRows, TokenVectors
 
 _IN_PARTS: Engine = "torch"
 """The engine of which a score is the same to the bit whatever else is searched, block by block."""
+_CELL = 65_536
+"""Rows of vectors: whole blocks of that engine, on every device."""
 
 
 @dataclass(frozen=True)
@@ -103,25 +108,26 @@ class ShardedSearcher:
         name = self._named(wanted, k)
         if (found := KeptLists(self.kept.folder).find(name)) is not None:
             return found
-        for number, part in enumerate(self._parts(wanted, k)):
-            own = self._list(f"{name}-{number}", part)
+        parts = self._parts(wanted, k)
+        for part in parts:
+            own = self._list(name, part)
             found = own if found is None else merged_lists(found, own)
         assert found is not None
         KeptLists(self.kept.folder).keep(name, found)
-        for number in range(len(self.shards.listed)):
-            self.kept.drop(f"{name}-{number}")
+        for part in parts:
+            self.kept.drop(part.named(name))
         return found
 
     def search_some(self, queries: Encoded, k: int, taken: slice) -> set[int]:
         """Searches the shards that are taken; returns the numbers of those whose lists nobody has put yet."""
-        numbers, name, parts = range(len(self.shards.listed)), self._named(queries, k), self._parts(queries, k)
-        for number in numbers[taken]:
-            self._list(f"{name}-{number}", parts[number])
-        return {number for number in numbers if self.kept.find(f"{name}-{number}") is None}
+        name, parts = self._named(queries, k), self._parts(queries, k)
+        for part in parts[taken]:
+            self._list(name, part)
+        return {number for number, part in enumerate(parts) if self.kept.find(part.named(name)) is None}
 
-    def _list(self, name: str, part: Callable[[], Hits]) -> Hits:
-        if (found := self.kept.find(name)) is None:
-            self.kept.keep(name, found := part())
+    def _list(self, name: str, part: "_Part") -> Hits:
+        if (found := self.kept.find(part.named(name))) is None:
+            self.kept.keep(part.named(name), found := part.search())
         return found
 
     def _named(self, queries: Encoded, k: int) -> str:
@@ -137,21 +143,39 @@ class ShardedSearcher:
         """How many documents may be asked for at a time, where `whole` says it."""
         return cast(int, getattr(self.whole, "at_once"))  # noqa: B009
 
-    def _parts(self, queries: Encoded, k: int) -> Sequence[Callable[[], Hits]]:
-        """What searches each shard's part, in order."""
-        edges = self.shards.first.tolist()
-        if not isinstance(self.whole, FlatSearcher):
-            parts = (replace(self.whole, rows=range(*pair)) for pair in pairwise(edges))
-            return [partial(part.search, queries, k) for part in parts]
+    def _parts(self, queries: Encoded, k: int) -> "Sequence[_Part]":
+        """What searches each shard's part, in order: together they are all rows."""
+        whole, edges = self.whole, self.shards.first.tolist()
+        if isinstance(whole, SparseSearcher):  # a score is the same in whatever block
+            return [_Part(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
+        if isinstance(whole, MultiVectorSearcher):
+            edges = [*(cell_at(whole.store, edge) for edge in edges[:-1]), edges[-1]]
+            return [_Part(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
         vectors = check_vectors("flat", queries)
-        options = self.whole.options or ExactOptions()
+        options = whole.options or ExactOptions()
         if self.kept.url is not None:
             options = replace(options, engine=_IN_PARTS)
-        options = settled(options, len(self.whole.flat), vectors)
-        grid = options.corpus_block or 1 if options.engine == _IN_PARTS else len(self.whole.flat)
-        edges = [min(-(-edge // grid) * grid, edges[-1]) for edge in edges]
-        searcher = replace(self.whole, options=options)
-        return [partial(_search_flat, searcher, vectors, k, range(*pair)) for pair in pairwise(edges)]
+        options = settled(options, len(whole.flat), vectors)
+        cell = _CELL if options.engine == _IN_PARTS else len(whole.flat)
+        edges = [min(-(-edge // max(1, cell)) * cell, edges[-1]) for edge in edges]
+        searcher = replace(whole, options=options)
+        return [_Part(rows, partial(_search_flat, searcher, vectors, k, rows)) for rows in _ranges(edges)]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some of the rows, and what searches them."""
+
+    rows: range
+    search: Callable[[], Hits]
+
+    def named(self, name: str) -> str:
+        """What its lists are called, of queries that are called `name`."""
+        return f"{name}-{self.rows.start}-{self.rows.stop}"
+
+
+def _ranges(edges: Sequence[int]) -> list[range]:
+    return [range(start, stop) for start, stop in pairwise(edges)]
 
 
 def _search_flat(searcher: FlatSearcher, queries: NDArray[np.float32], k: int, rows: range) -> Hits:

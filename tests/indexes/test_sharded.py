@@ -13,6 +13,7 @@ from hardneg.data.flat import FlatVectors
 from hardneg.data.shard_cache import ShardCache
 from hardneg.data.shards import SHARDS, Shards
 from hardneg.errors import ArtifactError
+from hardneg.indexes import multi_vector_exact, sharded
 from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions
@@ -170,6 +171,14 @@ def test_two_lists_are_merged_by_score_then_row():
     assert merged_lists(Hits(one.rows[:, 1:], one.scores[:, 1:]), pads).rows.tolist() == [[2, -1]]
 
 
+@pytest.fixture
+def small_cells(monkeypatch):
+    """So that each shard has some."""
+    monkeypatch.setattr(sharded, "_CELL", 64)
+    monkeypatch.setattr(multi_vector_exact, "_CELL", 256)
+
+
+@pytest.mark.usefixtures("small_cells")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_search_that_was_stopped_goes_on_with_the_next_shard(whole, tmp_path, monkeypatch, form):
     queries = drawn_queries(form, documents(form), exact=False)
@@ -186,7 +195,10 @@ def test_a_search_that_was_stopped_goes_on_with_the_next_shard(whole, tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         searcher.search(queries, 9)
     found = searcher.search(queries, 9)
-    assert [name.partition("-")[2] for name in written] == ["0", "1", "1", "2", ""]
+    parts = [tuple(map(int, name.split("-")[1:])) for name in written]
+    first, second, again, third, all_ = parts
+    assert first[0] == 0 and first[1] == second[0] < second[1] and again == second and third == (again[1], COUNT)
+    assert all_ == ()
     expected = open_store(whole[form], ExactOptions(device="cpu", corpus_block=64)).search(queries, 9)
     assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
 
@@ -202,6 +214,7 @@ def test_each_engine_finds_the_same_in_shards(tmp_path, engine):
     assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
 
 
+@pytest.mark.usefixtures("small_cells")
 def test_machines_share_what_they_find_at_a_url(whole, tmp_path):
     shards, url = in_shards(whole["vectors"], tmp_path / "shards", [64, 130]), f"file://{tmp_path}/found"
     queries = drawn_queries("vectors", documents("vectors"), exact=False)
@@ -212,3 +225,41 @@ def test_machines_share_what_they_find_at_a_url(whole, tmp_path):
     (tmp_path / "shards/shard-00000/index").unlink()  # the third needs no shard any more
     found, expected = machines[2].search(queries, 9), open_store(whole["vectors"], options).search(queries, 9)
     assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
+
+
+def shared_by_two(folder, form, options):
+    """What machines that cut blocks in two ways put together: the first has searched shard 0, the second the others."""
+    docs = drawn_documents(form, 3000, 8, exact=False)
+    queries, whole = drawn_queries(form, docs, exact=False), write_encoded(folder / "whole", docs)
+    shards, url = in_shards(whole, folder / "shards", [1000, 2000]), f"file://{folder}/found"
+    machines = [
+        ShardedSearcher(open_store(shards, each), Shards.of(shards), KeptLists(folder / f"{number}", url))
+        for number, each in enumerate(options)
+    ]
+    machines[0].search_some(queries, 20, slice(0, 1))
+    assert machines[1].search_some(queries, 20, slice(1, None)) == set()
+    return open_store(whole, options[0]).search(queries, 20), machines[1].search(queries, 20)
+
+
+@pytest.mark.parametrize("form", ["vectors", "token-vectors"])
+@pytest.mark.parametrize("blocks", [(256, 2500), (2500, 256)])
+@pytest.mark.parametrize("cell", [None, 512])
+def test_machines_that_cut_blocks_in_other_ways_find_all_and_each_once(tmp_path, monkeypatch, form, blocks, cell):
+    if cell:
+        monkeypatch.setattr(sharded, "_CELL", cell)
+        monkeypatch.setattr(multi_vector_exact, "_CELL", cell * 4)
+    options = [ExactOptions(device="cpu", engine="torch", corpus_block=size) for size in blocks]
+    expected, found = shared_by_two(tmp_path, form, options)
+    assert found.rows.tolist() == expected.rows.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+def test_a_search_that_goes_on_with_another_engine_finds_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(sharded, "_CELL", 512)
+    vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (3000, 40))
+    whole = write_encoded(tmp_path / "whole", vectors)
+    shards, kept = in_shards(whole, tmp_path / "shards", [1000, 2000]), tmp_path / "kept"
+    torch, faiss = (ExactOptions(device="cpu", engine=engine) for engine in ("torch", "faiss"))
+    parts_of(shards, kept, torch).search_some(queries, 50, slice(0, 1))
+    found, expected = parts_of(shards, kept, faiss).search(queries, 50), open_store(whole, torch).search(queries, 50)
+    assert found.rows.tolist() == expected.rows.tolist()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import Store
+from hardneg.indexes import sharded
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -42,6 +43,7 @@ def main(recipe: str, store: str, title: str, count: str, *later: str) -> None:
     if later:
         in_turn(recipe, store, [title, count, *later])
     else:
+        sharded._CELL = 2048  # so that small shards are parts of their own
         watcher = Watcher(progress=Killing(title, int(count)))
         execute(make_plan(load_recipe(Path(recipe))), Store(Path(store)), Options(device="cpu"), watcher)
 

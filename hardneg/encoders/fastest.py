@@ -20,6 +20,7 @@ from hardneg.encoders.packing import Packing, batches, made_up, packing_of, padd
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
+from hardneg.float32_products import rounds_to_tf32
 from hardneg.trials import Way, cache_folder, choose, machine_of
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -42,7 +43,7 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
         return False
     weights, device = _count(transformer), transformer.device
     ways = _training_ways(transformer) if use == "training" else _inference_ways(transformer)
-    rounded = "" if torch.get_float32_matmul_precision() == "highest" or device.type != "cuda" else ", fp32 in tf32"
+    rounded = ", fp32 in tf32" if device.type == "cuda" and rounds_to_tf32() else ""
     return choose(f"{use} on {device.type}, {weights:,} weights{rounded}", machine_of(device), ways) == "bf16"
 
 

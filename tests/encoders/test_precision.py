@@ -93,3 +93,14 @@ def test_encoding_follows_it(tiny_model: Path, way: Any, monkeypatch: pytest.Mon
     texts = ["some words", "and others"]
     found, told = encoder.encode(texts, "query"), encoder.encode(texts, "query", EncodeOptions(precision=way))
     assert (found == told).all()
+
+
+def test_how_a_gpu_multiplies_is_not_asked_on_a_cpu(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer with `tf32=True` sets it for the whole process, in a way that torch's older question refuses."""
+    asked = decided(monkeypatch, "fp32")
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        assert not takes_bf16("auto", network, "inference")
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
+    assert "tf32" not in asked[0]

@@ -29,6 +29,7 @@ _SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_round
 _WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
 _TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 12 << 20, 32_768, 1024, 100
 _SPAN_BYTES = {"bf16": 24 << 20, "faiss": 96 << 20}  # of vectors, searched at a time; as much again is read meanwhile
+_RESIDENT = 512 << 20  # bytes
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 
@@ -70,6 +71,14 @@ class ExactOptions:
         if self.where != torch.device("cuda") or world().size > 1:
             return [self.where]
         return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+
+    def for_few(self) -> "ExactOptions":
+        """For an index that is searched again and again with a hundred queries or less, as a training loop does.
+
+        It may take 512 MiB, or three quarters of a GPU's free memory; a larger one is read for each search.
+        """
+        free = torch.cuda.mem_get_info(self.where)[0] if self.where.type == "cuda" else 0
+        return replace(self, engine="torch", resident=max(_RESIDENT, free // 4 * 3))
 
 
 def search_exact(
@@ -158,7 +167,7 @@ def _trial(engine: Engine, dimension: int, device: torch.device) -> Callable[[],
     blocks = _blocks(ExactOptions(device=str(device)), engine, dimension)
 
     def run() -> None:
-        with Silent().task("", None, "") as unseen:
+        with Silent().task("", None, "") as unseen, float32_products(device):
             _SEARCHES[engine](vectors, queries, _TRIAL_DEPTH, blocks, unseen)
 
     return run

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.token_store import TokenStore
+from hardneg.float32_products import float32_products
 from hardneg.indexes.best import Best, best_hits, merged
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.exact_torch import DeviceVectors
@@ -128,7 +129,8 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
     done = int(np.count_nonzero(np.diff(store.offsets[: spans[0][0] + 1]))) if spans else 0
     total = sum(stop - start for start, stop in spans)
-    with torch.inference_mode(), (searcher.progress or Silent()).task("search", total, "passages") as task:
+    told = (searcher.progress or Silent()).task("search", total, "passages")
+    with torch.inference_mode(), float32_products(options.where), told as task:
         for start, stop in spans:
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)

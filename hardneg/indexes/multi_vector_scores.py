@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.errors import UsageError
+from hardneg.float32_products import float32_products
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.validation import check_depth
 from hardneg.types import Encoded, TokenVectors
@@ -98,7 +99,7 @@ def maxsim_pairs(
     device = device or ExactOptions().where
     lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
     scores = np.full(len(queries), -np.inf, np.float32)
-    with torch.inference_mode():
+    with torch.inference_mode(), float32_products(device):
         for rows in _alike(lengths, tokens):
             asked, there = (_padded(texts[rows], device) for texts in (queries, documents))
             marked = torch.from_numpy(np.arange(asked.shape[1]) < lengths[0, rows, None]).to(device)

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-_PAIRS = 65_536  # multiplied at a time where there is no kernel for chosen pairs
+_PAIRS = 65_536  # multiplied at a time where there is no kernel for chosen pairs: neither more nor fewer
 
 
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:
@@ -29,10 +29,16 @@ def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Ten
 
 
 def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
-    """The same on any device, from copies of the pairs' vectors."""
-    parts = [slice(start, start + _PAIRS) for start in range(0, len(query), _PAIRS)]
-    products = [(queries[query[part]] * documents[row[part]]).sum(1) for part in parts]
-    return torch.cat(products) if products else queries.new_empty(0)
+    """The same on any device, from copies of the pairs' vectors.
+
+    A GPU chooses by the number of pairs in which order it adds up, so the last of them are filled up to as many.
+    """
+    if not len(query):
+        return queries.new_empty(0)
+    missing = (0, -len(query) % _PAIRS)
+    parts = (torch.nn.functional.pad(numbers, missing).split(_PAIRS) for numbers in (query, row))
+    products = [(queries[some] * documents[others]).sum(1) for some, others in zip(*parts, strict=True)]
+    return torch.cat(products)[: len(query)]
 
 
 def _pairs(first: Tensor, row: Tensor, size: tuple[int, int]) -> Tensor:

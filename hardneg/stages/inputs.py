@@ -1,6 +1,5 @@
 """The inputs of a running stage, opened: collection, queries, the encoder of a model, the searcher of an index."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,8 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
     from hardneg.encoders.protocol import TextEncoder
-    from hardneg.indexes.exact import ExactOptions
     from hardneg.progress import Progress
     from hardneg.protocols import Searcher
-
-_RESIDENT = 512 << 20  # bytes
 
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
@@ -112,14 +108,6 @@ def open_searcher(
 
     if source.spec is None:
         raise UsageError(f"{source.name} is no index")
-    options = _for_few(ExactOptions(device=device)) if few else ExactOptions(device=device)
-    searcher = source.spec.open_index(source, collection, options, progress)
+    options = ExactOptions(device=device)
+    searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
     return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
-
-
-def _for_few(options: "ExactOptions") -> "ExactOptions":
-    """The index may take 512 MiB, or three quarters of a GPU's free memory; a larger one is read for each search."""
-    import torch
-
-    free = torch.cuda.mem_get_info(options.where)[0] if options.where.type == "cuda" else 0
-    return replace(options, engine="torch", resident=max(_RESIDENT, free // 4 * 3))

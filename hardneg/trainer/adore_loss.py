@@ -86,7 +86,7 @@ class AdoreLoss(nn.Module):
         if world().first:
             shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(made["dataset"].path), split
-        searcher = open_store(made[ENCODED].path, ExactOptions(device=device))
+        searcher = open_store(made[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):
             raise UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
         self._searcher = searcher

@@ -228,3 +228,9 @@ def test_no_block_has_numbers_of_rows_as_large_as_its_scores(tied: bool) -> None
     assert np.array_equal(hits.rows, expected.rows) and np.allclose(hits.scores, expected.scores, atol=1e-4)
     scores = 64 * 1000 * 4
     assert scores in sizes.made and max(sizes.made) == scores
+
+
+def test_an_index_that_is_searched_again_and_again_stays_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (40 << 30, 80 << 30))
+    found = [ExactOptions(device=device).for_few() for device in ("cuda", "cpu")]
+    assert [(each.engine, each.resident) for each in found] == [("torch", 30 << 30), ("torch", 512 << 20)]

@@ -158,6 +158,18 @@ def test_pairs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gathered_products(queries, documents, query[:0], row[:0]).tolist() == []
 
 
+def test_every_pair_is_multiplied_among_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU adds up in an order that it chooses by the number of pairs: equal vectors would get unequal scores."""
+    lines: list[int] = []
+    whole = torch.Tensor.sum
+    monkeypatch.setattr(torch.Tensor, "sum", lambda of, axis: lines.append(len(of)) or whole(of, axis))
+    monkeypatch.setattr("hardneg.indexes.pair_products._PAIRS", 4)
+    queries, documents = torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([[1.0, 0], [0, 10]])
+    query, row = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([1, 0, 1, 0, 1, 0])
+    assert gathered_products(queries, documents, query, row).tolist() == [20, 1, 20, 3, 40, 3]
+    assert lines == [4, 4]
+
+
 def test_the_bound_by_hand() -> None:
     """bf16 has eight bits: 1 + 2**-9 becomes 1, and 3 stays; [3, 4] has norm 5."""
     query = Rounded.of(torch.tensor([[1 + 2**-9, 0.0]]))

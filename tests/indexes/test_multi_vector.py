@@ -1,14 +1,19 @@
 """MaxSim and its exact index, against numbers worked out by hand and against plain loops."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.data.token_store import TokenStore, TokenWriter
 from hardneg.errors import ArtifactError, UsageError
+from hardneg.indexes import multi_vector_exact, multi_vector_scores
 from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.multi_vector import MultiVector
@@ -121,6 +126,35 @@ def test_candidates_are_ranked_by_maxsim(tmp_path: Path) -> None:
         hits = rank_candidates(searcher, QUERIES, given, 3, at_once)
         assert hits.rows.tolist() == [[0, 3, 1], [0, 3, -1], [-1, -1, -1]]
         assert hits.scores.tolist() == [[11, 6, -5], [-4, -4, -np.inf], [-np.inf] * 3]
+
+
+def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What says so for GPUs is entered before anything is multiplied."""
+    inside: list[torch.device] = []
+
+    @contextmanager
+    def products(device: torch.device) -> Iterator[None]:
+        inside.append(device)
+        yield
+        inside.pop()
+
+    def guarded(made: Any) -> Any:
+        def multiplied(*given: Any) -> Any:
+            assert inside == [torch.device("cpu")]
+            return made(*given)
+
+        return multiplied
+
+    for module in (multi_vector_exact, multi_vector_scores):
+        monkeypatch.setattr(module, "float32_products", products)
+    monkeypatch.setattr(multi_vector_exact, "block_scores", guarded(multi_vector_exact.block_scores))
+    monkeypatch.setattr(torch, "bmm", guarded(torch.bmm))
+    searcher = MultiVectorSearcher(TokenStore.open(stored(tmp_path, DOCUMENTS)), ExactOptions(device="cpu"))
+    assert searcher.search(QUERIES, 1).rows.tolist() == [[0], [1], [-1]]
+    assert maxsim_pairs(QUERIES[:2], DOCUMENTS[:2], torch.device("cpu")).tolist() == [11, 3]
+    assert not inside
 
 
 def test_long_documents_are_scored_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from trainer_toy import write_toy
 
+from hardneg.data.flat import FlatVectors
 from hardneg.errors import UsageError
 from hardneg.trainer import AdoreLoss
 
@@ -62,6 +63,19 @@ def test_each_query_has_the_list_that_the_index_has_for_it(tmp_path: Path, data:
     value.backward()
     weights = [weight.grad for weight in model.parameters() if weight.requires_grad]
     assert any(grad is not None and grad.abs().sum() > 0 for grad in weights)
+
+
+@pytest.mark.slow
+def test_the_index_is_read_once(tmp_path: Path, data: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = made(model, data, tmp_path)
+    read: list[int] = []
+    vectors = FlatVectors.read
+    monkeypatch.setattr(
+        FlatVectors, "read", lambda of, start, stop, *into: read.append(stop - start) or vectors(of, start, stop, *into)
+    )
+    for _ in range(3):
+        loss([model.preprocess(["apple bread"])], torch.tensor([0]))
+    assert sum(read) == 60  # all documents
 
 
 @pytest.mark.slow

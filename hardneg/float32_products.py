@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardneg.errors import UsageError
 
@@ -49,10 +49,10 @@ def _put_back() -> Iterator[None]:
     """
     import torch
 
-    backends = torch.backends
-    groups = [(backends, backends.cuda.matmul), (backends.mkldnn, backends.mkldnn.matmul)]
-    own = []
+    backends: Any = torch.backends
+    own: list[tuple[Any, str]] = []
     if hasattr(backends, "fp32_precision"):
+        groups = ((backends, backends.cuda.matmul), (backends.mkldnn, backends.mkldnn.matmul))
         own = [(part, _own(part.fp32_precision, group.fp32_precision)) for group, part in groups]
     try:
         before = torch.get_float32_matmul_precision()

@@ -36,7 +36,7 @@ def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Te
     if not len(query):
         return queries.new_empty(0)
     missing = (0, -len(query) % _PAIRS)
-    parts = (torch.nn.functional.pad(numbers, missing).split(_PAIRS) for numbers in (query, row))
+    parts = (torch.nn.functional.pad(numbers, missing).view(-1, _PAIRS) for numbers in (query, row))
     products = [(queries[some] * documents[others]).sum(1) for some, others in zip(*parts, strict=True)]
     return torch.cat(products)[: len(query)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hardneg.api.workplace import Where, Workplace
-from hardneg.errors import MissingDependency, UsageError
+from hardneg.errors import MissingDependency, ModelError, UsageError
 from hardneg.fields import DATASET
 from hardneg.mteb_search.identity import model_meta
 from hardneg.mteb_search.listed import listed_rows, rank_by_texts
@@ -42,12 +42,28 @@ def mteb_model(
         MissingDependency: mteb is not installed.
         ModelError: there is no such model.
         RecipeError: the index or the settings have mistakes.
+        UsageError: the index is no name and no options, or goes with no vectors.
     """
     require_mteb()
-    options = {"name": index} if isinstance(index, str) else dict(index or {})
-    chosen = PluginSetting(str(options.pop("name")), options) if options else None
-    place = Workplace.of(where)
-    return TaskSearcher(TaskSystem.named(str(model), chosen, tuple(place.settings)), place)
+    if not isinstance(model, str | Path) or not str(model):
+        raise ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
+    place, chosen = Workplace.of(where), _index(index)
+    system = TaskSystem.named(str(model), chosen, tuple(place.settings))
+    if system.model is None and chosen is not None:
+        raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
+    made = TaskSearcher(system, place)
+    made.mteb_model_meta  # noqa: B018 - what is not there is told now
+    return made
+
+
+def _index(given: object) -> PluginSetting | None:
+    if given is None:
+        return None
+    options = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    name = options.pop("name", None)
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {given!r:.80}")
+    return PluginSetting(name, options)
 
 
 def require_mteb() -> None:

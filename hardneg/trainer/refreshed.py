@@ -126,7 +126,8 @@ class RefreshedNegatives:
         """Has a trainer, whose training data is `dataset`, mine.
 
         Raises:
-            UsageError: it trains on something else, or its model cannot be taken as it is.
+            UsageError: it trains on something else, evaluates on the same, mines already, or its model cannot be taken
+                as it is.
         """
         from hardneg.trainer.callback import RefreshCallback
         from hardneg.trainer.refresher import Refresher
@@ -140,9 +141,16 @@ class RefreshedNegatives:
         trainer.add_callback(RefreshCallback(trainer, refresher, schedule))
 
     def _check_trainer(self, trainer: Any) -> None:
+        from hardneg.trainer.callback import RefreshCallback
+
         problems = []
         if trainer.train_dataset is not self.dataset:
             problems.append("train_dataset must be this object's `dataset` itself, neither shuffled nor one of several")
+        held = trainer.eval_dataset
+        if any(each is self.dataset for each in (held.values() if isinstance(held, Mapping) else [held])):
+            problems.append("eval_dataset must be other data: its negatives change with training")
+        if any(isinstance(each, RefreshCallback) for each in trainer.callback_handler.callbacks):
+            problems.append("this trainer mines already: attach once")
         if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
             problems.append("the model is in parts on several devices: train without DeepSpeed and FSDP")
         reranks = type(trainer).__name__ == "CrossEncoderTrainer"
@@ -154,14 +162,16 @@ class RefreshedNegatives:
             raise UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
 
 
-def _check(every: int | None, negatives: int, given: Mapping[str, Any]) -> None:
+def _check(every: object, negatives: object, given: Mapping[str, Any]) -> None:
     """Raises UsageError with all that makes no sense."""
     known = RefreshOptionsGiven.__annotations__
     problems = [f"{name}: no such option, there are: {', '.join(known)}" for name in given if name not in known]
     numbers = {"every": every, "negatives": negatives, "depth": given.get("depth")}
-    problems += [
-        f"{name}: must be 1 or above, not {value}" for name, value in numbers.items() if value is not None and value < 1
-    ]
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | None):
+            problems.append(f"{name}: must be a whole number, not {value!r}")
+        elif value is not None and value < 1:
+            problems.append(f"{name}: must be 1 or above, not {value}")
     if (short := given.get("short", "random")) not in _SHORT:
         problems.append(f"short: {' or '.join(_SHORT)}, not {short!r}")
     if "candidates" in given and "run" in given:

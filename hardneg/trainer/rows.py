@@ -55,8 +55,9 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return made
 
     def fixed(self) -> Dataset:
-        """What no refresh changes, for batch samplers to look at: anchors, and positives where each row has one."""
-        columns = ("anchor", "positive") if self.plan.form in ("n-tuple", "triplet") else ("anchor",)
+        """What no refresh changes, for batch samplers to look at: anchors, and each row's positive or label."""
+        beside = {"n-tuple": ["positive"], "triplet": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
+        columns = ["anchor", *beside[self.plan.form]]
         return Dataset(InMemoryTable(self.data.table.select(columns)))
 
     def __getitem__(self, key: Any) -> Any:

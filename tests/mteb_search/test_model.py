@@ -110,9 +110,17 @@ def test_top_k_cuts_the_lists(folders: dict[str, Path], tmp_path: Path) -> None:
 
 def test_mistakes_have_one_line(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="no such folder"):
-        mteb_model(tmp_path / "nothing").mteb_model_meta  # noqa: B018
+        mteb_model(tmp_path / "nothing")
     with pytest.raises(RecipeError, match="did you mean 'hnsw'"):
-        mteb_model(folders["dense"], index="hsnw").mteb_model_meta  # noqa: B018
+        mteb_model(folders["dense"], index="hsnw")
+    for value in (None, object(), 3, ""):
+        with pytest.raises(ModelError, match="mteb_model: model must be a folder, a hub id or an index of texts, not"):
+            mteb_model(value)
+    for value in (3, ["hnsw"], {"m": 8}, {"name": 3}):
+        with pytest.raises(UsageError, match="index must be a name, or a dict of options with a name, not"):
+            mteb_model(folders["dense"], index=value)
+    with pytest.raises(UsageError, match="bm25 is an index itself: leave index out"):
+        mteb_model("bm25", index="hnsw")
     with pytest.raises(UsageError, match="call index first"):
         mteb_model(folders["dense"]).search(None, task_metadata=None, top_k=1)
     monkeypatch.setitem(sys.modules, "mteb", None)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sentence_transformers.base.sampler import GroupByLabelBatchSampler
 from tiny import tiny_encoder, tiny_sparse_encoder
 from trainer_toy import write_toy
 
@@ -95,6 +96,50 @@ def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("every", 1.5), ("every", "2"), ("negatives", 2.0), ("negatives", True), ("depth", "9")]
+)
+def test_a_number_of_another_kind_is_told(tmp_path: Path, data: Path, name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"RefreshedNegatives: {name}: must be a whole number, not {value!r}"):
+        given(tmp_path, data, **{name: value})
+
+
+def stand_in(negatives: RefreshedNegatives, **told: Any) -> SimpleNamespace:
+    """What of a trainer is looked at."""
+    usual = {
+        "train_dataset": negatives.dataset,
+        "eval_dataset": None,
+        "callback_handler": SimpleNamespace(callbacks=[]),
+    }
+    return SimpleNamespace(**{**usual, "is_deepspeed_enabled": False, "is_fsdp_enabled": False, **told})
+
+
+def test_rows_are_not_evaluated_on(tmp_path: Path, data: Path) -> None:
+    negatives = given(tmp_path, data)
+    for evaluated in (negatives.dataset, {"dev": negatives.dataset}):
+        with pytest.raises(UsageError, match="eval_dataset must be other data: its negatives change with training"):
+            negatives.attach(stand_in(negatives, eval_dataset=evaluated))
+
+
+def test_a_trainer_mines_once(tmp_path: Path, data: Path) -> None:
+    negatives, added = given(tmp_path, data), list[Any]()
+    handler = SimpleNamespace(callbacks=added)
+    trainer = stand_in(negatives, callback_handler=handler, add_callback=added.append, get_batch_sampler=None)
+    negatives.attach(trainer)
+    with pytest.raises(UsageError, match="this trainer mines already: attach once"):
+        negatives.attach(trainer)
+    assert len(added) == 1
+
+
+def test_pairs_are_grouped_by_their_labels(tmp_path: Path, data: Path) -> None:
+    """Of each query one positive, and two negatives as soon as they are mined."""
+    rows = given(tmp_path, data, form="labeled-pair", negatives=2).dataset
+    sampler = GroupByLabelBatchSampler(rows.fixed(), 4, False, ["label", "labels", "score", "scores"])
+    for batch in sampler:
+        assert sum(rows[row]["label"] for row in batch) == 2
+    assert set(given(tmp_path, data, form="labeled-list").dataset.fixed().column_names) == {"anchor"}
+
+
 def test_a_miner_that_is_not_there_is_told_before_training(tmp_path: Path, data: Path, tiny_model: Path) -> None:
     negatives = given(tmp_path, data, miner={"name": "topp", "depth": 3})
     with pytest.raises(RecipeError, match="did you mean 'topk'"):
@@ -103,9 +148,7 @@ def test_a_miner_that_is_not_there_is_told_before_training(tmp_path: Path, data:
 
 def test_only_its_own_rows_and_whole_models_are_taken(tmp_path: Path, data: Path) -> None:
     negatives = given(tmp_path, data, candidates="bm25")
-    trainer = SimpleNamespace(
-        train_dataset=negatives.dataset.shuffle(), is_deepspeed_enabled=True, is_fsdp_enabled=False
-    )
+    trainer = stand_in(negatives, train_dataset=negatives.dataset.shuffle(), is_deepspeed_enabled=True)
     with pytest.raises(UsageError) as told:
         negatives.attach(trainer)
     assert [line.split(":")[0] for line in str(told.value).split("; ")] == [

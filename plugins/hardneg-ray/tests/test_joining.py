@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 from hardneg_ray import joining
+from hardneg_ray.engine import Ray
 from hardneg_ray.joining import beside, silence
 
 from hardneg.errors import UsageError
@@ -60,15 +62,28 @@ def test_what_answers_is_joined(closed: str, monkeypatch: pytest.MonkeyPatch) ->
         there = f"127.0.0.1:{server.getsockname()[1]}"
         assert silence(there) == "" and joining._address(there) == there
     assert silence("ray://there:1") == silence("local") == ""
-    with pytest.raises(UsageError, match=f"no cluster at {closed} .*, for 0 seconds.; see `ray start`"):
+    with pytest.raises(UsageError, match=f"no cluster at {closed} .*, for 0 seconds.; see `ray start`, or"):
         joining._address(closed)
+
+
+def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(**given: object) -> None:
+        raise ConnectionError("Failed to connect") from RuntimeError("RPC error: InvalidAuthToken: missing")
+
+    monkeypatch.setattr(joining.ray, "init", refuses)
+    monkeypatch.setattr(joining, "silence", lambda address: "")
+    with pytest.raises(UsageError, match="it asks for another token: set RAY_AUTH_MODE"), ExitStack() as ends:
+        joining._join(Ray(address="there:1"), ends)
 
 
 def test_auto_joins_no_cluster_that_was_killed(closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert joining._address("auto") == "auto"
+    assert joining._address("auto") == "local"
     (tmp_path / "ray").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{server.getsockname()[1]}\n")
+        assert joining._address("auto") == "auto"
     (tmp_path / "ray" / "ray_current_cluster").write_text(f"{closed}\n")
     assert joining._address("auto") == "local"
     monkeypatch.setenv("RAY_ADDRESS", "local")

@@ -5,14 +5,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hardneg_ray import cluster, travel
+from hardneg_ray import cluster, crew, travel
 from hardneg_ray.cluster import Cluster, Needs
+from hardneg_ray.crew import Crew, Lost, Member
 from hardneg_ray.desk import Desk, choices_in
 from hardneg_ray.engine import Ray
 from hardneg_ray.ranges import Ranges
 from hardneg_ray.reports import Failed
 from hardneg_ray.roster import Dismissed, Roster
 from hardneg_ray.travel import Traveller, manifests
+from ray.exceptions import ObjectFetchTimedOutError, ObjectLostError, ObjectReconstructionFailedError, OwnerDiedError
 
 from hardneg.artifacts import Store
 from hardneg.distributed import from_whoever_asks_first, settle_by
@@ -173,3 +175,17 @@ def test_what_an_actor_takes(
 def test_mistakes_are_told(given: dict[str, float]) -> None:
     with pytest.raises(PluginError, match=f"{next(iter(given))} must be"):
         Ray(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [OwnerDiedError, ObjectReconstructionFailedError, ObjectFetchTimedOutError])
+def test_a_block_that_is_lost_with_its_machine_is_given_out_again(
+    kind: type[ObjectLostError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(waited: object) -> None:
+        raise kind("ab" * 28, None, "")
+
+    monkeypatch.setattr(crew.ray, "get", lost)
+    member = Member("one", None, iter(["a block"]), numbers=[3], working=True)
+    with pytest.raises(Lost) as gone:
+        Crew(Cluster(Ray(), False, "a"), None, Needs(0, 1))._read(member)  # type: ignore[arg-type]
+    assert gone.value.member.numbers == [3]

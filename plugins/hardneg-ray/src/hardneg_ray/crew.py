@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ObjectLostError, RayActorError
 
 from hardneg_ray.cluster import Cluster, Needs
 from hardneg_ray.reports import Opened, Report
@@ -114,7 +114,7 @@ class Crew:
         except StopIteration:
             member.working, member.waited = False, None
             return None
-        except RayActorError as error:
+        except (RayActorError, ObjectLostError) as error:  # the second: what it made lay on a machine that is gone
             raise Lost(member) from error
 
 

@@ -19,8 +19,8 @@ class Ray:
     What is finished stands in the store's journals, so a lost actor, machine or command costs the blocks it was at.
 
     Args:
-        address: the cluster to join; `auto` joins the one that runs on this machine, or starts one here; `local` starts
-            one here.
+        address: the cluster to join; `auto` joins the one that `ray start` has started on this machine, or starts one
+            here; `local` starts one here, which only this machine and this user can reach.
         actors: how many at a time; `auto` is as many as have room, more whenever the cluster grows.
         num_gpus: GPUs of an actor, which may be a part of one; by default 1 where the cluster has any.
         num_cpus: cores of an actor, and its threads; by default a GPU's share of its machine, or without GPUs the

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ import ray
 from hardneg.errors import ArtifactError, UsageError
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.engine import Ray
+from hardneg_ray.fenced import fenced
 
 _MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two looks
 _STARTS = 3
@@ -36,7 +37,7 @@ def joined(options: Ray) -> Iterator[Cluster]:
     if ray.is_initialized():
         yield Cluster(options, False, ray.get_runtime_context().get_node_id())
         return
-    with beside(lambda: _join(options)) as started:
+    with ExitStack() as ends, beside(lambda: _join(options, ends)) as started:
         try:
             yield Cluster(options, started, ray.get_runtime_context().get_node_id())
         finally:
@@ -84,16 +85,19 @@ def _hear() -> None:
             signal.signal(number, signal.getsignal(number))
 
 
-def _join(options: Ray) -> bool:
-    """Returns whether a cluster was started here."""
+def _join(options: Ray, ends: ExitStack) -> bool:
+    """Returns whether a cluster was started here; it is fenced until `ends` does."""
     address = _address(options.address)
     if address != "local":
         try:
             ray.init(address=address, **_QUIET)
-            return False
         except ConnectionError as error:
-            if address != "auto":
-                raise UsageError(_unreached(address, str(error).splitlines()[0])) from None
+            reason = str(error).splitlines()[0]
+            if "InvalidAuthToken" in str(error.__cause__):
+                reason = "it asks for another token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its own"
+            raise UsageError(_unreached(address, reason)) from None
+        return False
+    ends.enter_context(fenced())
     return _start(options.object_store_memory)
 
 
@@ -129,8 +133,8 @@ def _address(named: str) -> str:
             time.sleep(_PAUSE)
         return named
     noted = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    gone = noted.exists() and silence(noted.read_text().strip())  # of a cluster that was killed
-    return "local" if gone else "auto"
+    there = noted.exists() and not silence(noted.read_text().strip())  # it stays where a cluster was killed
+    return "auto" if there else "local"  # Ray's own `auto` would join what another command has started for itself
 
 
 def silence(address: str) -> str:
@@ -146,4 +150,4 @@ def silence(address: str) -> str:
 
 
 def _unreached(address: str, reason: str) -> str:
-    return f"--engine ray: no cluster at {address} ({reason}); see `ray start`"
+    return f"--engine ray: no cluster at {address} ({reason}); see `ray start`, or address=local"

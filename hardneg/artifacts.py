@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.atomic_write import flush, replace_text
+from hardneg.atomic_write import flush, remove_asides, replace_text
 from hardneg.digest import digest, file_digest
 from hardneg.errors import ArtifactError, NewerArtifact
 from hardneg.progress import Progress
@@ -109,7 +109,7 @@ class Store:
             os.close(handle)
 
     def workspace(self, key: str) -> Path:
-        """The folder to make `key` in; what a stopped run left there is still there. Hold the lock first."""
+        """The folder to make `key` in; what a stopped run finished there is still there. Hold the lock first."""
         with disk_errors(self.root):
             partial = self._partial(key)
             partial.mkdir(parents=True, exist_ok=True)
@@ -119,6 +119,7 @@ class Store:
         """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
         partial = self._partial(key)
         with disk_errors(self.root):
+            remove_asides(partial)
             files, digests = {}, {}
             for path in sorted(partial.rglob("*")):
                 if path.relative_to(partial).parts[0] == SCRATCH:

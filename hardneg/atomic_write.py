@@ -1,15 +1,32 @@
 """Files and folders that a reader sees old or new, never half-written: written aside, on disk, then renamed."""
 
+import errno
+import fcntl
 import gzip
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+_ASIDE = re.compile(r"\..*\.[0-9a-f]{12}\.tmp")
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES, errno.ENOTSUP, errno.ENOSYS}
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
+def aside(path: Path) -> Path:
+    """Where to write what is to be `path`: beside it, under a name that no other thread, process or host has."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+
+
+def remove_asides(folder: Path) -> None:
+    """Removes what writers that died have left aside in `folder` and below it; nobody may be writing there."""
+    for path in folder.rglob(".*.tmp"):
+        if _ASIDE.fullmatch(path.name):
+            path.unlink()
 
 
 @contextmanager
@@ -17,12 +34,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write in place of `path`, which it becomes at the end of the block, whole and on disk.
 
     Where the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip, of which equal
-    content gives equal bytes. Several processes may replace one file: the last one's stays.
+    content gives equal bytes. Several threads and processes may replace one file: the last one's stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    new = aside(path)
     try:
-        with aside.open("wb") as raw:
+        with new.open("xb") as raw:
             if path.name.endswith(".gz"):
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
                     yield cast(IO[bytes], packed)
@@ -30,36 +47,52 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
                 yield raw
             raw.flush()
             os.fsync(raw.fileno())
-        os.replace(aside, path)
+        os.replace(new, path)
         flush(path.parent)
     finally:
-        aside.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
 
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """A new folder to write in place of `folder`, which it becomes at the end of the block, whole and on disk.
 
-    Where the block fails, `folder` stays as it was. What a process that died has left aside goes with the next one, so
-    one process at a time may replace a folder.
+    Where the block fails, `folder` stays as it was. One thread at a time replaces a folder, the others wait: the last
+    one's stays. What a process that died has left aside goes with the next one.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(f".{folder.name}.tmp")
-    old = folder.with_name(f"{aside.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    try:
-        yield aside
-        for path in [*aside.rglob("*"), aside]:
-            flush(path)
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            os.replace(folder, old)
-        os.replace(aside, folder)
-        flush(folder.parent)
-    finally:
-        for left in (aside, old):
-            shutil.rmtree(left, ignore_errors=True)
+    new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
+    with _alone(folder.with_name(f".{folder.name}.lock")):
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        try:
+            yield new
+            for path in [*new.rglob("*"), new]:
+                flush(path)
+            if folder.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.replace(folder, old)
+            os.replace(new, folder)
+            flush(folder.parent)
+        finally:
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Holds a lock file, alone, which goes with its holder: who has waited for one that is gone makes it anew."""
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
+                try:
+                    return (yield)
+                finally:
+                    lock.unlink()
+        finally:
+            os.close(handle)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -81,24 +114,29 @@ def system_errors() -> Iterator[None]:
 
 def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Path:
     """Puts the files below `source` at `target`, which is replaced whole; `without`: names that are left out."""
-    with replacing_folder(target) as aside:
+    with replacing_folder(target) as place:
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in without):
-            link_file(path, aside / path.relative_to(source))
+            link_file(path, place / path.relative_to(source))
     return target
 
 
 def link_file(source: Path, target: Path) -> Path:
-    """Puts the file `source` at `target`, as a hard link or a copy."""
+    """Puts the file `source` at `target`, as a hard link, or as a copy where the file system has no such links."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.new")
-    aside.unlink(missing_ok=True)
     if target.exists() and target.samefile(source):  # a link to itself is not renamed: it would stay aside
         return target
+    new = aside(target)
     try:
-        os.link(source, aside)
-    except OSError:
-        shutil.copyfile(source, aside)
-    os.replace(aside, target)
+        try:
+            os.link(source, new)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            shutil.copyfile(source, new)
+            flush(new)
+        os.replace(new, target)
+    finally:
+        new.unlink(missing_ok=True)
     return target
 
 

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.atomic_write import aside
 from hardneg.errors import ArtifactError
 from hardneg.roots import garbage, keep
 
@@ -30,6 +31,12 @@ def test_an_artifact_is_found_after_its_commit_only(tmp_path):
     assert found == made
     assert found.facts == {"queries": 3} and (found.path / "sub" / "data").read_text() == "hello"
     assert not (tmp_path / f"{KEY}.partial").exists()
+
+
+def test_what_a_killed_writer_left_aside_is_no_part_of_the_artifact(tmp_path):
+    store = Store(tmp_path)
+    aside(store.workspace(KEY) / "data").write_text("half")
+    assert set(make(store).files) == {"sub/data"} and [p.name for p in store.path(KEY).glob(".*")] == []
 
 
 @pytest.mark.parametrize(

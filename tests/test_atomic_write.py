@@ -1,8 +1,10 @@
 import gzip
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hardneg.atomic_write import link_file, link_folder, replace_text, replacing, replacing_folder
+from hardneg.atomic_write import aside, link_file, link_folder, remove_asides, replace_text, replacing, replacing_folder
 
 
 @pytest.mark.parametrize("name", ["a.txt", "sub/a.txt.gz"])
@@ -33,9 +35,6 @@ def test_a_link_that_is_made_again_leaves_nothing_aside(tmp_path):
     for _ in range(2):
         link_file(source, target)
         assert [path.name for path in target.parent.iterdir()] == ["shown"]
-    (tmp_path / "out" / ".shown.new").write_text("left by a process that died")
-    link_file(source, target)
-    assert [path.name for path in target.parent.iterdir()] == ["shown"] and target.read_text() == "one"
     other = tmp_path / "other"
     other.write_text("two")
     assert link_file(other, target).read_text() == "two" and source.read_text() == "one"
@@ -71,3 +70,62 @@ def test_a_folder_of_links_lacks_what_is_left_out(tmp_path):
     link_folder(tmp_path / "made", tmp_path / "out", {"manifest.json"})
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["deep", "file"]
     assert (tmp_path / "out" / "deep" / "file").samefile(tmp_path / "made" / "deep" / "file")
+
+
+def test_writers_of_one_file_are_in_nobodys_way(tmp_path):
+    path = tmp_path / "a"
+    with replacing(path) as first:
+        first.write(b"fir")
+        with replacing(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+        first.write(b"st")
+    assert path.read_bytes() == b"first" and [item.name for item in tmp_path.iterdir()] == ["a"]
+
+
+def test_writers_of_one_folder_wait_for_each_other(tmp_path):
+    def write(number):
+        with replacing_folder(tmp_path / "out") as place:
+            for name in range(40):
+                (place / str(name)).write_text(str(number))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(write, range(8))) == [None] * 8
+    assert len({path.read_text() for path in (tmp_path / "out").iterdir()}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_nothing_is_copied_into_the_file_of_another_link(tmp_path, monkeypatch):
+    source, others = tmp_path / "made", tmp_path / "others"
+    source.write_text("one")
+    others.write_text("two")
+    link = os.link
+
+    def late(given, new):
+        link(others, new)  # as if another process took the name first
+        link(given, new)
+
+    monkeypatch.setattr("os.link", late)
+    with pytest.raises(FileExistsError):
+        link_file(source, tmp_path / "out")
+    assert others.read_text() == "two" and not (tmp_path / "out").exists()
+
+
+def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
+    def refused(given, new):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refused)
+    (tmp_path / "made").write_text("one")
+    copy = link_file(tmp_path / "made", tmp_path / "out" / "shown")
+    assert copy.read_text() == "one" and not copy.samefile(tmp_path / "made")
+    assert [path.name for path in copy.parent.iterdir()] == ["shown"]
+
+
+def test_what_dead_writers_left_aside_can_be_removed(tmp_path):
+    (tmp_path / "deep").mkdir()
+    for path in (tmp_path / "a", tmp_path / "deep" / "b"):
+        aside(path).touch()
+    (tmp_path / "deep" / ".b.tmp").touch()
+    remove_asides(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["deep", ".b.tmp"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.artifacts import Store, disk_errors, may_write
+from hardneg.atomic_write import aside
 from hardneg.cli.console import say
 from hardneg.cli.options import open_store
 from hardneg.distributed import world
@@ -224,7 +225,7 @@ def _home() -> Path:
 def _check_name(top: Path) -> None:
     """Raises ArtifactError where it cannot even be seen whether something is there: names too long, closed folders."""
     try:
-        (top.absolute().parent / f".{top.name}.{os.getpid()}.tmp").lstat()
+        aside(top.absolute()).lstat()
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:

@@ -8,6 +8,7 @@ import difflib
 import logging
 import math
 import re
+import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ KINDS: Mapping[str, str] = {
 
 Scores = dict[str, dict[str, float]]
 """Metric name to query id to score."""
+_ONE_AT_A_TIME = threading.Lock()  # numba ends a process two of whose threads run its parallel loops at once
 _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
 
 
@@ -212,7 +214,7 @@ def _typed_list(arrays: Iterable[Any]) -> Any:
 
 def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
     function = getattr(_ranx_metrics(), KINDS[metric.kind])
-    with warnings.catch_warnings():
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*unsafe cast", category=Warning)
         scores = function(judged, ranked, metric.cutoff, 1 if metric.graded else relevance_level)
     return [float(score) for score in scores]

@@ -1,7 +1,10 @@
 import gzip
 import json
+import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,3 +200,21 @@ def test_training_measures_as_evaluations_do() -> None:
     query = np.repeat(np.arange(8), [len(grades) for grades in qrels.values()])
     expected = means(evaluate(run, qrels, ["mrr@10", "ndcg@10", "recall@100"]))
     assert ranked_metrics(ranked, gains, query) == pytest.approx(expected, abs=1e-12)
+
+
+def test_threads_measure_one_after_the_other(monkeypatch):
+    """numba ends a process two of whose threads run its parallel loops at once."""
+    inside, most = [], []
+
+    def measured(judged, ranked, cutoff, level):
+        inside.append(cutoff)
+        time.sleep(0.01)
+        most.append(len(inside))
+        inside.remove(cutoff)
+        return [1.0]
+
+    monkeypatch.setattr("hardneg.evaluation.metrics._ranx_metrics", lambda: SimpleNamespace(reciprocal_rank=measured))
+    run, metrics = {"q": RankedList(["d"], np.ones(1, np.float32))}, parse_metrics(["mrr@10"])
+    with ThreadPoolExecutor(4) as threads:
+        scores = list(threads.map(lambda _: evaluate(run, {"q": {"d": 1}}, metrics), range(8)))
+    assert most == [1] * 8 and scores == [{"mrr@10": {"q": 1.0}}] * 8

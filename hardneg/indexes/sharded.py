@@ -125,7 +125,7 @@ class ShardedSearcher:
             self._list(name, part)
         return {number for number, part in enumerate(parts) if self.kept.find(part.named(name)) is None}
 
-    def _list(self, name: str, part: "_Part") -> Hits:
+    def _list(self, name: str, part: "_ShardPart") -> Hits:
         if (found := self.kept.find(part.named(name))) is None:
             self.kept.keep(part.named(name), found := part.search())
         return found
@@ -143,14 +143,14 @@ class ShardedSearcher:
         """How many documents may be asked for at a time, where `whole` says it."""
         return cast(int, getattr(self.whole, "at_once"))  # noqa: B009
 
-    def _parts(self, queries: Encoded, k: int) -> "Sequence[_Part]":
+    def _parts(self, queries: Encoded, k: int) -> "Sequence[_ShardPart]":
         """What searches each shard's part, in order: together they are all rows."""
         whole, edges = self.whole, self.shards.first.tolist()
         if isinstance(whole, SparseSearcher):  # a score is the same in whatever block
-            return [_Part(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
+            return [_ShardPart(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
         if isinstance(whole, MultiVectorSearcher):
             edges = [*(cell_at(whole.store, edge) for edge in edges[:-1]), edges[-1]]
-            return [_Part(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
+            return [_ShardPart(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
         vectors = check_vectors("flat", queries)
         options = whole.options or ExactOptions()
         if self.kept.url is not None:
@@ -159,11 +159,11 @@ class ShardedSearcher:
         cell = _CELL if options.engine == _IN_PARTS else len(whole.flat)
         edges = [min(-(-edge // max(1, cell)) * cell, edges[-1]) for edge in edges]
         searcher = replace(whole, options=options)
-        return [_Part(rows, partial(_search_flat, searcher, vectors, k, rows)) for rows in _ranges(edges)]
+        return [_ShardPart(rows, partial(_search_flat, searcher, vectors, k, rows)) for rows in _ranges(edges)]
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ShardPart:
     """Some of the rows, and what searches them."""
 
     rows: range

@@ -44,6 +44,10 @@ class FlatWriter:
 
     Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
     `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
+
+    Blocks of several machines meet inside a page, and a client of NFS writes whole pages that it has read back: zeros
+    over rows that another has written. So the file is open for writing alone and each write waits for the disk
+    (O_DSYNC), which keeps a client to the bytes that were written, and the header is written once.
     """
 
     def __init__(self, folder: Path, dimension: int, count: int, writer: int = 0) -> None:
@@ -53,7 +57,7 @@ class FlatWriter:
         self.folder, self.dimension, self.count = folder, dimension, count
         self._journal = Journal(folder, _JOURNAL, writer)
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / "index", os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(folder / "index", os.O_WRONLY | os.O_CREAT | os.O_DSYNC, 0o644)
         try:
             self._start()
         except BaseException:
@@ -62,14 +66,16 @@ class FlatWriter:
 
     def _start(self) -> None:
         header = _header(self.dimension, self.count)
-        found = os.pread(self._file, len(header), 0)
+        with (self.folder / "index").open("rb", buffering=0) as file:
+            found = file.read(len(header))
         if found.strip(b"\0") and found != header:
             raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
         if found == header and not self._journal.begun:
             raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
         self._journal.start()
-        os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
-        os.pwrite(self._file, header, 0)
+        if found != header:
+            os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
+            os.pwrite(self._file, header, 0)
 
     def finished_blocks(self) -> set[int]:
         """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
@@ -89,7 +95,6 @@ class FlatWriter:
         data = memoryview(np.ascontiguousarray(vectors, dtype="<f4").reshape(-1).view(np.uint8).data)
         offset = _HEADER.size + start_row * self.dimension * _FLOAT
         _write_all(self._file, data, offset)
-        os.fdatasync(self._file)
         self._journal.add(number, start_row, len(vectors))
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
@@ -105,19 +110,16 @@ class FlatWriter:
             raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
         os.fsync(self._file)
         self._journal.remove()
-        self._release()
-
-    def _release(self) -> None:
-        self._journal.release()
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        self.__exit__()
 
     def __enter__(self) -> "FlatWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._release()
+        self._journal.release()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
 
 def _write_all(file: int, data: memoryview, offset: int) -> None:

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -161,4 +162,28 @@ def test_a_killed_writer_is_resumed(tmp_path: Path, place: str) -> None:
             writer.write_block(number, number * 5, _VECTORS[number * 5 : number * 5 + 5])
         writer.write_doc_ids(_IDS)
         writer.close()
+    assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
+
+
+def test_a_writer_touches_no_byte_of_another_machines_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a network file system's pages: those are read and written whole unless the file is write-only, synced."""
+    written: list[tuple[int, int]] = []
+    cut: list[int] = []
+    pwrite, ftruncate = os.pwrite, os.ftruncate
+
+    def noted(file: int, data: bytes, offset: int) -> int:
+        flags = fcntl.fcntl(file, fcntl.F_GETFL)
+        assert flags & os.O_ACCMODE == os.O_WRONLY and flags & os.O_DSYNC == os.O_DSYNC
+        written.append((offset, len(data)))
+        return pwrite(file, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    monkeypatch.setattr(os, "ftruncate", lambda file, size: (cut.append(size), ftruncate(file, size)))
+    with FlatWriter(tmp_path, 3, 20) as one:
+        one.write_block(0, 0, _VECTORS[:10])
+        with FlatWriter(tmp_path, 3, 20, writer=1) as two:
+            two.write_block(1, 10, _VECTORS[10:])
+        one.write_doc_ids(_IDS)
+        one.close()
+    assert written == [(0, 45), (45, 120), (165, 120)] and cut == [285]
     assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)

@@ -173,9 +173,10 @@ class Store:
         lock = self.root / "locks" / name
         if not lock.exists():
             return False
-        with lock.open("rb" if self.read_only else "r+b") as handle:
+        mode, kind = ("rb", fcntl.LOCK_SH) if self.read_only else ("r+b", fcntl.LOCK_EX)
+        with lock.open(mode) as handle:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
         return False

@@ -12,6 +12,7 @@ from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.atomic_write import aside
 from hardneg.errors import ArtifactError
 from hardneg.roots import garbage, keep
+from tests.nfs_locks import as_nfs
 
 KEY = "ab" * 16
 
@@ -124,3 +125,16 @@ def test_listing_tells_of_the_damaged_ones(tmp_path):
     data.write_text("")
     whole, damaged = store.artifacts()
     assert isinstance(whole, Artifact) and "damaged" in str(damaged)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_held_locks_are_seen_on_a_network_file_system(tmp_path, monkeypatch, read_only):
+    asked = as_nfs(monkeypatch)
+    store = Store(tmp_path)
+    with store.lock("a"), store.lock("b", shared=True):
+        pass
+    monkeypatch.setattr(Store, "read_only", read_only)
+    assert not store.held("a")
+    with Store(tmp_path).lock("a"):
+        assert store.held("a")
+    assert len(asked) == 5

@@ -63,7 +63,7 @@ class Marks:
         """One writer at a time, of this process and of others that mark in the same file."""
         with self._alone:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path.parent, os.O_RDONLY)
+            handle = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 yield

@@ -1,6 +1,7 @@
 """Where the encoded blocks of a corpus are put, one at a time and by any process: one folder, or shards."""
 
 import fcntl
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,6 +123,9 @@ class ShardFolders:
 
     @contextmanager
     def _locked(self, shard: int, kind: int) -> Iterator[None]:
-        with (self.work.folder / f"{shard_name(shard)}.lock").open("a") as file:
-            fcntl.flock(file, kind)
+        handle = os.open(self.work.folder / f"{shard_name(shard)}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, kind)
             yield
+        finally:
+            os.close(handle)

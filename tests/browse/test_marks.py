@@ -5,6 +5,7 @@ import pytest
 from hardneg.browse.marks import Marks
 from hardneg.data.qrels import read_qrels
 from hardneg.errors import DataError, UsageError
+from tests.nfs_locks import as_nfs
 
 
 def test_marks_are_written_as_trec_has_them_and_taken_away_again(tmp_path):
@@ -20,7 +21,7 @@ def test_marks_are_written_as_trec_has_them_and_taken_away_again(tmp_path):
     assert marks.all() == [("q2", "דג")] and read_qrels(path) == {"q2": {"דג": 1}}
     marks.set("q2", "דג", False)
     assert path.read_text() == "" and Marks(path).all() == []
-    assert [found.name for found in path.parent.iterdir()] == ["marks.qrels"]
+    assert sorted(found.name for found in path.parent.iterdir()) == [".marks.qrels.lock", "marks.qrels"]
 
 
 def test_what_stands_in_the_file_already_stays(tmp_path):
@@ -53,3 +54,9 @@ def test_a_file_that_holds_no_judgements_is_told_and_left_alone(tmp_path):
     with pytest.raises(DataError):
         marks.set("q1", "d2", True)
     assert path.read_text() == "dear diary\n"
+
+
+def test_marks_are_written_on_a_network_file_system(tmp_path, monkeypatch):
+    asked = as_nfs(monkeypatch)
+    Marks(tmp_path / "marks.qrels").set("q1", "d1", True)
+    assert len(asked) == 1 and (tmp_path / "marks.qrels").read_text() == "q1 0 d1 1\n"

@@ -16,6 +16,7 @@ from hardneg.encoders.stream import encoded_blocks
 from hardneg.errors import ArtifactError, PartDone
 from hardneg.indexes.stored import open_store
 from hardneg.progress import Silent
+from tests.nfs_locks import as_nfs
 
 __all__ = ["corpus", "models"]  # fixtures
 
@@ -152,3 +153,11 @@ def test_a_place_with_shards_of_something_else_is_left(models, corpus, tmp_path)
     with pytest.raises(ArtifactError, match="is a shard of another corpus, model or cut"):
         other = Sharding(2, url=f"file://{tmp_path}/far", of="y")
         shards_of(models["static"], corpus, tmp_path / "b", sharding=other).finished()
+
+
+def test_shards_are_locked_on_a_network_file_system(models, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(models["static"], "block", 16)
+    asked = as_nfs(monkeypatch)
+    store = shards_of(models["static"], corpus, tmp_path, sharding=Sharding(2))
+    put(store, store.numbers)
+    assert asked and store.finished() == set(store.numbers)

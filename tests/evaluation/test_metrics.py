@@ -214,7 +214,7 @@ def test_threads_measure_one_after_the_other(monkeypatch):
         return [1.0]
 
     monkeypatch.setattr("hardneg.evaluation.metrics._ranx_metrics", lambda: SimpleNamespace(reciprocal_rank=measured))
-    run, metrics = {"q": RankedList(["d"], np.ones(1, np.float32))}, parse_metrics(["mrr@10"])
+    run = {"q": RankedList(["d"], np.ones(1, np.float32))}
     with ThreadPoolExecutor(4) as threads:
-        scores = list(threads.map(lambda _: evaluate(run, {"q": {"d": 1}}, metrics), range(8)))
+        scores = list(threads.map(lambda _: evaluate(run, {"q": {"d": 1}}, ["mrr@10"]), range(8)))
     assert most == [1] * 8 and scores == [{"mrr@10": {"q": 1.0}}] * 8

@@ -7,19 +7,18 @@ journal names the finished blocks until all are there.
 
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.artifacts import MANIFEST
 from hardneg.data.doc_ids import DOC_IDS, DocIds, write_doc_ids
 from hardneg.data.journal import Journal, first_missing
 from hardneg.data.number_file import NumberFile
-from hardneg.data.remote import is_url
-from hardneg.data.shards import SHARD, SHARDS, Pieces, Shard, Shards
+from hardneg.data.shards import Pieces, Shard, Shards
 from hardneg.errors import ArtifactError, UsageError
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
@@ -204,7 +203,8 @@ class FlatVectors:
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         done = 0
         for number, begin, end in self._pieces.spans(start, start + rows):
-            _read(self._file(number), begin, block[done : done + end - begin])
+            with self._file(number) as path:
+                _read(path, begin, block[done : done + end - begin])
             done += end - begin
         return block
 
@@ -226,21 +226,24 @@ class FlatVectors:
         self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:
-        path, shape = self._file(number), (int(np.diff(self._pieces.first)[number]), self.dimension)
+        shape = int(np.diff(self._pieces.first)[number]), self.dimension
         if not shape[0]:
             return np.empty(shape, np.float32)
-        return np.memmap(path, dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
+        with self._file(number) as path:
+            return np.memmap(path, dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
 
-    def _file(self, number: int) -> Path:
-        """The file of a shard's vectors, which are as many as the list says."""
-        path = self.shards.here(number) / "index"
-        if number not in self._checked and len(self.shards.listed) > 1:
-            wanted = self.dimension, int(np.diff(self._pieces.first)[number])
-            if (found := _shape(path)) != wanted:
-                told = f"{found[1]} vectors of dimension {found[0]} instead of {wanted[1]} of {wanted[0]}"
-                raise ArtifactError(f"{path}: {told}: encode the corpus again")
-            self._checked.add(number)
-        return path
+    @contextmanager
+    def _file(self, number: int) -> Iterator[Path]:
+        """The file of a shard's vectors, which are as many as the list says; there to be opened inside the block."""
+        with self.shards.here(number) as folder:
+            path = folder / "index"
+            if number not in self._checked and len(self.shards.listed) > 1:
+                wanted = self.dimension, int(np.diff(self._pieces.first)[number])
+                if (found := _shape(path)) != wanted:
+                    told = f"{found[1]} vectors of dimension {found[0]} instead of {wanted[1]} of {wanted[0]}"
+                    raise ArtifactError(f"{path}: {told}: encode the corpus again")
+                self._checked.add(number)
+            yield path
 
 
 class _SomeRows(FlatVectors):
@@ -289,12 +292,3 @@ def _shape(path: Path) -> tuple[int, int]:
     if size != expected:
         raise ArtifactError(f"{path}: {size} bytes instead of {expected}: build the index again")
     return dimension, count
-
-
-def index_bytes(folder: Path) -> int:
-    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
-    aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
-    shards = Shards.of(folder)
-    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.place)) if shards else 0
-    found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
-    return found + elsewhere

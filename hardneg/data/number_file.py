@@ -82,7 +82,7 @@ class NumberLine:
     def sound(self) -> bool:
         """Whether the files that are here have as many numbers as the shards' rows."""
         here = [number for number, shard in enumerate(self.shards.listed) if not is_url(shard.place)]
-        return all(len(self._file(number)) == np.diff(self.pieces.first)[number] for number in here)
+        return all(self._count(number) == np.diff(self.pieces.first)[number] for number in here)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
@@ -91,17 +91,25 @@ class NumberLine:
             ArtifactError: a file became shorter.
         """
         spans = self.pieces.spans(start, stop)
-        return self._joined([self._file(number).read(begin, end) for number, begin, end in spans])
+        parts = []
+        for number, begin, end in spans:
+            with self._file(number) as file:
+                parts.append(file.read(begin, end))
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.kind), *parts])
 
     def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
         """A copy of the numbers at places, int64 [n], through memory maps."""
         found = np.empty(len(places), self.kind)
         for number, mine, there in self.pieces.owned(places):
-            found[mine] = self._file(number).mapped[there]
+            with self._file(number) as file:
+                found[mine] = file.mapped[there]
         return found
 
-    def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.kind), *parts])
+    def _count(self, number: int) -> int:
+        with self._file(number) as file:
+            return len(file)
 
-    def _file(self, number: int) -> NumberFile:
-        return NumberFile(self.shards.here(number) / self.name, self.kind)
+    @contextmanager
+    def _file(self, number: int) -> Iterator[NumberFile]:
+        with self.shards.here(number) as folder:
+            yield NumberFile(folder / self.name, self.kind)

@@ -4,6 +4,9 @@ import fcntl
 import os
 import re
 import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -23,11 +26,15 @@ _KEPT = 2  # of this process's own, whatever the room
 
 
 class ShardCache:
-    """A folder of fetched shards, by digest, which several processes share: none is dropped that one of them holds."""
+    """A folder of fetched shards, by digest, which several processes share: none is dropped that one of them holds.
+
+    The threads of a process share its holds: those of which a thread is at work with the files are not given up.
+    """
 
     def __init__(self, root: Path, room: int) -> None:
         self.root, self.room = root, room
         self._held: dict[str, int] = {}  # file handles of locks, the last used last
+        self._used = Counter[str]()  # by how many threads, at this moment
         self._one = Lock()
 
     @staticmethod
@@ -41,10 +48,11 @@ class ShardCache:
             raise UsageError(f"{ROOM}: {said!r} is no number of bytes")
         return ShardCache(root, int(said) if said else (shutil.disk_usage(root).free + _size(root)) // 2)
 
-    def folder(self, url: str, size: int, name: str) -> Path:
+    @contextmanager
+    def folder(self, url: str, size: int, name: str) -> Iterator[Path]:
         """The folder of the shard at a URL, whose files have so many bytes and are named by a digest.
 
-        It is kept at least until two others were asked for.
+        It is kept inside the block, and then at least until two others were asked for.
 
         Raises:
             ArtifactError: it cannot be fetched, or is not what was said.
@@ -55,8 +63,13 @@ class ShardCache:
             if name not in self._held:
                 self._held[name] = self._taken(url, size, name)
             self._held[name] = self._held.pop(name)
+            self._used[name] += 1
             os.utime(self.root / name)
-            return self.root / name
+        try:
+            yield self.root / name
+        finally:
+            with self._one:
+                self._used[name] -= 1
 
     def _taken(self, url: str, size: int, name: str) -> int:
         """The handle of the shared lock on a shard, which is fetched unless it is there.
@@ -100,8 +113,11 @@ class ShardCache:
 
     def _make_room(self, size: int) -> None:
         """Drops shards, the longest unused first, that no process holds, until so many bytes fit."""
-        while len(self._held) >= _KEPT and _size(self.root) + size > self.room:
-            os.close(self._held.pop(next(iter(self._held))))
+        idle = [name for name in self._held if not self._used[name]]
+        for name in idle[: max(0, len(self._held) - _KEPT + 1)]:
+            if _size(self.root) + size <= self.room:
+                return
+            os.close(self._held.pop(name))
             self._drop(size)
         self._drop(size)
 

@@ -6,6 +6,7 @@ those lie in the shards, each of which can be opened by itself and says in `shar
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.artifacts import MANIFEST
 from hardneg.atomic_write import link_file, replace_text
+from hardneg.data.doc_ids import DOC_IDS
 from hardneg.data.remote import is_url
 from hardneg.data.shard_cache import ShardCache
 from hardneg.errors import ArtifactError
@@ -111,21 +114,22 @@ class Shards:
             if (self.folder / name).exists():
                 link_file(self.folder / name, folder / name)
 
-    def here(self, number: int) -> Path:
-        """The folder of a shard, fetched where it is at a URL; it may go again when as many others were asked for.
+    @contextmanager
+    def here(self, number: int) -> Iterator[Path]:
+        """The folder of a shard, fetched where it is at a URL; it stays inside the block, what was opened longer.
 
         Raises:
             ArtifactError: it cannot be had, or is not what the list says.
         """
         shard = self.listed[number]
-        if not shard.place:
-            return self.folder
         if is_url(shard.place):
-            return ShardCache.own().folder(shard.place, shard.bytes, shard.digest)
+            with ShardCache.own().folder(shard.place, shard.bytes, shard.digest) as fetched:
+                yield fetched
+            return
         place = self.folder / shard.place
-        if place.parent != self.folder or place.name != shard.place:
+        if shard.place and (place.parent != self.folder or place.name != shard.place):
             raise ArtifactError(f"{self.folder / SHARDS}: {shard.place!r} is no folder's name: encode the corpus again")
-        return place
+        yield place
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,3 +156,12 @@ class Pieces:
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
             yield int(number), mine, places[mine] - self.first[number]
+
+
+def index_bytes(folder: Path) -> int:
+    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
+    aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
+    shards = Shards.of(folder)
+    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.place)) if shards else 0
+    found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    return found + elsewhere

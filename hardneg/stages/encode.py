@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
-from hardneg.data.flat import index_bytes
-from hardneg.data.shards import BEGUN_CUT, SHARDS
+from hardneg.data.shards import BEGUN_CUT, SHARDS, index_bytes
 from hardneg.data.sparse_store import SHAPE
 from hardneg.digest import digest
 from hardneg.distributed import world

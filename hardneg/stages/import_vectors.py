@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
-from hardneg.data.flat import FlatVectors, index_bytes
+from hardneg.data.flat import FlatVectors
 from hardneg.data.shard_writer import RowCut
+from hardneg.data.shards import index_bytes
 from hardneg.data.vectors_import import VectorOwners, arrange_vectors
 from hardneg.fields import FREE, InputFile, Name, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext

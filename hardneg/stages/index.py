@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
-from hardneg.data.flat import index_bytes
+from hardneg.data.shards import index_bytes
 from hardneg.fields import IndexSetting, Name, Reference, Trait
 from hardneg.protocols import EstimatedBackend, ExactSearcher, IndexBackend
 from hardneg.registry import configure

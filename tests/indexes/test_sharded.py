@@ -1,6 +1,7 @@
 """An index in shards is the same index: ids and scores to the bit, for each form, however it is cut."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,26 @@ def test_a_shard_that_another_holds_is_read_beside_it(whole, tmp_path, small_cac
     first = json.loads((shards / SHARDS).read_text())["shards"][0]
     other = ShardCache(small_cache.root, 1)
     told = (first["place"], first["bytes"], first["digest"])
-    assert small_cache.folder(*told) == other.folder(*told)
+    with small_cache.folder(*told) as one, other.folder(*told) as two:
+        assert one == two
+
+
+@pytest.mark.parametrize("form", ["vectors", "weights"])
+def test_threads_read_more_shards_at_once_than_there_is_room_for(whole, tmp_path, small_cache, form):
+    """None is dropped between the moment that it is asked for and the one that its file is open."""
+    shards = in_shards(whole[form], tmp_path / "list", list(range(25, COUNT, 25)), f"file://{tmp_path}/far")
+    store, one = (open_store(folder) for folder in (shards, whole[form]))
+
+    def read(number):
+        rows = np.arange(number, COUNT, 25)
+        return all(np.array_equal(*map(_weights, (store.encoded(some), one.encoded(some)))) for some in (rows, rows))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(read, range(24)))
+
+
+def _weights(encoded):
+    return encoded if isinstance(encoded, np.ndarray) else encoded.weights
 
 
 def test_a_shard_with_other_bytes_is_told(whole, tmp_path, small_cache):

@@ -41,6 +41,14 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same network as a classifier of pairs with one output; do not write into it."""
+    from tiny import tiny_reranker
+
+    return tiny_reranker(tmp_path_factory.mktemp("tiny") / "reranker")
+
+
+@pytest.fixture(scope="session")
 def test_data() -> Path:
     """The folder of real collections; skips where there is none."""
     folder = os.environ.get("HARDNEG_TEST_DATA")

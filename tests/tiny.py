@@ -44,6 +44,15 @@ def tiny_masked_lm(folder: Path, *, seed: int = 0) -> Path:
     return folder
 
 
+def tiny_reranker(folder: Path, *, outputs: int = 1) -> Path:
+    """Writes `tiny_encoder` with a head of so many outputs, drawn as that of an untrained `cross-encoder`."""
+    from hardneg.rerankers.network import load_classifier
+
+    encoder = tiny_encoder(folder.with_name(f"{folder.name}-base"), kind="transformers")
+    load_classifier(encoder, 256, outputs).save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
 def tiny_sparse_encoder(folder: Path, *, seed: int = 0) -> Path:
     """Writes `tiny_masked_lm` as sentence-transformers saves a SPLADE, with a prompt for queries."""
     from sentence_transformers import SparseEncoder

@@ -152,8 +152,8 @@ def check_weights(model: Any, place: Path, name: str) -> None:
         )
 
 
-def differences(model: Any, place: Path) -> tuple[list[str], list[str]]:
-    """The weights of a network that its files lack, and those that it has no place for; poolers aside."""
+def differences(model: Any, place: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
+    """The weights of a network that its files lack, and those that it has no place for; `unused` ones aside."""
     _, found = type(model).from_pretrained(
         str(place),
         config=model.config,
@@ -163,7 +163,8 @@ def differences(model: Any, place: Path) -> tuple[list[str], list[str]]:
         **load_options(place),
     )
     missing, unexpected = (
-        [key for key in found[name] if not _UNUSED.search(key)] for name in ("missing_keys", "unexpected_keys")
+        [key for key in found[name] if unused is None or not unused.search(key)]
+        for name in ("missing_keys", "unexpected_keys")
     )
     return missing, unexpected
 

@@ -17,6 +17,7 @@ from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
 from hardneg.registry import plugin_errors, plugin_identity, suggestion
+from hardneg.rerankers.trained import check_trained
 from hardneg.stages.spec import StageSpec
 
 SCHEME = 1
@@ -183,7 +184,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     for field, plugin in plugins.items():
         if isinstance(plugin, TrainableReranker):
             with plugin_errors([plugin]):
-                origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
+                find = partial(_network_content, plugin, field == spec.teaches)
+                origin["plugins"][field]["content"] = _content(find, sources.problems)
             for place in PLACES:
                 origin["plugins"][field]["options"].pop(place, None)
     with plugin_errors(plugins.values()):
@@ -194,6 +196,13 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     for path, mark, file in input_files(spec):
         origin[path] = _content(partial(_file_digest, f"stages.{name}.{path}", file, mark.form), sources.problems)
     return Step(name, spec, digest(origin), origin, inputs, plugins)
+
+
+def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
+    """The digest of a reranker's content; refuses one that is to score with a head that nobody has trained."""
+    if not is_taught:
+        check_trained(plugin)
+    return plugin.fingerprint()
 
 
 def _file_digest(place: str, file: str, form: str) -> str:

@@ -22,8 +22,8 @@ class CrossEncoder:
     Source: Nogueira and Cho, Passage Re-ranking with BERT (2019); Qu et al., RocketQA (NAACL 2021), Figure 1b.
 
     Args:
-        source: a hub id, a folder, or packaged:all-MiniLM-L6-v2: a sequence classifier with one or two outputs, or an
-            encoder, which gets a fresh head.
+        source: a hub id or a folder: a sequence classifier with one or two outputs; for stage train-reranker also an
+            encoder, such as packaged:all-MiniLM-L6-v2, which gets a fresh head.
         revision: a branch, tag or commit of a hub id.
         length: how many tokens of a pair are read, special ones included; the longer of the two texts is cut first.
         activation: `sigmoid` makes scores probabilities (of two outputs it is the softmax), `none` keeps the logits.
@@ -86,7 +86,15 @@ class CrossEncoder:
         """The score of each document, in the order given."""
         from hardneg.rerankers.scoring import PairScorer
 
-        yield from PairScorer.of(self.load()).rerank(requests)
+        yield from PairScorer.opened(self, None).rerank(requests)
+
+    def check_trained(self) -> None:
+        """Refuses a source on this machine that has no head, or one of other outputs. Raises ModelError."""
+        from hardneg.encoders.source import at_hand
+        from hardneg.rerankers.network import check_head
+
+        if folder := at_hand(self._spec):
+            check_head(folder, self.outputs, self.source)
 
     @property
     def _spec(self) -> "ModelSpec":

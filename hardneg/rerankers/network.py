@@ -13,9 +13,11 @@ from hardneg.encoders.card import without_place
 from hardneg.encoders.files import check_files, load_options, read_json
 from hardneg.encoders.load import opening
 from hardneg.encoders.save import forget_last_call, written_whole
+from hardneg.encoders.soundness import check_found, differences
 from hardneg.encoders.tokens import Tokens, tokenise
 from hardneg.encoders.towers import sharing
 from hardneg.errors import ModelError
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -32,13 +34,13 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     seed: of the weights that the folder lacks, as those of a fresh head.
 
     Raises:
-        ModelError: the folder holds no model that can be opened so.
+        ModelError: the folder holds no model that can be opened so, or a part of a classifier's weights.
     """
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Transformer
 
     check_files(folder)
-    labels = outputs or own_outputs(folder)
+    labels, whole = outputs or own_outputs(folder), not _head_problem(folder, outputs)
     local = {"local_files_only": True, "trust_remote_code": False}
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with opening("the reranker", folder, seed):
@@ -49,6 +51,8 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
             processor_kwargs=dict(local),
             config_kwargs={**local, "num_labels": labels},
         )
+        if whole:
+            check_found(differences(transformer.model, folder, unused=None)[0], str(folder))
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
     _set_length(network, length, folder)
     return network.eval()
@@ -56,9 +60,30 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
 
 def own_outputs(folder: Path) -> int:
     """How many outputs the folder's classifier has; one where it holds none."""
+    return _own_head(folder) or 1
+
+
+def check_head(folder: Path, outputs: int | None, source: str) -> None:
+    """Refuses files without a head of so many outputs, which would be drawn at random. Raises ModelError."""
+    if problem := _head_problem(folder, outputs):
+        raise ModelError(f"reranker {source}: {problem}, or train this one with stage train-reranker")
+
+
+def _head_problem(folder: Path, outputs: int | None) -> str:
+    """Why a head of so many outputs would be drawn at random; empty where the files have it."""
+    own = _own_head(folder)
+    if not own:
+        return "no head for scores in these weights, this is an encoder: name a cross-encoder"
+    if outputs not in (None, own):
+        return f"its head has {counted(own, 'output')}, and outputs is {outputs}: leave that out"
+    return ""
+
+
+def _own_head(folder: Path) -> int:
+    """How many outputs the folder's classifier has, 0 where its configuration is of none."""
     config: dict[str, Any] = read_json(folder / "config.json")
     if not any(str(name).endswith(_CLASSIFIER) for name in config.get("architectures") or ()):
-        return 1
+        return 0
     return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))
 
 

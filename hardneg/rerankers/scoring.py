@@ -24,7 +24,9 @@ from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating
 from hardneg.errors import ModelError
 from hardneg.float32_products import float32_products
+from hardneg.protocols import TrainableReranker
 from hardneg.rerankers.network import PairNetwork
+from hardneg.rerankers.trained import check_trained
 from hardneg.trials import cache_folder
 
 if TYPE_CHECKING:
@@ -64,6 +66,24 @@ class PairScorer:
         network = network.in_bfloat16() if half else network.sharing()
         arrange(network.module, options.attention, options.compile)
         return cls(network, options, half)
+
+    @classmethod
+    def opened(
+        cls,
+        plugin: TrainableReranker,
+        folder: Path | None,
+        device: str | None = None,
+        options: EncodeOptions | None = None,
+    ) -> "PairScorer":
+        """The network of a plugin as it is, or the one that was trained and saved in `folder`.
+
+        Raises:
+            ModelError: it cannot be loaded, or nobody has trained the head of the plugin's own.
+        """
+        module = plugin.load(folder)
+        if folder is None:
+            check_trained(plugin)
+        return cls.of(module, device, options)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
         """One score a document, in the order given; a few hundred queries are read ahead.

@@ -166,7 +166,7 @@ class _Scoring:
         options = EncodeOptions(
             spec.tokens_per_batch, spec.precision, attention=spec.attention, compile=spec.compile, tf32=spec.tf32
         )
-        scorer = PairScorer.of(plugin.load(folder), self.context.device, options)
+        scorer = PairScorer.opened(plugin, folder, self.context.device, options)
         kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None
         return CachedScorer(scorer, kept) if kept else scorer
 

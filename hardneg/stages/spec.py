@@ -83,7 +83,8 @@ class StageSpec(BaseModel):
     reference that it can be the target of, each with the folder in its artifact; by default its kind and the artifact's
     own folder. purpose: what it does and why, in plain words that a run prints beside it. resumes: it goes on from what
     a stopped run left in its folder; the others find it empty. every_process: several processes run it together.
-    inherits: fields that have the recipe's value where the stage does not say it.
+    inherits: fields that have the recipe's value where the stage does not say it. teaches: the field of the plugin
+    whose network it trains; other networks must have been trained.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -92,6 +93,7 @@ class StageSpec(BaseModel):
     kind: ClassVar[str]
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
+    teaches: ClassVar[str] = ""
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")

@@ -48,6 +48,7 @@ class TrainReranker(TrainingSpec):
 
     version = 1
     kind = "reranker"
+    teaches = "reranker"
     purpose = "teach a network that reads a query and a passage together"
     stage: Literal["train-reranker"]
     reranker: Annotated[Setting, PluginKind("rerankers")]

@@ -20,7 +20,7 @@ RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
 ENCODE = ["encode", "--dataset", "beir:data", "--model", "model", "--device", "cpu"]
 MINE = ["mine", "--dataset", "beir:data", "--run", "a.run", "--form", "tevatron-v1"]
 FUSE = ["fuse", "--run", "a.run", "--run", "b.trec.gz"]
-RERANK = ["rerank", "--dataset", "beir:data", "--run", "b.trec.gz", "--reranker", "cross-encoder:model"]
+RERANK = ["rerank", "--dataset", "beir:data", "--run", "b.trec.gz", "--reranker", "cross-encoder:judge"]
 EXPORT = [
     "export",
     "--dataset",
@@ -39,10 +39,11 @@ Hardneg = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+def base(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, tiny_reranker: Path) -> Path:
     folder = tmp_path_factory.mktemp("outputs")
     small_collection(folder / "data")
     shutil.copytree(tiny_model, folder / "model")
+    shutil.copytree(tiny_reranker, folder / "judge")
     (folder / "a.run").write_text(RUN)
     (folder / "b.trec.gz").write_bytes(gzip.compress(RUN.encode()))
     (folder / "qrels.txt").write_text("q0 0 d1 1\nq1 0 d3 1\n")

@@ -144,12 +144,12 @@ def test_the_recipe_that_is_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_reranker_is_a_second_judge_of_judged_positives(hardneg, model, tiny_model, tmp_path):
+def test_a_reranker_is_a_second_judge_of_judged_positives(hardneg, model, tiny_reranker, tmp_path):
     qrels = tmp_path / "data" / "qrels" / "dev.tsv"
     others = "".join(f"q{i}\td{i + 1}\t1\n" for i in range(36, 46))
     qrels.write_text(qrels.read_text() + others)
     setting = "stages.sweep.analysis.miner-sweep.least_judged=5"
-    given = ["--depth", "20", "--reranker", f"cross-encoder:{tiny_model}", "--option", "length=32", "--set", setting]
+    given = ["--depth", "20", "--reranker", f"cross-encoder:{tiny_reranker}", "--option", "length=32", "--set", setting]
     found = json.loads(hardneg(*given, "--json").stdout)
     assert found["planted"] == {"kind": "judged", "planted": 10, "queries": 10} and found["unused"] == []
     assert {row["by"] for row in found["miners"]} == {"", "reranked"}

@@ -20,13 +20,13 @@ RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 
 
 
 @pytest.fixture
-def hardneg(tmp_path, tiny_model, monkeypatch):
+def hardneg(tmp_path, tiny_reranker, monkeypatch):
     """Runs a command in a folder with a collection, a model and a run; gives what it printed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     small_collection(tmp_path / "data")
-    (tmp_path / "model").symlink_to(tiny_model)
+    (tmp_path / "model").symlink_to(tiny_reranker)
     (tmp_path / "run.txt").write_text("\n".join(RUN) + "\n")
 
     def run(*arguments):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from tiny import tiny_encoder
+from tiny import tiny_reranker
 
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.testing import TrainableRerankerTests
@@ -19,7 +19,7 @@ class TestCrossEncoder(TrainableRerankerTests):
 
 class TestTwoOutputs(TrainableRerankerTests):
     def make(self, folder: Path) -> CrossEncoder:
-        return CrossEncoder(str(_source(folder)), length=48, activation="none", outputs=2)
+        return CrossEncoder(str(_source(folder, 2)), length=48, activation="none")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Forgetful:
     """A head that another draw makes each time, and that no folder brings back.
 
     Args:
-        source: the encoder's folder.
+        source: the folder of a network.
     """
 
     version: ClassVar[int] = 1
@@ -35,7 +35,7 @@ class Forgetful:
     source: str
 
     def load(self, folder: Path | None) -> Any:
-        return CrossEncoder(self.source, length=48, seed=torch.initial_seed()).load()
+        return CrossEncoder(self.source, length=48, outputs=2, seed=torch.initial_seed()).load()
 
     def fingerprint(self) -> str:
         return "forgetful"
@@ -53,6 +53,6 @@ def test_a_network_that_is_another_each_time_is_told(tmp_path: Path) -> None:
         Broken().test_a_saved_network_comes_back(tmp_path)
 
 
-def _source(folder: Path) -> Path:
-    source = folder / "encoder"
-    return source if source.exists() else tiny_encoder(source, kind="transformers")
+def _source(folder: Path, outputs: int = 1) -> Path:
+    source = folder / "network"
+    return source if source.exists() else tiny_reranker(source, outputs=outputs)

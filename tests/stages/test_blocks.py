@@ -68,13 +68,13 @@ def forget():
     Backwards.counts.clear()
 
 
-def test_small_blocks(tmp_path, tiny_model, monkeypatch):
+def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     monkeypatch.setattr(mine, "_BLOCK", 5)
     monkeypatch.setattr(rerank, "_PAIRS", 12)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     told = {"name": "denoised", "below": 0.9, "depth": 8}
     made = tree(small_collection(tmp_path / "data"), tiny_model, told)
-    plugin = {"name": "cross-encoder", "source": str(tiny_model), "length": 32}
+    plugin = {"name": "cross-encoder", "source": str(tiny_reranker), "length": 32}
     again = {"stage": "rerank", "plugin": plugin, "run": "start-train", "split": "train", "depth": 3}
     made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32", "keep_scores": False}}
     made["stages"]["start-train"]["depth"] = 4

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
+from tiny import tiny_reranker
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.data.collection import StoredCollection
@@ -31,7 +32,7 @@ def tsv(path: Path, queries: list[tuple[str, str]]) -> Path:
 def tree_of(folder: Path, model: Path, file: Path) -> dict[str, Any]:
     tree = small_tree(small_collection(folder / "data"), model)
     kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static")}
-    plugin = {"name": "cross-encoder", "source": str(model), "length": 32}
+    plugin = {"name": "cross-encoder", "source": str(tiny_reranker(folder / "reranker")), "length": 32}
     label = {"stage": "label", "run": "found", "scores": "found", "above": 0.5, "below": 0.45, "depth": 20}
     tree["stages"] = {
         **kept,

@@ -58,8 +58,8 @@ def rerank(model, **more):
     return {"stage": "rerank", "plugin": plugin, "run": "start-test", "precision": "fp32", **more}
 
 
-def test_the_top_is_scored_by_the_reranker(made, tiny_model):
-    artifacts = made({"all": rerank(tiny_model, depth=20), "top": rerank(tiny_model, depth=3)})
+def test_the_top_is_scored_by_the_reranker(made, tiny_reranker):
+    artifacts = made({"all": rerank(tiny_reranker, depth=20), "top": rerank(tiny_reranker, depth=3)})
     before, after, top = (run_of(artifacts[name]) for name in ("start-test", "all", "top"))
     assert list(after) == list(before) and len(list(after)) == 14
     assert [set(ids) for ids in doc_lists(after)] == [set(ids) for ids in doc_lists(before)]
@@ -67,12 +67,12 @@ def test_the_top_is_scored_by_the_reranker(made, tiny_model):
     assert doc_lists(after) != doc_lists(before)
     assert artifacts["top"].facts["pairs"] == 42
     texts = ["the old river was seen again near river"]
-    (score,) = next(CrossEncoder(str(tiny_model), length=32).rerank([("old river", texts)]))
+    (score,) = next(CrossEncoder(str(tiny_reranker), length=32).rerank([("old river", texts)]))
     assert 0 < score < 1 and all(((s > 0) & (s < 1)).all() for s in score_lists(after))
 
 
-def test_positives_that_the_run_lacks_are_scored_too(made, tiny_model):
-    plain = rerank(tiny_model, run="start-train", split="train", depth=2)
+def test_positives_that_the_run_lacks_are_scored_too(made, tiny_reranker):
+    plain = rerank(tiny_reranker, run="start-train", split="train", depth=2)
     artifacts = made({"plain": plain, "whole": {**plain, "positives": True}})
     plain, whole = run_of(artifacts["plain"]), run_of(artifacts["whole"])
     added = 0
@@ -83,17 +83,17 @@ def test_positives_that_the_run_lacks_are_scored_too(made, tiny_model):
     assert artifacts["whole"].facts["pairs"] == 72 + added
 
 
-def test_a_rerankers_content_is_in_the_key_and_its_place_is_not(planned, tiny_model, tmp_path):
-    key = planned({"r": rerank(tiny_model)}).keys["r"]
+def test_a_rerankers_content_is_in_the_key_and_its_place_is_not(planned, tiny_reranker, tmp_path):
+    key = planned({"r": rerank(tiny_reranker)}).keys["r"]
     other = tmp_path / "elsewhere"
-    other.symlink_to(tiny_model)
+    other.symlink_to(tiny_reranker)
     assert planned({"r": rerank(other, tokens_per_batch=64)}).keys["r"] == key
-    changed = rerank(tiny_model)
+    changed = rerank(tiny_reranker)
     changed["plugin"]["length"] = 33
     assert planned({"r": changed}).keys["r"] != key
 
 
-def test_one_reranker_is_needed(planned, tiny_model):
+def test_one_reranker_is_needed(planned, tiny_reranker):
     with pytest.raises(RecipeError, match="give reranker, the name"):
         planned({"r": {"stage": "rerank", "run": "start-test"}})
     with pytest.raises(RecipeError, match="'start-test' makes run, but reranker is needed"):
@@ -131,8 +131,8 @@ def killed(recipe, store, blocks):
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_model, tmp_path, monkeypatch):
-    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=False)})
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranker, tmp_path, monkeypatch):
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
     command = [sys.executable, __file__, tmp_path / "r.yaml", tmp_path / "store", "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     assert subprocess.run(command, env=environment).returncode == -signal.SIGKILL
@@ -152,7 +152,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_model, 
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_model, tmp_path, monkeypatch, kept):
+def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_reranker, tmp_path, monkeypatch, kept):
     done, tokens, scores = [], PairScorer._tokens, PairScorer._scores
     ahead = threading.Event()
 
@@ -169,14 +169,14 @@ def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_model, tmp_
 
     monkeypatch.setattr(PairScorer, "_tokens", tokenised)
     monkeypatch.setattr(PairScorer, "_scores", scored)
-    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=kept)})
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=kept)})
     execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     assert (done.count("tokens"), done.count("scores")) == (7, 7)
 
 
-def test_scores_are_kept_by_content(planned, tiny_model, tmp_path, monkeypatch):
+def test_scores_are_kept_by_content(planned, tiny_reranker, tmp_path, monkeypatch):
     def make(store, **more):
-        plan = planned({"r": rerank(tiny_model, **more)})
+        plan = planned({"r": rerank(tiny_reranker, **more)})
         return execute(plan, Store(tmp_path / store), Options(device="cpu"), Watcher()).artifacts["r"]
 
     whole = make("one", depth=20)
@@ -190,8 +190,8 @@ def test_scores_are_kept_by_content(planned, tiny_model, tmp_path, monkeypatch):
         assert [known[query_id][name] for name in ranked.doc_ids] == ranked.scores.tolist()
 
 
-def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_model, tmp_path, monkeypatch):
-    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS)})
+def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_reranker, tmp_path, monkeypatch):
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS)})
 
     class Shortest:
         def rerank(self, requests):
@@ -209,8 +209,8 @@ def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_model, 
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_bytes_of_one(planned, tiny_model, tmp_path):
-    plan = planned({"r": rerank(tiny_model, depth=IN_TWOS, keep_scores=False)})
+def test_two_processes_write_the_bytes_of_one(planned, tiny_reranker, tmp_path):
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
     whole = execute(plan, Store(tmp_path / "one"), Options(device="cpu"), Watcher()).artifacts["r"]
     command = [sys.executable, "-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--num-processes", "2"]
     places = ["--store", tmp_path / "two", "--output", tmp_path / "out", "--device", "cpu"]

@@ -6,7 +6,7 @@ import torch
 from hardneg_electra.electra import Electra
 from tiny_electra import tiny_electra
 
-from hardneg.errors import PluginError
+from hardneg.errors import ModelError, PluginError
 from hardneg.testing import RerankerTests, TrainableRerankerTests
 
 PAIRS = [("old river", "an old river"), ("old river", "the quiet harbor ran past a bridge")]
@@ -17,11 +17,18 @@ class Tiny:
         return Electra(str(tiny_electra(folder / "electra")), length=48)
 
 
-class TestReranker(Tiny, RerankerTests):
+class Trained:
+    def make(self, folder: Path) -> Electra:
+        if not (trained := folder / "trained").exists():
+            Tiny().make(folder).load().save_pretrained(str(trained), create_model_card=False)
+        return Electra(str(trained), length=48)
+
+
+class TestReranker(Trained, RerankerTests):
     tolerance = 0.005  # it computes in bfloat16 where the device is good at it
 
 
-class TestTrainable(Tiny, TrainableRerankerTests):
+class TestTrainable(Trained, TrainableRerankerTests):
     tolerance = 0.005
 
 
@@ -81,6 +88,13 @@ def test_a_trained_one_opens_anywhere_and_serves_as_source(electra: Electra, tmp
     expected = network.predict(PAIRS)
     assert CrossEncoder(str(tmp_path / "trained"), trust_remote_code=False).predict(PAIRS) == pytest.approx(expected)
     assert Electra(str(tmp_path / "trained"), length=48).load().predict(PAIRS) == pytest.approx(expected)
+
+
+def test_a_discriminator_is_no_reranker_before_it_is_trained(electra: Electra, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="whose linear layer nobody has trained"):
+        next(electra.rerank([("old river", ["an old river"])]))
+    Trained().make(tmp_path).check_trained()
+    Electra("somebody/not-here").check_trained()
 
 
 def test_lengths_that_make_no_sense_are_refused() -> None:

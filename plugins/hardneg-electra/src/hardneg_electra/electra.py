@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.errors import PluginError
+from hardneg.errors import ModelError, PluginError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -65,4 +65,15 @@ class Electra:
         """The score of each document, in the order given."""
         from hardneg.rerankers.scoring import PairScorer
 
-        yield from PairScorer.of(self.load()).rerank(requests)
+        yield from PairScorer.opened(self, None).rerank(requests)
+
+    def check_trained(self) -> None:
+        """Refuses a source on this machine that has no linear layer yet. Raises ModelError."""
+        from hardneg_electra.source import at_hand
+
+        folder = at_hand(self.source, self.revision)
+        if folder is not None and not (folder / "modules.json").exists():
+            raise ModelError(
+                f"electra: {self.source} is a discriminator, whose linear layer nobody has trained: "
+                "train it with stage train-reranker, or name one that was"
+            )

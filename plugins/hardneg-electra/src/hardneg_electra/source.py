@@ -26,6 +26,16 @@ def fetch(source: str, revision: str | None) -> Path:
     return place if any(place.glob(_WEIGHTS)) else _download(source, commit, (_OLDER,))
 
 
+def at_hand(source: str, revision: str | None) -> Path | None:
+    """The folder that holds the model's files, if they are on this machine; never asks the hub."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if (folder := Path(source).expanduser()).is_dir():
+        return folder
+    cached = try_to_load_from_cache(source, "config.json", revision=revision) if _HUB_ID.fullmatch(source) else None
+    return Path(cached).parent if isinstance(cached, str) else None
+
+
 def content(source: str, revision: str | None) -> str:
     """A name for the model's content: a hub id's commit, or a digest of all that a folder's files hold.
 

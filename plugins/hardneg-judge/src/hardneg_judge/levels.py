@@ -111,7 +111,7 @@ def _network(plugin: TrainableReranker, folder: "Path | None", device: str | Non
     from hardneg.registry import plugin_identity
     from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
 
-    scorer = PairScorer.of(plugin.load(folder), device)
+    scorer = PairScorer.opened(plugin, folder, device)
     identity = plugin_identity(type(plugin).__qualname__, plugin)
     for place in PLACES:
         identity["options"].pop(place, None)

@@ -1,0 +1,88 @@
+"""A network is taken as a reranker where its files have a head for scores; a head that is drawn is to be trained."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+from safetensors.torch import load_file, save_file
+from tiny import tiny_reranker as write_reranker
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.cli.main import app
+from hardneg.errors import ModelError
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.rerankers.cross_encoder import CrossEncoder
+
+PACKAGED = "packaged:all-MiniLM-L6-v2"
+NO_HEAD = "no head for scores in these weights, this is an encoder"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return small_collection(tmp_path / "data")
+
+
+@pytest.mark.parametrize("source", [PACKAGED, "tiny"])
+def test_an_encoder_is_no_reranker(data: Path, tmp_path: Path, tiny_model: Path, source: str) -> None:
+    source = str(tiny_model) if source == "tiny" else source
+    (tmp_path / "run.txt").write_text("q46 Q0 d46 1 9 x\n")
+    given = ["--dataset", f"beir:{data}", "--run", tmp_path / "run.txt", "--reranker", f"cross-encoder:{source}"]
+    result = CliRunner().invoke(app, ["rerank", *map(str, given), "--output", str(tmp_path / "best.trec.gz")])
+    assert isinstance(result.exception, ModelError) and NO_HEAD in str(result.exception)
+    with pytest.raises(ModelError, match=NO_HEAD):
+        hn.rerank(data, {"q46": {"d46": 9.0}}, f"cross-encoder:{source}", store=tmp_path / "store")
+    with pytest.raises(ModelError, match=NO_HEAD):
+        next(CrossEncoder(source).rerank([("old river", ["a river"])]))
+    assert not (tmp_path / "best.trec.gz").exists()
+
+
+def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data: Path, tmp_path: Path, tiny_model: Path) -> None:
+    plugin = {"name": "cross-encoder", "source": str(tiny_model), "length": 32}
+    tree = small_tree(data, tiny_model)
+    trained = {"stage": "train-reranker", "reranker": plugin, "negatives": "static"}
+    again = {"stage": "rerank", "reranker": "judge", "run": "start-test"}
+    tree["stages"] |= {"judge": trained, "judged": again}
+    make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+    tree["stages"]["drawn"] = {"stage": "rerank", "plugin": plugin, "run": "start-test"}
+    with pytest.raises(ModelError, match=f"{tiny_model}.*{NO_HEAD}"):
+        make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+
+
+def test_a_head_of_other_outputs_is_drawn_too(tmp_path: Path, tiny_reranker: Path) -> None:
+    two = write_reranker(tmp_path / "two", outputs=2)
+    for source, own, other in ((tiny_reranker, 1, 2), (two, 2, 1)):
+        for outputs in (own, None):
+            CrossEncoder(str(source), outputs=outputs).check_trained()
+        with pytest.raises(ModelError, match=f"has {own} outputs?, and outputs is {other}"):
+            CrossEncoder(str(source), outputs=other).check_trained()
+
+
+def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_path: Path, tiny_reranker: Path) -> None:
+    folder = tmp_path / "headless"
+    shutil.copytree(tiny_reranker, folder)
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {name: value for name, value in weights.items() if "classifier" not in name}, folder / "model.safetensors"
+    )
+    with pytest.raises(ModelError, match=r"weights lack classifier\.bias, classifier\.weight: copy the model again"):
+        CrossEncoder(str(folder), length=32).load()
+    CrossEncoder(str(folder), length=32, outputs=2).load()
+
+
+def test_a_source_of_the_hub_is_judged_when_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CrossEncoder("somebody/not-here").check_trained()
+    commit = "0123456789" * 4
+    cache = tmp_path / "hub" / "models--some--encoder"
+    from tiny import tiny_encoder
+
+    tiny_encoder(cache / "snapshots" / commit, kind="transformers")
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert json.loads((cache / "snapshots" / commit / "config.json").read_text())["architectures"] == ["BertModel"]
+    with pytest.raises(ModelError, match=NO_HEAD):
+        CrossEncoder("some/encoder").check_trained()

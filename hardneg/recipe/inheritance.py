@@ -153,15 +153,14 @@ def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
     _, _, problems = apply_preset(whole, preset)
     if problems:
         raise RecipeError(str(path), [f"{EXTENDS}: {problem}" for problem in problems])
-    chosen = [replace(item, tree=_less(item.tree, preset), as_preset=(*item.as_preset, preset)) for item in layers]
+    chosen = [_chosen(item, preset) if preset in (item.tree.get(PRESETS) or {}) else item for item in layers]
     return [*chosen, _Layer(layers[-1].path, whole[PRESETS][preset] or {}, preset)]
 
 
-def _less(tree: Mapping[str, Any], preset: str) -> dict[str, Any]:
-    presets = tree.get(PRESETS)
-    if not isinstance(presets, Mapping):
-        return dict(tree)
-    return {**tree, PRESETS: {name: changes for name, changes in presets.items() if name != preset}}
+def _chosen(layer: _Layer, preset: str) -> _Layer:
+    """The layer without a preset that it has: another one than where the preset is not chosen."""
+    presets = {name: changes for name, changes in layer.tree[PRESETS].items() if name != preset}
+    return replace(layer, tree={**layer.tree, PRESETS: presets}, as_preset=(*layer.as_preset, preset))
 
 
 def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:

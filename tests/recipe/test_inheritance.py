@@ -58,6 +58,14 @@ def test_what_several_extend_is_laid_once_and_before_them(tmp_path: Path):
     assert (turned["seed"], list(turned["stages"])) == (2, ["x", "b", "a"])
 
 
+def test_what_has_no_such_preset_is_laid_once_beside_a_preset_of_what_extends_it(tmp_path: Path):
+    """star-passage has the preset `small`, and bm25-passage, which it extends, has not."""
+    write(tmp_path, "mine", extends="bm25-passage", seed=5)
+    path = write(tmp_path, "both", extends=["mine.yaml", "star-passage:small"])
+    whole = read_whole_tree(path)
+    assert (whole["seed"], "small" in whole["presets"], "star" in whole["stages"]) == (5, False, True)
+
+
 def test_a_recipe_and_a_preset_of_it_are_two(tmp_path: Path):
     path = write(tmp_path, "mine", extends=["star-passage", "star-passage:small"])
     assert set(read_whole_tree(path)["presets"]) == {"demo", "small", "paper"}

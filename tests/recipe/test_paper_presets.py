@@ -1,0 +1,145 @@
+"""What the `paper` presets measure and train, against the papers: levels, splits, batches, teachers, what is kept."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardneg.analysis.unjudged import Unjudged
+from hardneg.data.qrels import read_qrels
+from hardneg.data.runs import read_run
+from hardneg.evaluation.metrics import evaluate, means
+from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.language import expand
+from hardneg.recipe.load import Recipe, load_recipe
+from hardneg.recipe.needs import needs
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+
+
+def paper(name: str) -> Recipe:
+    return load_recipe(find_recipe(name), "paper")
+
+
+def test_star_trec_dl_measures_bm25_as_its_paper_does(test_data: Path) -> None:
+    scores: Any = paper("star-adore-trec-dl").stages["dl-scores"]
+    run = read_run(test_data / "trec-dl/runs/rankllm.bm25.dl19.top100.trec.gz")
+    qrels = read_qrels(test_data / "trec-dl/qrels/qrels.dl19-passage.txt")
+    found = means(evaluate(run, qrels, scores.metrics, scores.relevance_level))
+    assert {name: round(value, 3) for name, value in found.items()} == {"ndcg@10": 0.506, "recall@100": 0.453}
+
+
+def test_ance_coverage_measures_ance_as_its_paper_does(test_data: Path) -> None:
+    """The published run is of the released model: .662 where the paper's table has .661."""
+    coverage: Any = paper("ance-coverage").stages["coverage"]
+    run = read_run(test_data / "trec-dl/runs/colbertprf.ANCE.dl19.trec.gz")
+    qrels = read_qrels(test_data / "trec-dl/qrels/qrels.dl19-passage.txt")
+    (asked,) = (each for each in coverage.analysis if isinstance(each, Unjudged))
+    found = means(evaluate(run, qrels, asked.metrics, coverage.relevance_level))
+    assert {name: round(value, 3) for name, value in found.items()} == {"recall@1000": 0.662}
+
+
+@pytest.mark.parametrize("name", ["ance-coverage", "ance-table1", "adore-ance-passage"])
+def test_ance_reranks_bm25s_first_hundred(name: str) -> None:
+    stages: Mapping[str, Any] = paper(name).stages
+    reranked = [spec for spec in stages.values() if spec.stage == "search" and spec.candidates]
+    assert reranked and all(stages[spec.candidates].depth == 100 for spec in reranked)
+
+
+def test_ance_coverage_looks_a_thousand_deep() -> None:
+    stages: Mapping[str, Any] = paper("ance-coverage").stages
+    (asked,) = stages["coverage"].analysis
+    assert {stages[run].depth for run in asked.runs.values()} == {1000}
+    assert {stages[run].split for run in asked.runs.values()} == {"test"}
+    assert stages[asked.runs[asked.against]].index == "bm25-index"
+
+
+@pytest.mark.parametrize("name", ["star-inbatch-passage"])
+def test_in_batch_neg_beside_star_is_the_papers(name: str) -> None:
+    beside = make_plan(paper(name), []).keys["inbatch-neg"]
+    assert beside == make_plan(paper("inbatch-neg-passage"), []).keys["inbatch-neg"]
+
+
+def test_rows_of_splade_warm_up_alike() -> None:
+    stages: Mapping[str, Any] = paper("star-splade").stages
+    assert {stages[name].options.warmup_steps for name in ("warm-up", "star", "inbatch-neg")} == {6000}
+
+
+def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two() -> None:
+    """512 queries on each of two GPUs: the in-batch row has as many queries a step, and half of the documents."""
+    stages: Mapping[str, Any] = paper("rocketqa-nq-table7").stages
+    in_batch, cross_batch = stages["in-batch"].options, stages["rocketqa-1"].options
+    assert (in_batch.batch_size, in_batch.accumulate) == (512, 2)
+    assert cross_batch.batch_size * cross_batch.accumulate == 1024
+    assert in_batch.total_steps(58_880) == cross_batch.total_steps(58_880) == 58_880 * 30 // 1024
+
+
+def test_ances_overlap_is_of_one_training_that_waits_for_its_negatives() -> None:
+    """So that a training to step 40,000 goes through the models of those to 10,000, 20,000 and 30,000."""
+    stages: Mapping[str, Any] = paper("ance-overlap").stages
+    steps = {"early": 10_000, "middle": 20_000, "late": 30_000, "end": 40_000}
+    for step, last in steps.items():
+        ance = stages[f"ance-{step}"]
+        assert (ance.refresh.policy, ance.refresh.every, ance.options.stop_at) == ("synchronous", 10_000, last)
+        assert ance.options.max_steps == stages["ance-end"].options.max_steps
+
+
+PAPERS = [name for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]]
+PRETRAINED_FOR_RETRIEVAL = {"Luyu/co-condenser-marco"}
+
+
+def test_no_paper_preset_encodes_with_a_model_that_cannot_rank_yet() -> None:
+    for name in PAPERS:
+        tree = expand(find_recipe(name), "paper", [], checked=False).tree
+        if tree["model"]["name"] in PRETRAINED_FOR_RETRIEVAL or tree["model"]["name"].startswith("runs/"):
+            continue
+        stages = tree["stages"]
+        encoded = [stage for stage, spec in stages.items() if spec["stage"] == "encode"]
+        assert not [stage for stage in encoded if stages[stage].get("model", "start") == "start"], name
+
+
+BASELINES = {"inbatch-neg": "In-Batch Neg", "rand-neg": "Rand Neg", "bm25-neg": "BM25 Neg"}
+
+
+def test_baselines_on_documents_are_the_passages_models_and_adore_alone_is_trained() -> None:
+    """STAR/ADORE, section 7.3: "trained on passage task ... directly evaluated on the document task"."""
+    recipe = paper("adore-baselines-document")
+    stages: Mapping[str, Any] = recipe.stages
+    trained = {name for name, spec in stages.items() if spec.stage.startswith("train")}
+    assert trained == {f"adore-{name}" for name in BASELINES}
+    for name, label in BASELINES.items():
+        assert stages[name].model.name == f"runs/{name}-passage-paper/model"
+        assert stages[name].model.document_length == 512
+        assert (stages[f"{name}-index"].model, stages[f"adore-{name}"].model) == (name, name)
+        assert stages["scores"].runs[label] == f"{name}-test"
+        assert stages["dl-scores"].runs[f"ADORE+{label}"] == f"adore-{name}-dl"
+    told = list(needs(make_plan(recipe, [])))
+    wanted = {each.subject for each in told if each.kind == "model"}
+    assert wanted == {f"runs/{name}-passage-paper/model" for name in BASELINES}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("star-document", {"BM25", "STAR"}),
+        ("adore-star-document", {"BM25", "STAR", "ADORE+STAR"}),
+        ("adore-baselines-document", {"BM25", *BASELINES.values(), *(f"ADORE+{row}" for row in BASELINES.values())}),
+    ],
+)
+def test_table_2_on_documents_has_both_columns(name: str, rows: set[str]) -> None:
+    recipe = paper(name)
+    stages: Mapping[str, Any] = recipe.stages
+    dev, trec = stages["scores"], stages["dl-scores"]
+    assert (dev.split, dev.metrics) == ("dev", ("mrr@100", "recall@100"))
+    assert (trec.split, trec.metrics, trec.relevance_level) == ("test", ("ndcg@10", "recall@100"), 1)
+    assert {*trec.runs} == rows and all(stages[run].split == "test" for run in trec.runs.values())
+    loader: Any = recipe.plugins["dataset", "loader"]
+    assert loader.splits["test"] == "msmarco-document/trec-dl-2019/judged"
+    of_dev, of_trec = (stages[stages[table.runs["BM25"]].index].backend.options for table in (dev, trec))
+    assert (of_dev, of_trec) == ({"k1": 3.44, "b": 0.87}, {"k1": 0.9, "b": 0.4})
+
+
+def test_figure_6_is_of_the_papers_query() -> None:
+    figure: Any = paper("adore-baselines-document").stages["figure6"]
+    assert [each.query for each in figure.analysis] == [("1129237",)]

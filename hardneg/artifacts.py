@@ -94,17 +94,26 @@ class Store:
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False) -> Iterator[None]:
         """Holds the lock of `key`, alone or shared; calls `waiting` once if another process has it, then waits."""
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        with disk_errors(self.root):
-            locks = self.root / "locks"
-            locks.mkdir(parents=True, exist_ok=True)
-            handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(handle, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with self._lock_file(key) as handle:
+            if not _taken(handle, kind):
                 waiting()
                 fcntl.flock(handle, kind)
             yield
+
+    @contextlib.contextmanager
+    def lock_if_free(self, key: str) -> Iterator[bool]:
+        """Whether no process held the lock of `key`; then this one does, alone."""
+        with self._lock_file(key) as handle:
+            yield _taken(handle, fcntl.LOCK_EX)
+
+    @contextlib.contextmanager
+    def _lock_file(self, key: str) -> Iterator[int]:
+        with disk_errors(self.root):
+            locks = self.root / "locks"
+            locks.mkdir(parents=True, exist_ok=True)
+            handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            yield handle
         finally:
             os.close(handle)
 
@@ -202,6 +211,15 @@ class Store:
                 "upgrade hardneg or use another --store"
             )
         return manifest
+
+
+def _taken(handle: int, kind: int) -> bool:
+    """Whether a lock could be had at once."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_json(path: Path, value: Any) -> None:

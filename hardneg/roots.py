@@ -8,6 +8,7 @@
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,6 +148,42 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
     forget: unfinished runs that do not run count no more.
     """
+    free = [path for path in _unused(store, forget) if not store.held(_key(path))]
+    return [(path, _size(path)) for path in free]
+
+
+def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
+    """Removes the garbage, and the notes of results that are gone; returns what was removed.
+
+    Runs may begin meanwhile: each folder is renamed while its lock is held and no run has noted its key.
+
+    Raises:
+        ArtifactError: something cannot be removed.
+    """
+    removed = []
+    with disk_errors(store.root):
+        for run in unfinished(store) if forget else ():
+            with store.lock_if_free(run.root.stem) as free:
+                if free:
+                    run.root.unlink(missing_ok=True)
+        for path in store.root.glob("roots/*.json"):
+            entry = _read(path)
+            if entry and "begun" not in entry and not os.path.lexists(entry["owner"]):
+                path.unlink(missing_ok=True)
+        for path in _unused(store):
+            if doomed := _taken_away(store, path):
+                removed.append((path, _size(doomed)))
+                shutil.rmtree(doomed)
+    return removed
+
+
+def _unused(store: Store, forget: bool = False) -> list[Path]:
+    kept = _kept(store, forget)
+    folders = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
+    return [path for path in folders if _key(path) not in kept]
+
+
+def _kept(store: Store, forget: bool = False) -> set[str]:
     kept: set[str] = set()
     for run in unfinished(store):
         kept |= run.keys if run.running or not forget else set()
@@ -154,30 +191,33 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
         entry = _read(path)
         if entry and "begun" not in entry and os.path.lexists(entry["owner"]):
             kept.update(entry["keys"])
-    folders = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
-    unused = [path for path in folders if path.name.split(".")[0] not in kept]
-    free = [path for path in unused if not store.held(path.name.split(".")[0])]
-    return [(path, sum(file.stat().st_size for file in path.rglob("*") if file.is_file())) for path in free]
+    return kept
 
 
-def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Removes the garbage, and the notes of results that are gone; returns what was removed.
+def _taken_away(store: Store, path: Path) -> Path | None:
+    """A folder under a name that no run looks for; None where one uses it by now."""
+    doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
+    with store.lock_if_free(_key(path)) as free:
+        if not free or _key(path) in _kept(store):
+            return None
+        try:
+            path.rename(doomed)
+        except FileNotFoundError:  # another process has removed it
+            return None
+    return doomed
 
-    Raises:
-        ArtifactError: something cannot be removed.
-    """
-    with disk_errors(store.root):
-        for run in unfinished(store) if forget else ():
-            if not run.running:
-                run.root.unlink(missing_ok=True)
-        for path in store.root.glob("roots/*.json"):
-            entry = _read(path)
-            if entry and "begun" not in entry and not os.path.lexists(entry["owner"]):
-                path.unlink(missing_ok=True)
-        removed = garbage(store)
-        for path, _ in removed:
-            shutil.rmtree(path)
-    return removed
+
+def _key(folder: Path) -> str:
+    return folder.name.split(".")[0]
+
+
+def _size(folder: Path) -> int:
+    """The bytes of its files; some may go meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def _root(store: Store, owner: Path) -> Path:

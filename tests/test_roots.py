@@ -1,6 +1,8 @@
 """What the store keeps: results that are there, and what runs have made that did not finish."""
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -112,3 +114,50 @@ def test_a_failed_write_is_known_as_far_as_it_went(store: Store, tmp_path: Path)
             raise KeyboardInterrupt
         known = record(store, out)
         assert (known.files if known else {}) == files_of(out, [out])
+
+
+@pytest.mark.parametrize("taking", ["its keys are noted", "it is made"])
+def test_what_a_run_takes_while_others_are_removed_stays(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taking: str
+) -> None:
+    remove, runs = shutil.rmtree, contextlib.ExitStack()
+
+    def slow(path: Path) -> None:
+        monkeypatch.undo()
+        if taking == "it is made":
+            runs.enter_context(store.lock(OTHER))
+        else:
+            runs.enter_context(begun(store, "encode", tmp_path / "out", [OTHER]))
+        remove(path)
+
+    monkeypatch.setattr("shutil.rmtree", slow)
+    with runs:
+        assert [path.name for path, _ in collect(store)] == [KEY]
+        assert (store.root / f"{OTHER}.partial" / "half").read_text() == "x"
+        monkeypatch.undo()
+        assert store.find(KEY) is None and collect(store) == []
+    assert sorted(path.name for path in store.root.iterdir())[:1] == [f"{OTHER}.partial"]
+
+
+def test_a_run_that_begins_again_is_not_forgotten(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [OTHER]):
+        raise KeyboardInterrupt
+    seen = unfinished(store)
+    with begun(store, "encode", tmp_path / "out", [OTHER]):
+        monkeypatch.setattr("hardneg.roots.unfinished", lambda store: seen)  # as it was looked at just before
+        collect(store, forget=True)
+        monkeypatch.undo()
+        assert unfinished(store)[0].running and (store.root / f"{OTHER}.partial").exists()
+
+
+def test_a_removal_that_was_killed_is_finished_by_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("shutil.rmtree", killed)
+        collect(store)
+    assert store.find(KEY) is None and len(collect(store)) == 2
+    assert sorted(path.name for path in store.root.iterdir()) == ["locks"]

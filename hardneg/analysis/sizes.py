@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.flat import index_bytes
+from hardneg.data.shards import index_bytes
 from hardneg.errors import DataError
 from hardneg.fields import Name, Reference
 from hardneg.reporting.figure import bar_width, bars, figure, plain_axes

@@ -202,7 +202,7 @@ def build(
 
 
 def _compress(source: Path, setting: "PluginSetting", outputs: Outputs) -> None:
-    from hardneg.data.flat import index_bytes
+    from hardneg.data.shards import index_bytes
     from hardneg.registry import configure, plugin_errors
 
     plugin = configure("indexes", setting)

@@ -160,14 +160,19 @@ def usual_budget(device: torch.device) -> int:
 
 
 def token_budget(
-    parts: Sequence[nn.Module], device: torch.device, count: int, lengths: Callable[[], NDArray[np.int64]] | None = None
+    parts: Sequence[nn.Module],
+    device: torch.device,
+    count: int,
+    lengths: Callable[[], NDArray[np.int64]] | None = None,
+    longest: int = _LENGTH,
 ) -> int:
     """Tokens a pass, padding included, for `count` texts: remembered for such a model here, timed, or the usual.
 
-    lengths: tells the tokens of some of the texts, int64 [n], which are then timed; else all have 128. Few texts are
-    not worth timing. What is found goes into `token_budgets.json` in the user's cache folder.
+    lengths: tells the tokens of some of the texts, int64 [n], which are then timed; else all have 128. longest: at
+    which length texts are cut. Few texts are not worth timing. What is found goes into `token_budgets.json` in the
+    user's cache folder.
     """
-    place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device)
+    place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device, longest)
     known = _remembered(place)
     if name in known:
         return known[name]
@@ -178,12 +183,18 @@ def token_budget(
     return found
 
 
-def _setting(transformer: nn.Module, device: torch.device) -> str:
-    """All that the best budget depends on, in words."""
-    weights = list(transformer.parameters())
+def _setting(first: Any, device: torch.device, longest: int) -> str:
+    """All that the best budget depends on, in words; memory that is free by halves of a card's."""
+    weights = list(first.parameters())
     size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
-    packed = "" if packing_of(transformer) is None else ", unpadded"
-    return f"{machine_of(device)}, {size} weights in {dtype}{packed}"
+    attention = getattr(getattr(first, "config", None), "_attn_implementation", None) or "its own"
+    found = [machine_of(device), f"{size} weights in {dtype}", f"texts to {longest} tokens", f"attention {attention}"]
+    if any(part._compiled_call_impl is not None for part in first.modules()):
+        found.append("compiled")
+    if device.type == "cuda":
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        found.append(f"2^{(_free(device) + held).bit_length() - 1} bytes free")
+    return ", ".join(found)
 
 
 @cache

@@ -1,13 +1,12 @@
 """Encoding without gradients: windows of texts sorted by length, in batches of about equal work."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from hardneg.encoders.backend import cores
 from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
 from hardneg.encoders.packing import batches, packing_of, packs, taken_packed
+from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.segmenting import SegmentTokens, rows_of
 from hardneg.encoders.spec import Attention, Kind
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Tokenise = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
 """Makes the rows to encode of some texts, of which the first has this number."""
-_Item = TypeVar("_Item")
 _PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
 
 
@@ -70,7 +69,7 @@ class Inference:
     encoder: "Encoder"
     kind: Kind
     parts: Sequence[nn.Module]
-    budget: int
+    budget: Budget
     tokens: Tokenise
     joins: bool
     tf32: bool = False
@@ -100,8 +99,8 @@ def prepare(
     make = tokens or (lambda _, texts: plain(texts))
     lengths = None if first is None else partial(_lengths, make, *first)
     with _computing(encoder, parts, options.tf32):
-        found = options.tokens_per_batch or token_budget(parts, device, count, lengths)
-        budget = min(found, most_tokens(parts[0], device))
+        found = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(kind))
+        budget = Budget(min(found, most_tokens(parts[0], device)))
     return Inference(encoder, kind, parts, budget, make, device.type != "cpu", options.tf32)
 
 
@@ -161,39 +160,26 @@ def _joined(
         made = waiting.result()
         held.append((start, made))
         tokens += int(rows_of(made).offsets[-1])
-        if not inference.joins or tokens >= _PASSES * inference.budget:
+        if not inference.joins or tokens >= _PASSES * inference.budget.tokens:
             yield held
             held, tokens = [], 0
     if held:
         yield held
 
 
-def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The same items, each given when `count` behind it are there too: begun, where they are begun as they are made."""
-    held: deque[_Item] = deque()
-    for item in pending:
-        held.append(item)
-        if len(held) > count:
-            yield held.popleft()
-    yield from held
-
-
-def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
-    """The same items, each given when the one behind it is there too."""
-    return ahead(pending, 1)
-
-
 def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
     encoder, made = inference.encoder, inference.encoder.representation
 
+    def run(features: dict[str, Tensor]) -> Tensor:
+        return made.run(inference.parts, features, encoder.device, inference.kind)
+
     def passes() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         packing = packing_of(inference.parts[0]) if packs(tokens) else None
-        rows = batches(tokens.lengths, inference.budget, packing)
-        put = tokens.batch if packing is None else partial(packing.features, tokens)
-        ready = ((some, put(some, encoder.device)) for some in rows)
-        for some, features in one_ahead(ready):
-            yield some, made.run(inference.parts, features, encoder.device, inference.kind)
-            advance(len(some))
+        put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
+        cut = partial(batches, packing=packing)
+        for rows, part in in_passes(tokens.lengths, inference.budget, cut, put, run):
+            yield rows, part
+            advance(len(rows))
 
     with _computing(encoder, inference.parts, inference.tf32):
         return made.gathered(passes(), len(tokens.lengths), encoder.dimension)

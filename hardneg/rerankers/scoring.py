@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 
 from hardneg.digest import digest
 from hardneg.encoders.fastest import arrange, takes_bf16, usual_budget
-from hardneg.encoders.inference import EncodeOptions, one_ahead
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.passes import Budget, in_passes, one_ahead
 from hardneg.encoders.tokens import Tokens, token_batches
-from hardneg.encoders.towers import evaluating
+from hardneg.encoders.towers import evaluating, placed
 from hardneg.errors import ModelError
 from hardneg.float32_products import float32_products
 from hardneg.protocols import TrainableReranker
@@ -48,11 +50,12 @@ def unheard(pairs: int) -> None:
 
 @dataclass(frozen=True)
 class PairScorer:
-    """A network made ready to score; half: whether it computes in bfloat16."""
+    """A network made ready to score; half: whether it computes in bfloat16. budget: tokens a pass."""
 
     network: PairNetwork
     options: EncodeOptions
     half: bool
+    budget: Budget
 
     @classmethod
     def of(
@@ -65,7 +68,7 @@ class PairScorer:
             half = takes_bf16(options.precision, network.module, "inference")
         network = network.in_bfloat16() if half else network.sharing()
         arrange(network.module, options.attention, options.compile)
-        return cls(network, options, half)
+        return cls(network, options, half, Budget(options.tokens_per_batch or usual_budget(network.device)))
 
     @classmethod
     def opened(
@@ -128,14 +131,13 @@ class PairScorer:
         return self.network.tokenise(queries, [text for _, documents in window for text in documents])
 
     def _scores(self, tokens: Tokens, advance: Advance) -> NDArray[np.float32]:
-        network, lengths = self.network, tokens.lengths
-        budget = self.options.tokens_per_batch or usual_budget(network.device)
-        scores = torch.empty(len(lengths), device=network.device)
-        products = float32_products(network.device, self.options.tf32)
+        network, device = self.network, self.network.device
+        put = partial(tokens.batch, device=device)
+        scores = torch.empty(len(tokens.lengths), device=device)
+        products = float32_products(device, self.options.tf32)
         with evaluating(network.module), torch.inference_mode(), products:
-            for rows in token_batches(lengths, budget):
-                logits = network.logits(tokens.batch(rows))
-                scores[torch.from_numpy(rows).to(network.device)] = network.activated(logits)
+            for rows, logits in in_passes(tokens.lengths, self.budget, token_batches, put, network.logits):
+                scores[placed(rows, device)] = network.activated(logits)
                 advance(len(rows))
         found: NDArray[np.float32] = scores.cpu().numpy()
         if not np.isfinite(found).all():

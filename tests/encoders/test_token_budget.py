@@ -46,6 +46,33 @@ def test_the_smallest_that_is_as_good_as_the_best_is_kept_and_not_timed_again(pa
     assert budgets.token_budget(parts, CPU, 3) == budgets.usual_budget(CPU)
 
 
+def test_it_is_remembered_for_such_texts_and_such_a_way_to_compute_alone(parts, monkeypatch: pytest.MonkeyPatch):
+    speeds(monkeypatch, {1024: 5.0, 2048: 1.0})
+    many = budgets.WORTH_TIMING
+    assert budgets.token_budget(parts, CPU, many, longest=256) == 1024
+    monkeypatch.setattr(budgets, "_timed", lambda *given: 4096)
+    assert budgets.token_budget(parts, CPU, many, longest=256) == 1024
+    assert budgets.token_budget(parts, CPU, many, longest=8192) == 4096
+    parts[0].model.set_attn_implementation("eager")
+    assert budgets.token_budget(parts, CPU, many, longest=256) == 4096
+    parts[0].model.set_attn_implementation("sdpa")
+    assert budgets.token_budget(parts, CPU, many, longest=256) == 1024
+    parts[0].model.compile()
+    assert budgets.token_budget(parts, CPU, many, longest=256) == 4096
+
+
+def test_a_card_that_is_nearly_full_has_its_own(parts, monkeypatch: pytest.MonkeyPatch):
+    """70 GiB, 65 + 3 that are kept for this process, and 9 that are free."""
+    monkeypatch.setattr(budgets, "machine_of", lambda device: "a card")
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 30)
+    names = []
+    for free, held in ((70, 1), (65, 4), (9, 1)):
+        monkeypatch.setattr(budgets, "_free", lambda device, free=free: free << 30)
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device, held=held: held << 30)
+        names.append(budgets._setting(parts[0], torch.device("cuda"), 128))
+    assert names[0] == names[1] != names[2] and names[0].endswith("2^36 bytes free")
+
+
 @pytest.mark.parametrize("content", ["", "[1]", '{"x": "y"}', "{"])
 def test_a_damaged_memory_is_made_anew(parts, content: str, monkeypatch: pytest.MonkeyPatch):
     place = budgets.cache_folder() / "token_budgets.json"

@@ -1,7 +1,7 @@
 """Windows of texts: tokenised ahead in several threads, joined where passes are large."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 from hardneg.data.segments import Segments
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, ahead, encode_windows, prepare
+from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
+from hardneg.encoders.passes import Budget
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens import Tokens
 
@@ -23,18 +24,6 @@ WINDOWS = [(start, TEXTS[start : start + 4]) for start in range(0, 20, 4)]
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
     return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
-
-
-def test_items_are_begun_before_they_are_given() -> None:
-    begun: list[int] = []
-
-    def items() -> Iterator[int]:
-        for item in range(4):
-            begun.append(item)
-            yield item
-
-    given = [(item, len(begun)) for item in ahead(items(), 2)]
-    assert given == [(0, 3), (1, 4), (2, 4), (3, 4)]
 
 
 def test_windows_come_in_order_whichever_is_tokenised_first(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +49,7 @@ def test_joined_windows_have_the_vectors_of_their_own_texts(encoder: Encoder) ->
     passes: list[int] = []
     ready = prepare(encoder, "document", FP32, 20, lambda _, texts: encoder.tokenise(texts, "document"))
     alone = [part for _, part, _ in encode_windows(ready, WINDOWS, lambda count: None)]
-    found = list(encode_windows(replace(ready, joins=True, budget=200), WINDOWS, passes.append))
+    found = list(encode_windows(replace(ready, joins=True, budget=Budget(200)), WINDOWS, passes.append))
     assert [start for start, _, _ in found] == [0, 4, 8, 12, 16] and passes == [12, 8]
     for (_, part, _), expected in zip(found, alone, strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-6)

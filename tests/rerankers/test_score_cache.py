@@ -7,7 +7,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from hardneg.encoders.inference import EncodeOptions, one_ahead
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.passes import one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
 

@@ -14,7 +14,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.runs import lists_in_order
 from hardneg.encoders.fastest import takes_bf16, usual_budget
-from hardneg.encoders.inference import one_ahead
+from hardneg.encoders.passes import one_ahead
 from hardneg.encoders.tokens import token_batches
 from hardneg.encoders.towers import evaluating
 from hardneg.errors import DataError, ModelError

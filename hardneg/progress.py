@@ -63,7 +63,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """A task that is told by lines while it runs; a short one has none."""
+        """A task that is told by lines while it runs; its rate when ten seconds have shown it."""
         yield _LinesTask(self, title, total, unit, done, done)
 
     def note(self, text: str) -> None:
@@ -97,7 +97,7 @@ class _LinesTask:
 
     def _told(self, seconds: float) -> Iterator[str]:
         yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
-        rate = (self.done - self.before) / seconds if seconds else 0.0
+        rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY else 0.0
         if rate:
             yield f"{rate:.1f} {self.unit}/s"
         if rate and self.total is not None and self.done < self.total:

@@ -1,5 +1,6 @@
 """Miners compared by the positives that they let in and by how hard their negatives are; one of them is chosen."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -44,6 +45,7 @@ class MinerSweep(Analysis):
     """
 
     name = "miner-sweep"
+    version = 2
     title = "which negatives"
     asks = ("qrels", "queries?", "corpus?", "seed")
 
@@ -67,6 +69,7 @@ class MinerSweep(Analysis):
         dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("--threshold", metavar="FILTER=VALUE")
     ] = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
     most_planted: float = Field(0.01, ge=0, le=1, description="The highest share of planted among the negatives.")
+    most_let_in: float = Field(1.0, ge=0, le=1, description="The highest share of the planted that is taken.")
     least_queries: float = Field(0.95, ge=0, le=1, description="The lowest share of queries with enough negatives.")
     wanted: int = Field(4, gt=0, description="How many negatives of a query are enough.")
     least_judged: int = Field(50, gt=0, description="Halves are planted where fewer queries have several positives.")
@@ -83,7 +86,7 @@ class MinerSweep(Analysis):
     @property
     def rule(self) -> ChoiceRule:
         """By what one is chosen."""
-        return ChoiceRule(self.most_planted, self.least_queries, self.wanted)
+        return ChoiceRule(self.most_planted, self.least_queries, self.wanted, self.most_let_in)
 
     def encoders(self) -> Mapping[str, str]:
         """The model that encoded the index."""
@@ -141,9 +144,10 @@ class MinerSweep(Analysis):
         """What was planted, the columns, and by what one is chosen."""
         unused = f" Filters by {', '.join(found['unused'])} are left out: halves have no score there."
         return (
-            f"{told_planted(found)}{unused if found['unused'] else ''} Let in: of what is planted. Planted among the "
-            "negatives: the chance that one that is drawn is. Hardness: the negatives' score minus that of the known "
-            f"positive, in the mean. The rule: {found['rule']['said']}"
+            f"{told_planted(found)}{unused if found['unused'] else ''} Let in: of what is planted, with the 95% "
+            "interval over queries. Planted among the negatives: the share of false negatives in a training batch."
+            f"{_told_depth(found)} Hardness: the negatives' score minus that of the known positive, in the mean. "
+            f"The rule: {found['rule']['said']}"
         )
 
     def draw(self, found: Any, paths: Sequence[Path]) -> None:
@@ -179,11 +183,29 @@ def told_planted(found: Any) -> str:
     return _KINDS[found["planted"]["kind"]].format(**found["planted"])
 
 
+def _told_depth(found: Any) -> str:
+    """From which depth on the bound of planted ones is kept by every miner: where one is planted a query."""
+    most = found["rule"]["most_planted"]
+    least = math.ceil(1 / most) if most else math.inf
+    if found["planted"]["kind"] != HALVES or least > found["listed"]:
+        return ""
+    return (
+        f" One is planted a query, so whatever takes {least:,} or more of a query keeps the bound of {100 * most:g} %: "
+        "there this share tells of depth, and the share let in of the miner."
+    )
+
+
+def told_let_in(row: Mapping[str, Any]) -> str:
+    """The share of the planted that is taken, and its interval."""
+    ends = row["let_in_interval"]
+    return percent(row["let_in"]) + ("" if ends is None else f" [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]")
+
+
 def way_of(row: Mapping[str, Any]) -> str:
     """A miner without its depth, in words."""
     miner, by = row["miner"], f" by {row['by']}" if row["by"] else ""
     if miner["name"] == WINDOW:
-        return f"window behind rank {miner['skip']}"
+        return f"window after rank {miner['skip']}"
     options = [f"{value:g}" for name, value in miner.items() if name not in ("name", "depth", "count")]
     return " ".join([miner["name"], *options]) + by
 
@@ -199,7 +221,7 @@ def _table(found: Any, places: Sequence[int]) -> Table:
     told = []
     for place in places:
         row = found["miners"][place]
-        shares = [percent(row[name]) for name in ("let_in", "planted")]
+        shares = [told_let_in(row), percent(row["planted"])]
         hardness = "–" if row["hardness"] is None else f"{row['hardness']:+.4f}"
         chosen = "chosen" if place == found["chosen"] else ""
         told.append([way_of(row), f"{depth_of(row):,}", *shares, hardness, percent(row["enough"]), chosen])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.analysis.planted import OWN, PlantedLists
+from hardneg.evaluation.significance import share_interval
 from hardneg.miners.selection import RULES
 
 TOP, WINDOW = "topk", "window"
@@ -71,7 +72,8 @@ def swept(
 class MinerEvidence:
     """What a miner takes; shares are None where there is nothing to divide by.
 
-    let_in: of the planted positives, how many it takes. planted: the chance that one of a query's negatives, drawn
+    let_in: of the planted positives, how many it takes. let_in_interval: the exact 95 % interval of that, in which a
+    query counts once, however many are planted for it. planted: the chance that one of a query's negatives, drawn
     uniformly, is a planted positive, as a mean over queries that have negatives. hardness: the negatives' score minus
     that of the query's known positive, the planted ones left out, as a mean over queries. enough: the share of
     queries with as many negatives as wanted. negatives: how many a query has in the mean.
@@ -82,6 +84,7 @@ class MinerEvidence:
     hardness: float | None
     enough: float
     negatives: float
+    let_in_interval: tuple[float, float] | None = None
 
 
 def evidence(miner: SweptMiner, lists: PlantedLists, wanted: int) -> MinerEvidence:
@@ -92,12 +95,15 @@ def evidence(miner: SweptMiner, lists: PlantedLists, wanted: int) -> MinerEviden
     true = counts - wrong
     gaps = np.where(taken & ~lists.hidden, lists.scores - lists.positive[:, None], 0).sum(axis=1)
     hardness = gaps[true > 0] / true[true > 0]
+    let_in = _mean(wrong.sum(), lists.planted.sum())
+    ends = None if let_in is None else share_interval(let_in, int((lists.planted > 0).sum()))
     return MinerEvidence(
-        _mean(wrong.sum(), lists.planted.sum()),
+        let_in,
         _mean((wrong[counts > 0] / counts[counts > 0]).sum(), (counts > 0).sum()),
         _mean(np.nansum(hardness), np.isfinite(hardness).sum()),
         float((true >= wanted).mean()),
         float(counts.mean()),
+        None if ends is None else (ends.low, ends.high),
     )
 
 
@@ -107,29 +113,31 @@ def _mean(total: Any, count: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRule:
-    """By what a miner is chosen: the hardest negatives under two conditions.
+    """By what a miner is chosen: the hardest negatives under these conditions.
 
     most_planted: the highest share of planted positives among the negatives. least_queries: the lowest share of the
-    queries that have `wanted` negatives.
+    queries that have `wanted` negatives. most_let_in: the highest share of the planted positives that is taken.
     """
 
     most_planted: float = 0.01
     least_queries: float = 0.95
     wanted: int = 4
+    most_let_in: float = 1.0
 
     def __str__(self) -> str:
+        let_in = f", that let in at most {100 * self.most_let_in:g} % of these" if self.most_let_in < 1 else ""
         return (
-            f"The hardest negatives of which at most {100 * self.most_planted:g} % are planted positives and of which "
-            f"at least {100 * self.least_queries:g} % of the queries have {self.wanted} or more; of equally hard ones "
-            "those with fewer planted positives, then the first of the sweep."
+            f"The hardest negatives of which at most {100 * self.most_planted:g} % are planted positives{let_in}, and "
+            f"of which at least {100 * self.least_queries:g} % of the queries have {self.wanted} or more; of equally "
+            "hard ones those with fewer planted positives, then the first of the sweep."
         )
 
     def order(self, found: Sequence[MinerEvidence]) -> list[int]:
-        """The places of all, best first: behind those that keep both conditions those with enough, then the others."""
+        """The places of all, best first: those that keep all conditions, those with enough, the others."""
         return sorted(range(len(found)), key=lambda place: (*self._rank(found[place]), place))
 
     def keeps(self, found: MinerEvidence) -> bool:
-        """Whether both conditions are kept."""
+        """Whether all conditions are kept."""
         return self._rank(found)[0] == 0
 
     def _rank(self, found: MinerEvidence) -> tuple[int, float, float]:
@@ -137,7 +145,9 @@ class ChoiceRule:
         hardness = -np.inf if found.hardness is None else found.hardness
         if found.enough < self.least_queries:
             return 2, -found.enough, planted
-        return (0, -hardness, planted) if planted <= self.most_planted else (1, planted, -hardness)
+        let_in = 1.0 if found.let_in is None else found.let_in
+        kept = planted <= self.most_planted and let_in <= self.most_let_in
+        return (0, -hardness, planted) if kept else (1, planted, -hardness)
 
 
 def choice(miners: Sequence[SweptMiner], found: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:

@@ -7,14 +7,11 @@ from typing import Any, Protocol
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
 
-ANY = {"best_of_each_depth": [0], "miners": [{"miner": {"name": "topk"}, "by": ""}]}
-"""A sweep, for a recipe of trials that is to be checked before there is one."""
-
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
 ALONE = "in-batch"
 METRIC = "mrr@10"
 TRAIN_RUN, _TRAIN_JUDGE = "train-run", "train-reranked"
-_SYSTEM, _BASELINE, _SHIPPED = "Hard Neg", "In-Batch Neg", "as shipped"
+_SYSTEM, _BASELINE, _SHIPPED, _BM25 = "Hard Neg", "In-Batch Neg", "as shipped", "BM25"
 _DEPTHS = (10, 20, 50, 100)
 _WIDTH = 110
 
@@ -42,7 +39,7 @@ class Asked:
 
     split: the queries to choose by. depth: how far down their lists go. reranker: a second model that filters decide
     by, as a recipe names it. options: of training. temperature: of the losses. usual: options of training that the
-    model's kind takes where `options` does not say otherwise.
+    model's kind takes where `options` does not say otherwise. bm25: whether a row of BM25 stands beside.
     """
 
     split: str
@@ -51,12 +48,24 @@ class Asked:
     options: Mapping[str, Any]
     temperature: float = 0.05
     usual: Mapping[str, Any] = field(default_factory=dict)
+    bm25: bool = True
+
+    @property
+    def depths(self) -> list[int]:
+        """How many negatives of a query are tried."""
+        return sorted({*(depth for depth in _DEPTHS if depth < self.depth), self.depth})
+
+    def before(self, steps: int | None) -> dict[str, Any]:
+        """All stages as far as they are known before the sweep: each depth is tried with the top of the lists."""
+        if steps is None:
+            return self.sweep()
+        rows = [{"miner": {"name": "topk", "depth": depth}, "by": ""} for depth in self.depths]
+        return self.trials({"miners": rows, "best_of_each_depth": range(len(rows))}, steps)
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
         analysis = {"run": SEARCHED, "index": ENCODED, **({"scores": {JUDGE: JUDGE}} if self.reranker else {})}
-        depths = sorted({*(depth for depth in _DEPTHS if depth < self.depth), self.depth})
-        analyses = {"miner-sweep": {**analysis, "depths": depths, "split": self.split}}
+        analyses = {"miner-sweep": {**analysis, "depths": self.depths, "split": self.split}}
         return {
             ENCODED: {"stage": "encode"},
             **self._searched(SEARCHED, JUDGE, self.split, self.reranker is not None),
@@ -95,25 +104,30 @@ class Asked:
         return {"stage": "train", "negatives": negatives, "loss": loss, "options": options}
 
     def recipe(self, tree: Mapping[str, Any], chosen: Chosen, told: Mapping[str, str], tested: str) -> str:
-        """A recipe that trains with the chosen miner, and with in-batch negatives alone beside it.
+        """A recipe that trains with the chosen miner; other ways stand beside it.
 
+        These are in-batch negatives alone, the top of the lists as deep as was searched, the model as shipped, BM25.
         tree: the recipe of the command. told: comments, by the stage that they stand before, `head` those of the
         whole. tested: the split to evaluate on.
         """
         row, steps = chosen.row, chosen.steps
         given = {} if steps is None or "max_steps" in self.options else {"max_steps": steps}
-        runs = {_SHIPPED: "start-run"}
+        lexical, top = self._lexical(tested), self._top(row, given)
+        beside = [stage["system"] for stage in top.values() if "system" in stage]
+        runs = {**({_BM25: "bm25-run"} if lexical else {}), _SHIPPED: "start-run"}
         stages = {
             ENCODED: {"stage": "encode"},
             "start-run": {"stage": "search", "index": ENCODED, "split": tested},
+            **lexical,
             **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(row["by"])),
             MINED: _mining(row, TRAIN_RUN, _TRAIN_JUDGE),
             ALONE: {**self._training(None, given), "system": _BASELINE},
+            **top,
             TRAINED: {**self._training(MINED, given), "system": _SYSTEM},
             "scores": {
                 "stage": "evaluate",
                 "runs": runs,
-                "baselines": [_BASELINE, _SHIPPED],
+                "baselines": [_BASELINE, *beside, *reversed(runs)],
                 "metrics": [METRIC, "ndcg@10", "recall@100"],
             },
             "report": {"stage": "report", "evaluation": "scores"},
@@ -121,9 +135,30 @@ class Asked:
         of_split = (
             {"defaults": {"search": {"split": tested}, "evaluate": {"split": tested}}} if tested != "test" else {}
         )
-        top = {"title": "Recommended negatives", **{key: tree[key] for key in ("dataset", "model", "seed")}, **of_split}
+        head = {
+            "title": "Recommended negatives",
+            **{key: tree[key] for key in ("dataset", "model", "seed")},
+            **of_split,
+        }
         outputs = {"model": ALONE if chosen.alone else TRAINED}
-        return "".join(_written({**top, "stages": stages, "outputs": outputs}, told))
+        return "".join(_written({**head, "stages": stages, "outputs": outputs}, told))
+
+    def _lexical(self, tested: str) -> dict[str, Any]:
+        """The stages of BM25, where it is to stand beside."""
+        if not self.bm25:
+            return {}
+        return {
+            "bm25-index": {"stage": "index", "backend": "bm25"},
+            "bm25-run": {"stage": "search", "index": "bm25-index", "split": tested},
+        }
+
+    def _top(self, row: Mapping[str, Any], steps: Mapping[str, Any]) -> dict[str, Any]:
+        """The stages of a training with the top of the lists as deep as was searched, unless that is the row."""
+        top = {"miner": {"name": "topk", "depth": self.depth}, "by": ""}
+        if row["miner"] == top["miner"]:
+            return {}
+        training = {**self._training("top-negatives", steps), "system": f"Top {self.depth}"}
+        return {"top-negatives": _mining(top, TRAIN_RUN, _TRAIN_JUDGE), "top": training}
 
 
 def _mining(row: Mapping[str, Any], run: str, judge: str) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, named_model
 from hardneg.api.notebook import html_section
 from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import ANY, METRIC, SWEEP, TRIALS, Asked
+from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Asked
+from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.atomic_write import replace_text
+from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import DATASET
 from hardneg.layout import METRICS
 from hardneg.reporting.table import Section
@@ -46,8 +48,8 @@ def recommend(
 ) -> "RecommendedNegatives":
     """Chooses the negatives for a collection.
 
-    Positives are planted among the documents of dev queries as if nobody had labelled them. Of the miners, windows and
-    filters that let few of them in, the one with the hardest negatives is chosen.
+    Some known positives of dev queries are hidden, to count how many each miner wrongly takes. Of the miners, windows
+    and filters that let few of them in, the one with the hardest negatives is chosen.
 
     Args:
         dataset: a name, a folder, a `datasets.Dataset` or dicts.
@@ -62,15 +64,15 @@ def recommend(
     asked = Asked(split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}))
     named = named_dataset(dataset, place.store), asked.sweep(), named_model(model, place.store)
     recipe = place.recipe("recommend", *named)
-    replace(recipe, stages=asked.trials(ANY, steps or 1)).check()
+    replace(recipe, stages=asked.before(steps or 1)).check()
     plan = recipe.plan()
     outcome = place.make(plan)
     found, asked = sweep_in(outcome), fitted(asked, plan.recipe.model)
     tried = None
     if steps is not None:
-        tried = trial_scores(place.make(replace(recipe, stages=asked.trials(found, steps)).plan()))
+        tried = trials_in(place.make(replace(recipe, stages=asked.trials(found, steps)).plan()), steps)
     facts = outcome.artifacts[DATASET].facts
-    return RecommendedNegatives(Recommendation(found, tried, steps), asked, plan.recipe.tree, facts)
+    return RecommendedNegatives(Recommendation(found, tried), asked, plan.recipe.tree, facts)
 
 
 def sweep_in(outcome: "Outcome") -> dict[str, Any]:
@@ -80,24 +82,25 @@ def sweep_in(outcome: "Outcome") -> dict[str, Any]:
     return found
 
 
-def trial_scores(outcome: "Outcome") -> dict[str, float]:
-    """What each training came to on the dev queries, by its stage."""
-    metrics = json.loads((outcome.artifacts[TRIALS].path / METRICS).read_text("utf-8"))["metrics"]
-    return {name: values[METRIC] for name, values in metrics.items()}
+def trials_in(outcome: "Outcome", steps: int) -> Trials:
+    """What each training came to on the dev queries."""
+    measured = read_metrics(outcome.artifacts[TRIALS].path / METRICS)
+    return Trials(in_order({name: scores[METRIC] for name, scores in measured.results.items()}), steps)
 
 
 def fitted(asked: Asked, model: "ModelSpec") -> Asked:
     """With the temperature of recipes that train with cosines, 1 for other scores, and what a static model takes.
 
-    A table of token vectors is trained as in recipe star-static: at a rate in proportion to the size of its numbers,
-    which are larger in wordllama's.
+    BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static: at a
+    rate in proportion to the size of its numbers, which are larger in wordllama's.
     """
     from hardneg.encoders.kinds import kind_of, resolve
+    from hardneg.recipe.packages import absent
 
     temperature, usual = 0.05 if resolve(model).similarity == "cosine" else 1.0, {}
     if getattr(kind_of(model), "tables", False):
         usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
-    return replace(asked, temperature=temperature, usual=usual)
+    return replace(asked, temperature=temperature, usual=usual, bm25=not absent("lucene"))
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class RecommendedNegatives:
         return f"RecommendedNegatives({self.miner}; {self.recommendation.evidence()})"
 
     def _repr_html_(self) -> str:
-        sweep, found = MinerSweep.model_construct(), self.recommendation.found
-        lines = (self.recommendation.evidence(),)
-        return html_section(Section("", [sweep.tables(found)[0]], sweep.explain(found), lines=lines))
+        answer = self.recommendation
+        explained = MinerSweep.model_construct().explain(answer.sweep())
+        lines = [line for line in (" ".join(answer.tried_in_words()), answer.evidence()) if line]
+        return html_section(Section("", answer.tables(), explained, lines=lines))

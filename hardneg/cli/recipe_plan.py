@@ -93,6 +93,16 @@ def plan(
     _tell(told, until)
 
 
+def show_plan(made: "Plan", store: Store, as_json: bool) -> None:
+    """The plan of a command that makes its recipe itself, here."""
+    from hardneg.machine import named
+
+    told = replace(_told(made, store, None, None, named(None, 1, None)), problems=_packages(made))
+    if as_json:
+        return say_json(_content(told), indent=1)
+    _tell(told, None)
+
+
 def _where(machine: "Machine", processes: int | None, price: float | None) -> "Machine":
     """With so many processes in all, if that is said.
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe, reranker_setting
-from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import ANY, Asked
+from hardneg.api.recommended_recipe import Asked
 from hardneg.atomic_write import replace_text
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
@@ -17,6 +16,10 @@ from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
 from hardneg.cli.outputs import Outputs, Target
 from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.api.recommendation import Recommendation
+    from hardneg.api.recommended_trials import Trials
 
 _MODEL = typer.Option(
     "packaged:all-MiniLM-L6-v2", "--model", help="A folder or a hub id; by default all-MiniLM-L6-v2 as it is packaged."
@@ -31,6 +34,7 @@ _RERANKER = typer.Option(
 _STEPS = typer.Option(
     None, "--train", min=1, help="Train so many steps with the best of each depth, and choose by the dev queries."
 )
+_PLAN = typer.Option(False, "--plan", help="Show what it would take, with an estimate, and do nothing.")
 _OUTPUT = options.output(
     "The recipe to write, NAME.yaml; figures of the same name stand beside it.", "recommended.yaml"
 )
@@ -45,6 +49,7 @@ def recommend(
     depth: int = _DEPTH,
     train: int | None = _STEPS,
     train_option: list[str] = options.key_values("One of training, such as learning_rate=1e-4.", TUNING),
+    plan: bool = _PLAN,
     output: Path = _OUTPUT,
     overwrite: bool = options.OVERWRITE,
     settings: list[str] = options.SET,
@@ -54,8 +59,8 @@ def recommend(
 ) -> None:
     """Choose the negatives for a collection, show why, and write a recipe that trains with them.
 
-    Positives are planted among the documents of dev queries as if nobody had labelled them. Of the miners, windows and
-    filters that let few of them in, the one with the hardest negatives is chosen.
+    Some known positives of dev queries are hidden, to count how many each miner wrongly takes. Of the miners, windows
+    and filters that let few of them in, the one with the hardest negatives is chosen.
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
@@ -64,7 +69,18 @@ def recommend(
     second = None if reranker is None else reranker_setting(reranker, plugin_options(option))
     asked = Asked(split, depth, second, plugin_options(train_option, "--train-option"))
     recipe = AdhocRecipe("recommend", dataset, asked.sweep(), model, settings)
+    if plan:
+        return _show_plan(replace(recipe, stages=asked.before(train)), store, as_json)
     Recommending(asked, recipe, train, output).run(Place(store, device), overwrite, as_json)
+
+
+def _show_plan(recipe: AdhocRecipe, store: Path | None, as_json: bool) -> None:
+    """Prints the steps with an estimate, and how to make them shorter."""
+    from hardneg.cli.recipe_plan import show_plan
+
+    show_plan(recipe.plan(tell_once), options.open_store(store), as_json)
+    if not as_json and not any(setting.startswith("model.document_length=") for setting in recipe.settings):
+        say("less work, by reading less of each document: --set model.document_length=128")
 
 
 @dataclass(frozen=True)
@@ -79,44 +95,47 @@ class Recommending:
     def run(self, place: Place, overwrite: bool, as_json: bool) -> None:
         """Compares, chooses, writes the recipe and the figures, and tells of them."""
         from hardneg.analysis.miner_sweep import MinerSweep
+        from hardneg.api.recommendation import Recommendation
         from hardneg.api.recommending import fitted, sweep_in
         from hardneg.fields import DATASET
 
-        replace(self.recipe, stages=self.asked.trials(ANY, self.steps or 1)).check(tell_once)  # before any work
+        replace(self.recipe, stages=self.asked.before(self.steps or 1)).check(tell_once)  # before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]
         with begun(self.recipe, place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
             outcome = work.make()
             found, facts = sweep_in(outcome), outcome.artifacts[DATASET].facts
             asked = fitted(self.asked, work.plan.recipe.model)
-            tried, outputs = (None, work.outputs) if self.steps is None else self._tried(work, asked, found)
-            answer = Recommendation(found, tried, self.steps)
+            tried, outputs = (None, work.outputs) if self.steps is None else self._tried(work, asked, found, self.steps)
+            answer = Recommendation(found, tried)
             with outputs.laid_out():
                 replace_text(self.output, answer.recipe(asked, work.plan.recipe.tree, facts, self.output))
-                MinerSweep.model_construct().draw(found, figures)
+                MinerSweep.model_construct().draw(answer.sweep(), figures)
         _tell(answer, as_json, self.output)
 
-    def _tried(self, work: PlannedWork, asked: Asked, found: Mapping[str, Any]) -> tuple[dict[str, float], Outputs]:
-        """What each training came to on the dev queries, by its stage; and the outputs, which are made of these too."""
-        from hardneg.api.recommending import trial_scores
+    def _tried(self, work: PlannedWork, asked: Asked, found: Mapping[str, Any], steps: int) -> "tuple[Trials, Outputs]":
+        """What each training came to on the dev queries; and the outputs, which are made of these too."""
+        from hardneg.api.recommending import trials_in
 
-        plan = replace(self.recipe, stages=asked.trials(found, self.steps or 0)).plan(tell_once)
+        plan = replace(self.recipe, stages=asked.trials(found, steps)).plan(tell_once)
         given = work.outputs
         outputs = plan_outputs(given.command, plan, work.place.store, given.targets, given.overwrite)
         with outputs.begun():
-            return trial_scores(replace(work, plan=plan, outputs=outputs).make()), outputs
+            return trials_in(replace(work, plan=plan, outputs=outputs).make(), steps), outputs
 
 
-def _tell(answer: Recommendation, as_json: bool, output: Path) -> None:
+def _tell(answer: "Recommendation", as_json: bool, output: Path) -> None:
     """Prints what was chosen, and why."""
     from hardneg.analysis.miner_sweep import MinerSweep
 
     if as_json:
         return say_json({"recipe": str(output), **answer.to_dict()})
-    sweep, console = MinerSweep.model_construct(), stdout_console()
-    print_table(console, sweep.tables(answer.found)[0])
-    console.print(sweep.explain(answer.found), style="dim", soft_wrap=not console.is_terminal)
-    if answer.trials is not None:
+    console = stdout_console()
+    sweep, *trials = answer.tables()
+    print_table(console, sweep)
+    explained = MinerSweep.model_construct().explain(answer.sweep())
+    console.print(explained, style="dim", soft_wrap=not console.is_terminal)
+    for table in trials:
+        print_table(console, table)
         say(" ".join(answer.tried_in_words()))
-        say(f"The rule: {answer.rule()}")
     say(answer.evidence())
     say(f"{output}: hardneg recipe run {output}")

@@ -1,11 +1,9 @@
 """Runs a plan's steps: what the store has is taken, the rest is made, one lock a step; what each took is noted."""
 
 import gc
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,9 @@ from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, N
 from hardneg.fields import DATASET, START, Trait
 from hardneg.progress import Progress, Silent
 from hardneg.protocols import Engine
-from hardneg.rates.files import this_cpu
+from hardneg.recipe.packages import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
 from hardneg.stages.spec import StageSpec
@@ -65,6 +64,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     Raises:
         UsageError: several processes, and a stage that trains in one only; or the recipe names a device
             that is not there.
+        MissingDependency: an optional part that a step ahead needs is not installed.
         RecipeError: the collection lacks what a stage needs.
         HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
     """
@@ -73,7 +73,9 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     artifacts: dict[str, Artifact] = {}
     ran: list[str] = []
     _check_processes(steps)
-    _check_devices([step for step in steps if step.name in again or not store.path(step.key).exists()])
+    ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
+    _check_devices(ahead)
+    check_packages(ahead, plan)
     if not world().first:
         return _help(steps, plan, store, options)
     for step in steps:
@@ -257,44 +259,3 @@ def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[s
                 name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins, traits=traits
             )
     return found
-
-
-_PROC = Path("/proc/self")
-
-
-@contextmanager
-def usage(processes: int) -> Iterator[dict[str, Any]]:
-    """Measures a block in the first of `processes` processes; the dict it gives is filled when the block ends.
-
-    device: the GPU's name where one held something, else `cpu`. processor: the CPU and its threads. peak_memory: bytes,
-    the most that this process held in main memory meanwhile (where the system cannot tell, since it began).
-    peak_gpu_memory: bytes, on a GPU only.
-    """
-    found: dict[str, Any] = {}
-    _forget_peaks()
-    yield found
-    found |= {"processes": processes, "device": "cpu", "processor": this_cpu().name, "peak_memory": _peak_memory()}
-    if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
-        found |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
-
-
-def _forget_peaks() -> None:
-    with suppress(OSError):
-        (_PROC / "clear_refs").write_text("5", encoding="ascii")
-    if cuda := _cuda():
-        cuda.reset_peak_memory_stats()
-
-
-def _peak_memory() -> int:
-    try:
-        lines = (_PROC / "status").read_text(encoding="ascii", errors="replace").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        scale = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-
-
-def _cuda() -> Any:
-    """torch's own module, if it is loaded and a GPU is in use; nothing is loaded for this."""
-    torch = sys.modules.get("torch")
-    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from hardneg.encoders.kinds import look_up
@@ -12,17 +11,10 @@ from hardneg.errors import DataError, HardnegError, MissingDependency, ModelErro
 from hardneg.fields import DATASET, START, input_files
 from hardneg.protocols import LooksUp
 from hardneg.recipe.estimate import networks
+from hardneg.recipe.packages import absent, extras
 from hardneg.recipe.plan import Plan
 from hardneg.recipe.run_folder import maker
 from hardneg.types import Lookup
-
-_MODULES = {
-    "analysis": ("sklearn",),
-    "cpu": ("faiss",),
-    "hub": ("datasets",),
-    "ir-datasets": ("ir_datasets",),
-    "lucene": ("pyserini", "jnius"),
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ class Need:
 def needs(plan: Plan) -> Iterator[Need]:
     """All that the steps need, each once; the hub is asked for listings and heads of files alone."""
     yield from packages(plan)
-    if "lucene" in extras(plan) and not _lacking("lucene"):
+    if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up("package", "Java", _java)
     loader = plan.recipe.plugins[DATASET, "loader"]
     name = plan.recipe.dataset.loader.name
@@ -64,21 +56,9 @@ def needs(plan: Plan) -> Iterator[Need]:
 
 def packages(plan: Plan) -> Iterator[Need]:
     """The optional parts of hardneg that the steps need; told without the network and without importing any."""
-    for extra in sorted(extras(plan)):
-        lacking = _lacking(extra)
-        told = f'{", ".join(lacking)} not installed: pip install "hardneg[{extra}]"' if lacking else ""
+    for extra in extras(plan.steps.values(), plan):
+        told = absent(extra)
         yield Need("package", f"hardneg[{extra}]", missing=told, exit_code=MissingDependency.exit_code if told else 0)
-
-
-def extras(plan: Plan) -> set[str]:
-    """The names of those parts."""
-    named = {str(getattr(type(plugin), "extra", "")) for plugin in plan.recipe.plugins.values()}
-    named |= {extra for spec in plan.recipe.stages.values() for extra in spec.extras()}
-    return named & _MODULES.keys()
-
-
-def _lacking(extra: str) -> list[str]:
-    return [module for module in _MODULES[extra] if find_spec(module) is None]
 
 
 def _looked_up(kind: str, subject: str, find: Callable[[], Lookup]) -> Need:

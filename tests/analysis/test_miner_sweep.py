@@ -91,6 +91,31 @@ def test_the_rule_by_hand():
     assert "at most 1 % are planted" in str(rule) and "95 % of the queries have 4 or more" in str(rule)
 
 
+def test_what_may_be_let_in_can_be_bounded():
+    found = [MinerEvidence(0.95, 0.009, 0.5, 1.0, 100.0), MinerEvidence(0.2, 0.01, 0.1, 1.0, 20.0), seen(None, 0.2)]
+    assert ChoiceRule().order(found)[0] == 0  # at depth 100 nearly all that is planted keeps the bound of 1 %
+    bounded = ChoiceRule(most_let_in=0.5)
+    assert bounded.order(found) == [1, 0, 2] and "let in at most 50 % of these" in str(bounded)
+
+
+def test_few_queries_leave_much_open():
+    lists = planted_lists(JUDGED, [ONE, TWO], 5)
+    none = evidence(SweptMiner("pos-margin", 2, threshold=0.1), lists, wanted=2)
+    assert none.let_in_interval == (0.0, pytest.approx(1 - 0.025 ** (1 / 2)))  # of no case among two queries
+    third = evidence(SweptMiner("topk", 2), lists, wanted=2)
+    assert third.let_in_interval[0] < third.let_in < third.let_in_interval[1]
+
+
+def test_where_one_is_planted_a_query_the_bound_is_one_of_depth():
+    sweep = MinerSweep.model_construct()
+    found = measured(index="index", model="model")
+    assert "whatever takes" not in sweep.explain(found)  # no miner takes 100
+    deep = {**found, "listed": 200}
+    assert "whatever takes 100 or more of a query keeps the bound of 1 %" in sweep.explain(deep)
+    assert "whatever takes" not in sweep.explain({**deep, "planted": {**found["planted"], "kind": JUDGED}})
+    assert sweep.table(found).rows[0][2] == "0.0% [0.0, 84.2]"  # of none of two: 1 - .025^(1/2)
+
+
 def test_the_best_of_each_way_and_of_each_depth():
     miners = [SweptMiner("topk", 10), SweptMiner("topk", 20), SweptMiner("window", 15, 5), SweptMiner("window", 25, 5)]
     found = [seen(0.5, 0.1), seen(0.01, -0.3), seen(0.01, -0.2), seen(0.0, -0.1)]
@@ -195,7 +220,7 @@ def test_tables_and_the_figure(tmp_path):
     best, whole = MinerSweep.model_construct().tables(found)
     assert len(whole.rows) == 5 and len(best.rows) == 3
     assert [row[-1] for row in whole.rows].count("chosen") == 1
-    assert whole.rows[2][:2] == ["window behind rank 1", "2"] and whole.rows[3][0] == "pos-margin 0"
+    assert whole.rows[2][:2] == ["window after rank 1", "2"] and whole.rows[3][0] == "pos-margin 0"
     MinerSweep.model_construct().draw(found, [tmp_path / "sweep.svg"])
     svg = (tmp_path / "sweep.svg").read_text()
     assert "planted among the negatives (%)" in svg and "filters" in svg and "pos-margin 0" in svg

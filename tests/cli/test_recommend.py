@@ -4,33 +4,54 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 from recipe.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
 from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import Asked
+from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.recommending import fitted
 from hardneg.cli.main import app
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.load import load_recipe
 
+
+def row(miner, let_in, planted, hardness, enough=1.0, by="", ends=None):
+    found = {"let_in": let_in, "planted": planted, "hardness": hardness, "enough": enough, "let_in_interval": ends}
+    return {"miner": miner, "by": by, **found}
+
+
 ROWS = [
-    {"miner": {"name": "topk", "depth": 10}, "by": "", "let_in": 0.5, "planted": 0.1, "hardness": -0.1, "enough": 1.0},
-    {"miner": {"name": "topk", "depth": 20}, "by": "", "let_in": 0.5, "planted": 0.01, "hardness": -0.2, "enough": 1.0},
-    {
-        "miner": {"name": "pos-percent", "share": 0.95, "depth": 20, "count": 10},
-        "by": "reranked",
-        "let_in": None,
-        "planted": None,
-        "hardness": None,
-        "enough": 0.0,
-    },
+    row({"name": "topk", "depth": 10}, 0.5, 0.1, -0.1),
+    row({"name": "topk", "depth": 20}, 0.5, 0.01, -0.2, ends=[0.187, 0.813]),
+    row({"name": "pos-percent", "share": 0.95, "depth": 20, "count": 10}, None, None, None, 0.0, "reranked"),
 ]
-FOUND = {"miners": ROWS, "chosen": 1, "kept": True, "listed": 20, "best_of_each_depth": [1, 0], "rule": {"said": "R."}}
+RULE = {"said": "R.", "most_planted": 0.01}
+FOUND = {
+    "miners": ROWS,
+    "chosen": 1,
+    "kept": True,
+    "listed": 20,
+    "best_of_each_depth": [1, 0],
+    "best_of_each_way": [1, 2],
+    "rule": RULE,
+    "planted": {"kind": "judged", "queries": 9, "planted": 12},
+}
 
 ROW_0 = {**FOUND, "chosen": 0}
+
+
+def trials(alone, first, second):
+    """Scores of ten queries by each training, around its mean."""
+    added = [0.01 * query for query in (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)]
+    scores = {
+        name: {str(query): mean + added[query - turn] for query in range(10)}
+        for turn, (name, mean) in enumerate({"in-batch": alone, "model-1": first, "model-2": second}.items())
+    }
+    return Trials(in_order(scores), 5)
 
 
 @pytest.fixture
@@ -52,25 +73,61 @@ def hardneg(tmp_path, monkeypatch):
 
 
 def test_by_the_rule_or_by_trials():
-    assert Recommendation(FOUND, None, None).place == 1
-    trials = {"in-batch": 0.1, "model-1": 0.3, "model-2": 0.4}
-    assert Recommendation(FOUND, trials, 5).place == 0
-    assert Recommendation(FOUND, {**trials, "model-1": 0.4}, 5).place == 1  # of equal ones the first
-    told = " ".join(Recommendation(FOUND, trials, 5).tried_in_words())
-    assert told.endswith("in-batch negatives alone 0.1000, topk, 20 a query 0.3000, topk, 10 a query 0.4000.")
-    assert not Recommendation(FOUND, {**trials, "in-batch": 0.4}, 5).alone
-    poor = Recommendation(FOUND, {**trials, "in-batch": 0.5}, 5)
-    assert poor.alone and " ".join(poor.tried_in_words()).endswith("these alone are recommended.")
+    assert Recommendation(FOUND, None).place == 1
+    assert Recommendation(FOUND, trials(0.1, 0.3, 0.4)).place == 0
+    assert Recommendation(FOUND, trials(0.1, 0.4, 0.4)).place == 1  # of equal ones the first
+    assert not Recommendation(FOUND, trials(0.4, 0.3, 0.4)).alone
+    poor = Recommendation(FOUND, trials(0.5, 0.3, 0.4))
+    assert poor.alone and " ".join(poor.tried_in_words()).endswith(
+        "The recipe has in-batch negatives alone, which came out highest."
+    )
     assert poor.rule().endswith("in this order: R.") and "training of 5 steps has the highest mrr@10" in poor.rule()
 
 
+def test_table_sentence_and_recipe_say_the_same(tmp_path):
+    answer = Recommendation(FOUND, trials(0.1, 0.3, 0.4))  # by the rule 20 a query, by the trainings 10
+    sweep, tried = answer.tables()
+    assert [line[:2] for line in sweep.rows if line[-1] == "chosen"] == [["topk", "10"]]
+    assert [line[:2] for line in tried.rows if line[-1] == "chosen"] == [["topk", "10"]]
+    assert answer.evidence().startswith("Chosen: topk, 10 a query")
+    assert "The recipe has topk, 10 a query" in " ".join(answer.tried_in_words())
+    assert answer.to_dict()["chosen"] == answer.sweep()["chosen"] == 0
+    text = answer.recipe(Asked("dev", 20, None, {}), TREE, FACTS, tmp_path / "r.yaml")
+    assert "miner:\n      name: topk\n      depth: 10\n" in text
+    none = Recommendation(FOUND, trials(0.5, 0.3, 0.4)).tables()
+    assert [[line[0] for line in table.rows if line[-1] == "chosen"] for table in none] == [
+        [],
+        ["in-batch negatives alone"],
+    ]
+
+
+def test_trainings_have_intervals_and_what_is_not_told_apart_will_do():
+    apart = trials(0.1, 0.3, 0.4)
+    assert apart.as_good == ["model-2"]
+    told = " ".join(Recommendation(FOUND, apart).tried_in_words())
+    assert "Better than all others (paired tests" in told and "correction over all pairs): topk, 10 a query." in told
+    # Differences of .01 with signs that even out, over four queries: p is 1 in both tests.
+    even = {"in-batch": [0.0, 0.0, 0.0, 0.0], "model-1": [0.5, 0.6, 0.5, 0.6], "model-2": [0.51, 0.59, 0.51, 0.59]}
+    close = Trials({name: dict(zip("abcd", values, strict=True)) for name, values in even.items()}, 5)
+    told = " ".join(Recommendation(FOUND, close).tried_in_words())
+    assert "mrr@10 on 4 dev queries after 5 steps, one seed" in told
+    assert "topk, 20 a query 0.5500 [0.458, 0.642]" in told  # .55 ± 3.182 × .05774 / 2, by Student's t
+    assert "None is told apart" in told and "in-batch negatives alone; topk, 20 a query; topk, 10 a query." in told
+    assert "Any of these will do." in told
+    assert close.to_dict()["model-2"]["p_against_best"] == 1.0
+    # In-batch negatives are .55 away: t is 19, but four queries have 16 patterns of signs, so p is 1/8 at best.
+    assert close.to_dict()["in-batch"]["not_told_apart"]
+
+
 def test_the_evidence_in_words():
-    told = Recommendation(FOUND, None, None).evidence()
-    assert told.startswith("Chosen: topk, 20 a query: lets in 50.0% of what is planted, 1.0% of its negatives are")
-    assert "Beside it" not in told and "Beside it, topk, 20 a query" in Recommendation(ROW_0, None, None).evidence()
-    missed = Recommendation({**FOUND, "chosen": 2, "kept": False}, None, None).evidence()
+    told = Recommendation(FOUND, None).evidence()
+    assert told.startswith(
+        "Chosen: topk, 20 a query: lets in 50.0% [18.7, 81.3] of what is planted, 1.0% of its negatives are"
+    )
+    assert "Beside it" not in told and "Beside it, topk, 20 a query" in Recommendation(ROW_0, None).evidence()
+    missed = Recommendation({**FOUND, "chosen": 2, "kept": False}, None).evidence()
     assert "pos-percent 0.95 by reranked, 10 a query" in missed and "hardness unknown" in missed
-    assert missed.endswith("No miner keeps both conditions of the rule: this is the nearest to them.")
+    assert missed.endswith("No miner keeps all conditions of the rule: this is the nearest to them.")
 
 
 @pytest.fixture
@@ -111,19 +168,36 @@ def test_a_static_model_gets_the_rate_of_one(tmp_path, tiny_model):
 @pytest.mark.slow
 def test_trainings_choose(hardneg, model, tmp_path):
     out = hardneg("--depth", "12", "--train", "2", "--train-option", "batch_size=8", "--output", "best.yaml").stdout
-    assert "mrr@10 on the dev queries after 2 steps: in-batch negatives alone 0." in out
+    assert "dev queries after 2 steps, one seed: " in out and "in-batch negatives alone 0." in out
     text = (tmp_path / "best.yaml").read_text()
-    assert "max_steps: 2" in text and "on the dev queries after 2 steps" in text
+    assert "max_steps: 2" in text and "dev queries after 2 steps, one seed" in text
     ran = CliRunner().invoke(app, ["recipe", "run", "best.yaml", "--output", "made", "--device", "cpu"])
-    assert ran.exit_code == 0 and "Hard Neg" in ran.stdout
+    assert ran.exit_code == 0 and all(name in ran.stdout for name in ("Hard Neg", "In-Batch Neg", "BM25", "as shipped"))
+
+
+TREE = {"dataset": "pydocs", "model": {"name": "m"}, "seed": 7}
+FACTS = {"splits": {"train": {"queries": 9}, "dev": {"queries": 9}}}
+
+
+def test_bm25_and_the_top_of_the_lists_stand_beside(tmp_path):
+    asked, given = Asked("dev", 20, None, {"learning_rate": 0.5}), (TREE, FACTS, tmp_path / "r.yaml")
+    (tmp_path / "r.yaml").write_text(Recommendation(ROW_0, None).recipe(asked, *given))
+    recipe = load_recipe(tmp_path / "r.yaml", None, [])
+    scores = recipe.stages["scores"]
+    assert {"Hard Neg", "In-Batch Neg", "Top 20", "BM25", "as shipped"} == set(scores.runs)
+    assert scores.baselines == ("In-Batch Neg", "Top 20", "as shipped", "BM25")
+    top = recipe.stages["top-negatives"]
+    assert (top.miner.name, top.miner.options) == ("topk", {"depth": 20}) and top.runs == {"dense": "train-run"}
+    assert recipe.stages["top"].options == recipe.stages["model"].options
+    chosen = Recommendation(FOUND, None).recipe(replace(asked, bm25=False), *given)  # itself the top of the lists
+    assert yaml.safe_load(chosen)["stages"].keys().isdisjoint({"top", "top-negatives", "bm25-index", "bm25-run"})
 
 
 def test_the_recipe_that_is_written(tmp_path):
     asked = Asked("dev", 20, {"name": "cross-encoder", "source": "ce"}, {"learning_rate": 0.5}, temperature=1.0)
-    tree = {"dataset": "pydocs", "model": {"name": "m"}, "seed": 7}
-    facts = {"splits": {"train": {"queries": 9}, "dev": {"queries": 9}}}
-    found = {**FOUND, "planted": {"kind": "judged", "queries": 9, "planted": 12}, "chosen": 2}
-    text = Recommendation(found, None, None).recipe(asked, tree, facts, tmp_path / "r.yaml")
+    tree, facts = TREE, FACTS
+    found = {**FOUND, "chosen": 2}
+    text = Recommendation(found, None).recipe(asked, tree, facts, tmp_path / "r.yaml")
     head = text.partition("title:")[0]
     assert "# There is no split test: it is measured on split dev, by which the negatives were chosen." in head
     assert all(line.startswith("#") and len(line) <= 120 for line in head.splitlines())
@@ -137,9 +211,9 @@ def test_the_recipe_that_is_written(tmp_path):
     assert recipe.stages["in-batch"].options.negatives_per_query == 0 and recipe.outputs["model"] == "model"
     assert recipe.stages["model"].options.learning_rate == 0.5 and recipe.stages["model"].options.weight_decay == 0.01
     usual = {"learning_rate": 0.03, "weight_decay": 0.0}
-    text = Recommendation(found, None, None).recipe(replace(asked, usual=usual), tree, facts, tmp_path / "r.yaml")
+    text = Recommendation(found, None).recipe(replace(asked, usual=usual), tree, facts, tmp_path / "r.yaml")
     assert "learning_rate: 0.5" in text and "weight_decay: 0.0" in text and "a static model's rate and decay" in text
-    alone = Recommendation(found, {"in-batch": 0.2, "model-1": 0.1, "model-2": 0.1}, 5)
+    alone = Recommendation(found, trials(0.2, 0.1, 0.1))
     assert "outputs:\n  model: in-batch\n" in alone.recipe(asked, tree, facts, tmp_path / "r.yaml")
 
 
@@ -154,6 +228,17 @@ def test_a_reranker_is_a_second_judge_of_judged_positives(hardneg, model, tiny_r
     assert found["planted"] == {"kind": "judged", "planted": 10, "queries": 10} and found["unused"] == []
     assert {row["by"] for row in found["miners"]} == {"", "reranked"}
     assert all(row["planted"] is not None for row in found["miners"] if row["miner"]["name"] == "topk")
+
+
+def test_a_plan_is_shown_and_nothing_is_made(hardneg, model, tmp_path):
+    told = hardneg("--depth", "20", "--train", "3", "--plan").stdout
+    assert "to run: " in told and "model-2" in told  # depths 10 and 20 are tried
+    assert told.splitlines()[-1].endswith("--set model.document_length=128")
+    assert not (tmp_path / "store").exists() or not list((tmp_path / "store").glob("*/manifest.json"))
+    steps = json.loads(hardneg("--depth", "20", "--plan", "--json").stdout)["steps"]
+    assert [step["step"] for step in steps] == ["dataset", "index", "run", "sweep"]
+    assert "less work" not in hardneg("--plan", "--set", "model.document_length=64").stdout
+    assert not list(tmp_path.glob("recommended.*"))
 
 
 def test_mistakes_are_told_before_any_work(hardneg, tmp_path):

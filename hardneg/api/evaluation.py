@@ -1,7 +1,7 @@
 """`hardneg.evaluate`: runs scored as trec_eval does, and their differences tested."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -10,6 +10,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_qrels import AnyQrels, named_qrels
 from hardneg.api.given_run import labelled_runs
+from hardneg.api.given_values import names_of, number_of
 from hardneg.api.judging import Judge, tested
 from hardneg.api.labels import known_baselines, known_metrics
 from hardneg.api.making import make_dataset
@@ -42,8 +43,8 @@ def evaluate(
     runs: Any,
     qrels: AnyQrels | None = None,
     *,
-    metrics: Sequence[str] = (),
-    baselines: Sequence[str] = (),
+    metrics: Iterable[str] = (),
+    baselines: Iterable[str] = (),
     **given: Unpack[JudgingOptions],
 ) -> "Evaluation":
     """Scores runs against judgements, and tests the differences between them.
@@ -63,16 +64,19 @@ def evaluate(
         DataError: a file has a mistake.
     """
     own = taken(given, JudgingOptions)
-    place, names = Workplace.of(given), known_metrics([metrics] if isinstance(metrics, str) else metrics)
+    place, names = Workplace.of(given), known_metrics(names_of("metrics", metrics))
     labels = labelled_runs(runs, place.store)
-    compared = known_baselines([baselines] if isinstance(baselines, str) else baselines, list(labels))
+    compared = known_baselines(names_of("baselines", baselines), list(labels))
     judge = _judge(runs, qrels, own, place)
-    measured = judge.measured(names, {path: label for label, path in labels.items()}, _log.warning)
+    measured = judge.measured(names, labels, _log.warning)
     return Evaluation(tested(measured, compared))
 
 
 def _judge(runs: Any, qrels: AnyQrels | None, own: Mapping[str, Any], place: Workplace) -> Judge:
-    level, match = own.get("relevance_level", 1), own.get("answer_match", "string")
+    level, match = (
+        number_of("evaluate", "relevance_level", own.get("relevance_level", 1)),
+        own.get("answer_match", "string"),
+    )
     if "dataset" in own:
         named, split = named_dataset(own["dataset"], place.store), split_of(own["dataset"], own.get("split"), "test")
         recipe = AdhocRecipe("evaluate", named, settings=place.settings)

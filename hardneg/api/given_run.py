@@ -1,9 +1,8 @@
 """A run as a function is given it: what a search found, a file, or scores by document and query."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
+from hardneg.api.memory_collection import Mistakes
 from hardneg.artifacts import Store
 from hardneg.data.runs import write_run
 from hardneg.errors import DataError, UsageError
@@ -20,6 +20,7 @@ from hardneg.types import RankedList
 AnyRun = str | Path | Mapping[str, Mapping[str, float]] | Any
 """A TREC run's file, plain or gzip; what a search, rerank or fusion returned; or `{query_id: {doc_id: score}}`."""
 
+_LARGEST = float(np.finfo(np.float32).max)
 _FORMS = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"
 
 
@@ -47,19 +48,24 @@ def labelled_runs(given: Any, store: Store) -> dict[str, Path]:
     if isinstance(given, Mapping | Sequence) and not given:
         raise UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
     if isinstance(given, Mapping) and not is_run(given):
-        return {str(label): run_file(each, store) for label, each in given.items()}
+        return _labelled(((str(label), each) for label, each in given.items()), store)
     runs = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    files = {each: run_file(each, store) for each in runs if isinstance(each, str | Path)}
-    of_files = {path: label for path, label in run_labels(list(files.values())).items()}
-    labelled = {of_files[files[each]]: files[each] for each in files}
-    for number, each in enumerate(runs, 1):
-        if isinstance(each, str | Path):
-            continue
-        label = getattr(each, "name", f"run {number}")
-        if label in labelled:
+    of_files = run_labels([run_file(each, store) for each in runs if isinstance(each, str | Path)])
+    named = [
+        (getattr(each, "name", f"run {number}"), each)
+        for number, each in enumerate(runs, 1)
+        if not isinstance(each, str | Path)
+    ]
+    return _labelled([*((label, path) for path, label in of_files.items()), *named], store)
+
+
+def _labelled(runs: Iterable[tuple[str, AnyRun]], store: Store) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for label, each in runs:
+        if label in files:
             raise UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
-        labelled[label] = run_file(each, store)
-    return labelled
+        files[label] = run_file(each, store)
+    return files
 
 
 def is_run(given: Mapping[str, Any]) -> bool:
@@ -77,19 +83,27 @@ def _write(given: Mapping[str, Mapping[str, float]], folder: Path) -> None:
 
 
 def _entries(given: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
-    for query_id, found in given.items():
-        if not isinstance(query_id, str) or not isinstance(found, Mapping):
-            raise DataError(f"run: query {query_id!r:.60}: must be scores by document id, not {found!r:.60}")
-        for doc_id, score in found.items():
-            if not isinstance(doc_id, str) or not _is_number(score):
-                raise DataError(
-                    f"run[{query_id!r}][{doc_id!r}]: must be a finite number by document id, not {score!r:.60}"
-                )
-        yield query_id, RankedList(list(found), np.fromiter(found.values(), np.float32, len(found)))
+    with Mistakes("run") as mistakes:
+        for query_id, found in given.items():
+            if mistakes.takes_id("", query_id) and _are_scores(query_id, found, mistakes):
+                yield query_id, RankedList(list(found), np.fromiter(found.values(), np.float32, len(found)))
+
+
+def _are_scores(query_id: str, found: Any, mistakes: Mistakes) -> bool:
+    if not isinstance(found, Mapping):
+        mistakes.add(f"[{query_id!r}]: must be scores by document id, not {found!r:.60}")
+        return False
+    good = True
+    for doc_id, score in found.items():
+        good &= mistakes.takes_id(f"[{query_id!r}]", doc_id)
+        if not _is_number(score):
+            mistakes.add(f"[{query_id!r}][{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+            good = False
+    return good
 
 
 def _is_number(score: Any) -> bool:
     try:
-        return isfinite(score)
-    except TypeError:
+        return abs(float(score)) <= _LARGEST and not isinstance(score, str | bytes)
+    except (TypeError, ValueError, OverflowError):
         return False

@@ -53,17 +53,17 @@ class Judge:
         return {} if self.collection is None else self.collection.qrels(self.split)
 
     def measured(
-        self, names: Sequence[str], labels: Mapping[Path, str], note: Note, starting: Starting = nullcontext
+        self, names: Sequence[str], runs: Mapping[str, Path], note: Note, starting: Starting = nullcontext
     ) -> "Measured":
-        """Each run's scores by judgements and by answers, not yet compared; `note` is told what is left out."""
+        """Each run's scores by judgements and by answers, not yet compared; `note` gets what is left out."""
         from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
 
         cutoffs = answer_cutoffs(names)
-        found = self._by_answers(labels, cutoffs, note)
+        found = self._by_answers(runs, cutoffs, note)
         if by_judgements := [name for name in names if name not in cutoffs]:
             scoring = _Judging(self._judgements(), by_judgements, self.level, note)
-            judged = scoring.of(labels, starting)
+            judged = scoring.of(runs, starting)
             found = {label: {**scores, **found.get(label, {})} for label, scores in judged.items()}
         return Measured({label: {name: scores[name] for name in names} for label, scores in found.items()})
 
@@ -75,7 +75,7 @@ class Judge:
             raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give --qrels FILE")
         return grades
 
-    def _by_answers(self, labels: Mapping[Path, str], cutoffs: Mapping[str, int], note: Note) -> "dict[str, Scores]":
+    def _by_answers(self, runs: Mapping[str, Path], cutoffs: Mapping[str, int], note: Note) -> "dict[str, Scores]":
         from hardneg.data.answer_matching import PassageAnswers
         from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import answer_coverage
@@ -86,7 +86,7 @@ class Judge:
             raise UsageError(f"{next(iter(cutoffs))} needs the answers of a dataset: give --dataset and --split")
         answers, cuts = PassageAnswers.of(collection, self.split, self.match), list(cutoffs.values())
         asked = answers.query_ids
-        found = {label: answer_coverage(read_run(path), answers, asked, cuts) for path, label in labels.items()}
+        found = {label: answer_coverage(read_run(path), answers, asked, cuts) for label, path in runs.items()}
         without = len(collection.queries(self.split)) - len(asked)
         for reason, count in {**answers.left_out, "questions without answers": without}.items():
             if count:
@@ -103,13 +103,13 @@ class _Judging:
     level: int
     note: Note
 
-    def of(self, labels: Mapping[Path, str], starting: Starting) -> "dict[str, Scores]":
+    def of(self, runs: Mapping[str, Path], starting: Starting) -> "dict[str, Scores]":
         """Each run's scores by metric and query."""
         from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import evaluate, warm_up
 
         found: dict[str, Scores] = {}
-        for path, label in labels.items():
+        for label, path in runs.items():
             run = read_run(path)
             for line in _coverage_notes(label, run, self.qrels):
                 self.note(line)

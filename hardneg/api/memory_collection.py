@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from hardneg.data.qrels import GRADE_DIGITS
 from hardneg.data.source_files import order_splits, split_problem
 from hardneg.data.text_lines import one_word
 from hardneg.errors import DataError
@@ -15,6 +16,7 @@ PARTS = ("corpus", "queries", "qrels")
 ONLY = "train"
 """The split of a collection that has none."""
 _TOLD = 10
+_LARGEST = 10**GRADE_DIGITS - 1
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,12 @@ class MemoryCollection:
         problems = [f"{name!r}: no such part{suggestion(str(name), PARTS)}" for name in given if name not in PARTS]
         problems += [f"{name!r} is missing" for name in PARTS if name not in given]
         problems += [
-            f"{name}: must be a dict by id, not {type(given[name]).__name__}"
+            f"{name}: must be a dict by id, not {_form(given[name])}"
             for name in PARTS
             if name in given and not isinstance(given[name], Mapping)
         ]
         refuse(problems or [f"{name} is empty" for name in PARTS if not given[name]])
+        refuse(_mixed(given["qrels"]))
         texts = given["queries"] if _by_split(given["queries"], Mapping) else {"": given["queries"]}
         judged = given["qrels"] if _graded_by_split(given["qrels"]) else {ONLY: given["qrels"]}
         problems = [told for split in judged if (told := split_problem(str(split)))]
@@ -70,9 +73,9 @@ class MemoryCollection:
         with Mistakes() as mistakes:
             for texts in self.texts.values():
                 for query_id, text in texts.items():
-                    if not isinstance(query_id, str) or not one_word(query_id):
-                        mistakes.add(f"queries: id {query_id!r:.60} must be one word, a text without white space")
-                    elif not isinstance(text, str):
+                    if not mistakes.takes_id("queries", query_id):
+                        continue
+                    if not isinstance(text, str):
                         mistakes.add(f"queries[{query_id!r}]: must be a text, not {text!r:.60}")
                     else:
                         yield Query(query_id, text)
@@ -94,10 +97,8 @@ class MemoryCollection:
                 for doc_id, grade in graded(place, found, mistakes):
                     if doc_id not in self.corpus:
                         mistakes.add(f"{place}: there is no document {doc_id!r:.60} in corpus")
-                    elif isinstance(grade, bool) or not isinstance(grade, Integral):
-                        mistakes.add(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
                     else:
-                        yield Judgement(query_id, doc_id, int(grade))
+                        yield Judgement(query_id, doc_id, grade)
 
     def notes(self) -> Sequence[str]:
         """Nothing is left out."""
@@ -115,6 +116,14 @@ class Mistakes:
         """One more."""
         self._found.append(problem)
 
+    def takes_id(self, place: str, given: Any) -> bool:
+        """Whether this may be the id of a query or a document; if not, one more."""
+        if isinstance(given, str) and one_word(given):
+            return True
+        told = f"id {given!r:.60} must be one word, a text without white space"
+        self.add(f"{place}: {told}" if place else told)
+        return False
+
     def __enter__(self) -> "Mistakes":
         return self
 
@@ -127,7 +136,8 @@ def refuse(problems: Sequence[str], where: str = "dataset") -> None:
     """Raises DataError where there are problems: a line for each of the first, and how many more there are."""
     if problems:
         more = [f"and {len(problems) - _TOLD} more"] if len(problems) > _TOLD else []
-        raise DataError("\n".join(f"{where}: {line}" for line in [*problems[:_TOLD], *more]))
+        lines = [*problems[:_TOLD], *more]
+        raise DataError("\n".join(f"{where}{'' if line.startswith('[') else ': '}{line}" for line in lines))
 
 
 def _by_split(given: Mapping[str, Any], kind: type) -> bool:
@@ -135,30 +145,72 @@ def _by_split(given: Mapping[str, Any], kind: type) -> bool:
 
 
 def _graded_by_split(given: Mapping[str, Any]) -> bool:
-    """Whether the first value holds the judgements of queries, and not those of documents."""
-    first = next(iter(given.values()))
-    judged = next(iter(first.values()), None) if isinstance(first, Mapping) else None
-    return isinstance(judged, Iterable) and not isinstance(judged, str)
+    return _is_by_query(next(iter(given.values())))
+
+
+def _is_by_query(found: Any) -> bool:
+    """Whether this holds the judgements of queries, and not those of documents."""
+    judged = next(iter(found.values()), None) if isinstance(found, Mapping) else None
+    return isinstance(judged, Iterable) and not isinstance(judged, str) and getattr(judged, "ndim", 1) != 0
+
+
+def _mixed(given: Mapping[str, Any]) -> list[str]:
+    """That some judgements are by query within a split, and others by document within a query."""
+    named: dict[bool, Any] = {}
+    for name, found in given.items():
+        if not isinstance(found, Mapping) or found:
+            named.setdefault(_is_by_query(found), name)
+    if len(named) < 2:
+        return []
+    return [f"qrels: {named[True]!r} is by query, {named[False]!r} is by document: give all by split, or none"]
+
+
+def _form(given: Any) -> str:
+    """What was given in place of a mapping; of a frame, what makes a table of it."""
+    told = type(given).__name__
+    maker = {"pandas": "from_pandas", "polars": "from_polars"}.get(type(given).__module__.partition(".")[0])
+    return f"{told}; datasets.Dataset.{maker} makes a table of it" if maker else told
 
 
 def _document(doc_id: Any, found: Any, mistakes: Mistakes) -> Document | None:
     title, text = (found.get("title", ""), found.get("text")) if isinstance(found, Mapping) else ("", found)
-    if not isinstance(doc_id, str) or not one_word(doc_id):
-        mistakes.add(f"corpus: id {doc_id!r:.60} must be one word, a text without white space")
-    elif not isinstance(title, str) or not isinstance(text, str):
+    if not mistakes.takes_id("corpus", doc_id):
+        return None
+    if not isinstance(title, str) or not isinstance(text, str):
         mistakes.add(f"corpus[{doc_id!r}]: must be a text, or a dict with 'text' and 'title', not {found!r:.60}")
+    elif misspelt := _misspelt_title(found):
+        mistakes.add(f"corpus[{doc_id!r}]: {misspelt!r}: no such part; did you mean 'title'?")
     else:
         return Document(doc_id, text, title)
     return None
 
 
-def graded(place: str, found: Any, mistakes: Mistakes) -> Iterator[tuple[Any, Any]]:
-    """Document ids and grades of one query; those of a list are relevant."""
-    if isinstance(found, Mapping):
-        yield from found.items()
-    elif isinstance(found, str) or not isinstance(found, Iterable):
-        mistakes.add(f"{place}: must be grades by document id, or a list of document ids, not {found!r:.60}")
-    elif odd := [each for each in found if not isinstance(each, str)]:
-        mistakes.add(f"{place}: a document id is a text, not {odd[0]!r:.60}")
+def _misspelt_title(found: Any) -> str | None:
+    if not isinstance(found, Mapping) or len(found) < 2 or "title" in found:
+        return None
+    return next((name for name in found if name != "text" and suggestion(str(name), ["title"])), None)
+
+
+def graded(place: str, found: Any, mistakes: Mistakes) -> Iterator[tuple[str, int]]:
+    """Document ids and grades of one query; those of a list are relevant. What is neither is told to `mistakes`."""
+    wanted = f"{place}: must be grades by document id, or a list of document ids, not"
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        mistakes.add(f"{wanted} {found!r:.60}")
+    elif not isinstance(found, Mapping) and hasattr(found, "to_dict"):
+        mistakes.add(f"{wanted} {type(found).__name__}; its to_dict() makes grades")
     else:
-        yield from dict.fromkeys(found, 1).items()
+        pairs = found.items() if isinstance(found, Mapping) else ((doc_id, 1) for doc_id in found)
+        good = ((doc_id, grade) for doc_id, grade in pairs if _is_judged(place, doc_id, grade, mistakes))
+        yield from {doc_id: int(grade) for doc_id, grade in good}.items()
+
+
+def _is_judged(place: str, doc_id: Any, grade: Any, mistakes: Mistakes) -> bool:
+    if not mistakes.takes_id(place, doc_id):
+        return False
+    if isinstance(grade, bool) or not isinstance(grade, Integral):
+        mistakes.add(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
+        return False
+    if not -_LARGEST <= grade <= _LARGEST:
+        mistakes.add(f"{place}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
+        return False
+    return True

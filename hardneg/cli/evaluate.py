@@ -125,7 +125,7 @@ def _evaluate_runs(run: Sequence[Path], judge: Judge, wanted: _Wanted) -> None:
     names = metric_names(wanted.metrics, wanted.words)
     labels = run_labels(run)
     baselines = baseline_labels(wanted.baselines, labels)
-    measured = judge.measured(names, labels, _to_stderr, _compile_note)
+    measured = judge.measured(names, _by_label(labels), _to_stderr, _compile_note)
     if wanted.as_json:
         say_json(_json(tested(measured, baselines) if baselines else measured, wanted.per_query))
         return
@@ -201,7 +201,7 @@ def _write_report(
     ]
     outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
     outputs.check()
-    measured = tested(judge.measured(names, labels, notes.append, _compile_note), baselines)
+    measured = tested(judge.measured(names, _by_label(labels), notes.append, _compile_note), baselines)
     page = ReportContent.of(title, measured, notes=notes)
     judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
     made: dict[str, Any] = {
@@ -209,7 +209,7 @@ def _write_report(
         "relevant from grade": judge.level,
         "baselines": ", ".join(baselines),
     }
-    passages = Passages({label: path for path, label in labels.items()}, judge.grades(), judge.collection, judge.split)
+    passages = Passages(_by_label(labels), judge.grades(), judge.collection, judge.split)
     browse = shlex.join(["browse", *labels.values(), *(["--dataset", judge.dataset] if judge.dataset else [])])
     page = replace(page, settings=made, over=made["evaluated on"], browse=f"hardneg {browse}")
     with outputs.laid_out():
@@ -265,6 +265,10 @@ def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
 def baseline_labels(names: Sequence[str], labels: Mapping[Path, str]) -> list[str]:
     """The labels of the runs to compare with, which may be named by label or by path."""
     return known_baselines(names, {str(path): label for path, label in labels.items()})
+
+
+def _by_label(labels: Mapping[Path, str]) -> dict[str, Path]:
+    return {label: path for path, label in labels.items()}
 
 
 def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:

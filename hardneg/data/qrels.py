@@ -13,7 +13,8 @@ from hardneg.wording import counted
 Qrels = dict[str, dict[str, int]]
 """Relevance by query id and document id."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+GRADE_DIGITS = 18
+_INTEGER = re.compile(rf"[+-]?[0-9]{{1,{GRADE_DIGITS}}}")
 _HEADER = frozenset({"score", "relevance", "rel", "label"})
 
 

@@ -15,7 +15,7 @@ from hardneg.wording import counted
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
 _CONTROLS = [bytes([code]) for code in (*range(32), 127) if code not in b"\t\n"]
-_MORE_CONTROLS = [chr(code).encode() for code in range(128, 160)]
+_MORE_CONTROLS = [chr(code).encode() for code in (*range(128, 160), 0xFEFF)]
 
 
 class RunLines(NamedTuple):

@@ -22,7 +22,7 @@ from hardneg.atomic_write import replacing
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.run_lines import RunLines, parse_lines
-from hardneg.data.text_lines import other_kind
+from hardneg.data.text_lines import one_word, other_kind
 from hardneg.errors import DataError
 from hardneg.types import RankedList
 
@@ -228,13 +228,13 @@ def _lines_of(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32]
 
 
 def _check_word(what: str, word: str) -> None:
-    if word.split() != [word]:
+    if not one_word(word):
         raise DataError(f"{what} of a run is {word!r}: it must be one word without white space")
 
 
 def _check_entry(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32]) -> None:
     joined = "".join(doc_ids)
-    if not all(doc_ids) or (joined and joined.split() != [joined]):
+    if not all(doc_ids) or (joined and not one_word(joined)):
         for doc_id in doc_ids:
             _check_word("a document id", doc_id)
     if scores.shape != (len(doc_ids),):

@@ -29,7 +29,7 @@ _KINDS_OF_FILES = (
     (b"<!doctype html", "a web page; fetch the file again"),
     (b"<html", "a web page; fetch the file again"),
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _kind(path: Path) -> str:
 
 
 def one_word(text: str) -> bool:
-    """Whether a text can be an id: not empty, and without white space and control characters."""
+    """Whether a text can be an id: not empty, and without white space, control characters and marks of byte order."""
     return text.split() == [text] and (text.isprintable() or not _CONTROL.search(text))
 
 

@@ -3,7 +3,9 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
+import torch
 
 from hardneg.api.beir_folder import write_beir
 from hardneg.api.given_dataset import collection_of, named_dataset, split_of
@@ -62,6 +64,32 @@ def test_splits_of_dicts(tmp_path):
     assert split_of(given, "dev", "test") == "dev"
 
 
+def test_documents_of_a_query_may_be_an_iterator(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": (each for each in ["d2", "d1"])}}
+    assert written(given, tmp_path)["qrels/train.tsv"].splitlines()[1:] == ["q1\td2\t1", "q1\td1\t1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({1: {"d1": 1}}, r"qrels: id 1 must be one word, a text"),
+        ({"q1": {2: 1}}, r"qrels\['q1'\]: id 2 must be one word"),
+        ({"q1": {"d 1": 1}}, r"qrels\['q1'\]: id 'd 1' must be one word"),
+        ({"q1": ["d1", 5]}, r"qrels\['q1'\]: id 5 must be one word"),
+        ({"q1": {"d1": True}}, r"qrels\['q1'\]\['d1'\]: a grade is a whole number, not True"),
+        ({"q1": pandas.Series([1, 2])}, r"qrels\['q1'\]: must be grades .* not Series; .*to_dict"),
+    ],
+)
+def test_a_mistake_in_judgements_alone_is_told_with_its_place(given, told):
+    with pytest.raises(DataError, match=told):
+        named_qrels(given)
+
+
+def test_no_judgements_are_a_mistake():
+    with pytest.raises(UsageError, match="qrels is empty"):
+        named_qrels({})
+
+
 @pytest.mark.parametrize(
     ("part", "value", "told"),
     [
@@ -75,11 +103,36 @@ def test_splits_of_dicts(tmp_path):
         ("qrels", {"q9": ["d1"]}, r"qrels\['train'\]\['q9'\]: there is no query 'q9'"),
         ("qrels", {"q1": ["d9"]}, r"qrels\['train'\]\['q1'\]: there is no document 'd9'"),
         ("qrels", {"q1": "d1"}, r"qrels\['train'\]\['q1'\]: must be grades"),
-        ("qrels", {"q1": [["d1"]]}, r"qrels\['train'\]\['q1'\]: a document id is a text, not \['d1'\]"),
+        (
+            "qrels",
+            {"q1": [["d1"]]},
+            r"qrels\['train'\]\['q1'\]: id \['d1'\] must be one word, a text without white space",
+        ),
+        ("qrels", {"q1": [7]}, r"id 7 must be one word"),
         ("corpus", {"d1": "half \ud800"}, r"the text of 'd1' has half a character, '\\ud800'"),
         ("queries", {"q1": "half \udc80"}, r"the text of 'q1' has half a character, '\\udc80'"),
         ("qrels", {"a/b": {"q1": ["d1"]}}, r"split 'a/b'"),
         ("qrel", {}, r"'qrel': no such part; did you mean 'qrels'"),
+        (
+            "corpus",
+            {"d1": {"text": "one", "titel": "One"}},
+            r"corpus\['d1'\]: 'titel': no such part; did you mean 'tit",
+        ),
+        ("corpus", {1: "one"}, r"corpus: id 1 must be one word, a text without white space"),
+        ("queries", {"\ufeffq1": "river"}, r"queries: id '\\ufeffq1' must be one word"),
+        (
+            "qrels",
+            {"q1": {"d1": torch.tensor(1)}},
+            r"qrels\['train'\]\['q1'\]\['d1'\]: a grade is a whole .* tensor\(1\)",
+        ),
+        ("qrels", {"q1": {"d1": 2**70}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade has at most 18 digits"),
+        ("qrels", {"q1": pandas.Series({"d1": 1})}, r"qrels\['train'\]\['q1'\]: must be .* not Series; .*to_dict"),
+        ("qrels", {"dev": {"q1": ["d1"]}, "q2": {"d1": 1}}, r"qrels: 'dev' is by query, 'q2' is by document"),
+        (
+            "corpus",
+            pandas.DataFrame({"_id": ["d1"]}),
+            r"corpus: must be .* not DataFrame; datasets.Dataset.from_pandas",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place(part, value, told, tmp_path):

@@ -36,6 +36,29 @@ def test_means_and_tests_of_runs(at):
     assert "<th>mrr@10</th>" in shown
 
 
+def test_equal_runs_under_two_labels_are_two_rows(at):
+    runs = {"a": FIRST, "b": {**FIRST}, 3: SECOND}
+    found = hn.evaluate(runs, QRELS, metrics="mrr@10", baselines=["a"], **at)
+    assert {label: means["mrr@10"] for label, means in found.metrics.items()} == {"a": 0.5, "b": 0.5, "3": 1.0}
+    assert [(each.system, each.difference) for each in found.comparisons] == [("b", 0.0), ("3", pytest.approx(0.5))]
+
+
+def test_a_run_and_its_file_are_two_rows(at):
+    run = hn.fuse({"one": FIRST, "two": SECOND}, "zip", **at)
+    assert list(hn.evaluate({"a": run, "b": run.path}, QRELS, **at).metrics) == ["a", "b"]
+    with pytest.raises(UsageError, match="two are called '1'; give a dict"):
+        hn.evaluate({1: FIRST, "1": SECOND}, QRELS, **at)
+    with pytest.raises(UsageError, match="is given twice; give each run once"):
+        hn.evaluate([run.path, run.path], QRELS, **at)
+
+
+def test_judgements_and_metrics_may_be_iterators(at):
+    qrels = {"q1": (each for each in ["a", "b"]), "q2": map(str, ["a"]), "q3": {"c"}}
+    found = hn.evaluate({"second": SECOND}, qrels, metrics=(each for each in ["recall@100"]), **at)
+    # of q1's two one is found, of q2 and q3 all
+    assert found.metrics == {"second": {"recall@100": pytest.approx((0.5 + 1 + 1) / 3)}}
+
+
 def test_the_command_has_the_same_figures(at, tmp_path):
     lines = [f"{query_id} 0 {doc_id} 1" for query_id, doc_id in (("q1", "a"), ("q2", "a"), ("q3", "c"))]
     (tmp_path / "qrels.txt").write_text("\n".join(lines) + "\n")
@@ -49,7 +72,7 @@ def test_the_command_has_the_same_figures(at, tmp_path):
 def test_mistakes_in_what_is_to_be_measured(at):
     with pytest.raises(UsageError, match="baseline third is not among the runs: first"):
         hn.evaluate({"first": FIRST}, QRELS, baselines=["third"], **at)
-    with pytest.raises(DataError, match=r"qrels: \['q1'\]\['a'\]: a grade is a whole number, not 'high'"):
+    with pytest.raises(DataError, match=r"qrels\['q1'\]\['a'\]: a grade is a whole number, not 'high'"):
         hn.evaluate(FIRST, {"q1": {"a": "high"}}, **at)
     with pytest.raises(UsageError, match="give the judgements"):
         hn.evaluate(FIRST, **at)

@@ -280,3 +280,12 @@ def test_a_truncated_run_is_told_while_it_is_streamed(tmp_path):
         with pytest.raises(DataError, match="damaged"):
             list(stream_run(path))
     assert list(stream_run(_written(path, ""))) == []
+
+
+def test_an_id_that_begins_with_a_mark_of_byte_order_is_neither_written_nor_read(tmp_path):
+    """At the start of a file it would be lost, and the query with it."""
+    with pytest.raises(DataError, match=r"a query id of a run is '\\ufeffq1'"):
+        write_run(tmp_path / "run.trec.gz", [("\ufeffq1", RankedList(["d1"], np.ones(1, np.float32)))])
+    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 1 x\n\ufeffq2 Q0 d1 1 1 x\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"run.txt:2: id '\\ufeffq2'"):
+        read_run(tmp_path / "run.txt")

@@ -69,7 +69,7 @@ def test_ids(name: str) -> None:
     assert checked_id("f", 1, name) == name
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\u3000b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b"])
+@pytest.mark.parametrize("name", ["", "a b", "a\u3000b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b", "\ufeffq1"])
 def test_no_ids(name: str) -> None:
     with pytest.raises(DataError, match=r"^f:7: id .* is empty or holds white space or control characters$"):
         checked_id("f", 7, name)

@@ -30,6 +30,8 @@ def needed(directions: tuple[Direction, ...]) -> tuple[str, ...]:
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
     """What each row is set against in a direction other than `query-document`; each row has one positive.
 
+    `document-query` is valid where the other query's row is, so masks judge s(q', d) by the threshold of q'.
+
     Returns:
         Scores float [B, n] in float32 or better, 0 where there is nothing; bool [B, n] where there is something, and
         where that is a negative: a positive's own query is none.

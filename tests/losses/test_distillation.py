@@ -41,6 +41,17 @@ def test_margins_by_hand() -> None:
     assert gradient[0].tolist() == pytest.approx([-2 + 1.5, 2, -1.5])
 
 
+def test_margins_of_logits_are_not_those_of_probabilities() -> None:
+    """Logits 8, 2 and 6, -4: margins 6 and 10. Sigmoids: .99966 - .88080 = .11887, .99753 - .01799 = .97954."""
+    logits = [[8.0, 2.0], [6.0, -4.0]]
+    assert learnt(MarginMSE(), batch_of(logits, logits))[0] == pytest.approx(0, abs=1e-12)
+    sigmoids = [[1 / (1 + math.exp(-each)) for each in row] for row in logits]
+    value, _ = learnt(MarginMSE(), batch_of(logits, sigmoids))
+    by_hand = ((6 - 0.11887) ** 2 + (10 - 0.97954) ** 2) / 2
+    assert value == pytest.approx(by_hand, abs=1e-3) and by_hand == pytest.approx(57.98, abs=0.005)
+    assert learnt(MarginMSE(probabilities=True), batch_of(logits, sigmoids))[0] == pytest.approx(0, abs=1e-8)
+
+
 def test_margins_of_a_batch_count_pairs_not_queries() -> None:
     batch = batch_of([[2, 1, 0], [0, 1, 5]], [[4, 1, 3.5], [NAN, 2, 1]])
     value, gradient = learnt(MarginMSE(), batch)

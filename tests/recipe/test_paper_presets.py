@@ -143,3 +143,29 @@ def test_table_2_on_documents_has_both_columns(name: str, rows: set[str]) -> Non
 def test_figure_6_is_of_the_papers_query() -> None:
     figure: Any = paper("adore-baselines-document").stages["figure6"]
     assert [each.query for each in figure.analysis] == [("1129237",)]
+
+
+def test_table_5_has_ndcg_on_trec_dl() -> None:
+    """What ADORE trained on each index finds without compression; the paper has .661 for none and .656 for PQ 96."""
+    stages: Mapping[str, Any] = paper("adore-pq").stages
+    cells, (matrix,) = stages["dl-cells"], stages["table5-test"].analysis
+    assert (cells.split, cells.metrics, matrix.evaluation) == ("test", ("ndcg@10",), "dl-cells")
+    assert {f"{size} → flat" for size in ("flat", 6, 12, 24, 48, 96)} <= {*cells.runs}
+    searches = {label: stages[run] for label, run in cells.runs.items()}
+    assert {search.index for search in searches.values()} == {"bm25-neg-index"}
+    assert {search.split for search in searches.values()} == {"test"}
+    assert searches["96 → flat"].model == "adore-pq96" and searches["flat → flat"].model == "adore-bm25-neg"
+    assert all("it → flat" in row for row in matrix.rows.values())
+    assert stages["report"].analyses["Table 5, test"] == "table5-test"
+
+
+def test_tas_b_learns_from_the_cross_encoders_logits() -> None:
+    recipe = paper("tas-b")
+    teacher: Any = recipe.plugins["teacher", "plugin"]
+    losses: list[Any] = [recipe.plugins[name, "loss"] for name in ("margins", "topics", "tas-b")]
+    assert teacher.activation == "none" and not any(loss.probabilities for loss in losses)
+
+
+def test_colbert_marks_queries_and_documents() -> None:
+    model = paper("star-colbert").model
+    assert (model.query_prompt, model.document_prompt) == ("[Q] ", "[D] ")

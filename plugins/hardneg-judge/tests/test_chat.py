@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Served, serving
+from chat_server import Served, serving, shared_words
 from hardneg_judge.asking import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 from hardneg_judge.chat import Chat
+from hardneg_judge.journal import Answer, request_key
+from hardneg_judge.prompts import filled
 
 from hardneg.errors import ModelError, PluginError
 from hardneg.registry import configure, plugin_identity
@@ -87,13 +89,45 @@ def test_several_passages_in_a_message(served: Served) -> None:
     assert any("[1] passag\n[2] passag\n" in message for message in served.messages)
 
 
-def test_an_answer_that_cannot_be_read_is_counted(served: Served) -> None:
-    served.says = lambda message: "I would rather not say"
+def test_an_answer_that_cannot_be_read_is_counted_and_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.says = lambda message: "no" if "sea" in message else "I would rather not say"
     for unreadable, score in (("irrelevant", 0.0), ("relevant", 1.0)):
+        caplog.clear()
         with chat(served, unreadable=unreadable).asking() as asking:
-            assert list(asking.rerank([("q", ["a", "b"])])) == [[score, score]]
+            assert list(asking.rerank([("q", ["a", "b", "the sea"])])) == [[score, score, 0.0]]
             assert asking.counts[UNREADABLE] == 2
+        assert caplog.messages == [
+            "m: of 3 passages 2 have no answer that can be read; another prompt or more tokens may help"
+        ]
     assert Chat("m", scale="grades", unreadable="relevant").unread == 3
+
+
+@pytest.mark.parametrize("says", ["I would rather not say", "", "maybe", None, 3])
+def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, says: Any) -> None:
+    served.says = lambda message: says
+    with pytest.raises(ModelError, match="not one of 2 passages has an answer that can be read: look at the server"):
+        list(chat(served).rerank([("old river", ["a river", "a sea"])]))
+    served.says = shared_words
+    with chat(served).asking() as asking:
+        assert list(asking.rerank([("old river", ["a river", "a sea"])])) == [[1, 0]]
+        assert (asking.counts[KEPT], asking.counts[UNREADABLE]) == (0, 0)
+
+
+def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -> None:
+    served.says = lambda message: "sorry,\nno: yes"
+    with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': look at"):
+        list(chat(served, in_flight=1).rerank([("q", [f"passage {n}"]) for n in range(1000)]))
+    assert len(served.requests) < 100
+
+
+def test_unreadable_answers_that_an_earlier_version_kept_are_asked_again(served: Served) -> None:
+    with chat(served).asking() as asking:
+        message = filled(chat(served).prompt, "old river", ["a river"], numbered=False)
+        asking._journal.keep(request_key(message), Answer("maybe"))
+    with chat(served).asking() as asking:
+        assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 0
+    with chat(served).asking() as asking:
+        assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 1
 
 
 def test_so_many_requests_are_under_way(served: Served) -> None:

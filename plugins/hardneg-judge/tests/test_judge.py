@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from chat_server import Served
+from chat_server import Served, shared_words
 from hardneg_judge.judge import JUDGEMENTS, Judge
 from hardneg_judge.judging import Judged
 from tiny_bert import tiny_bert
@@ -122,6 +122,7 @@ JUDGED = Judged(
     np.array([0.2, 0.7, 0.9], np.float32),
     np.array([np.nan, 0, 1], np.float32),
     np.array([False, False, True]),
+    np.zeros(3, bool),
 )
 
 
@@ -134,9 +135,39 @@ def test_what_becomes_of_a_relevant_negative() -> None:
         assert left.drops.ranks.tolist() == [3] and left.drops.chosen.tolist() == [1, 2]
         assert left.drops.scores.tolist() == [1]
     assert JUDGED.left("drop-query") is None
-    none = Judged(JUDGED.mined, JUDGED.flag, JUDGED.decide, np.zeros(3, bool))
+    none = Judged(JUDGED.mined, JUDGED.flag, JUDGED.decide, np.zeros(3, bool), np.zeros(3, bool))
     whole = none.left("drop-query")
     assert whole is not None and whole.negatives == ["a", "b", "c"] and whole.dropped == {}
+
+
+@pytest.mark.parametrize("outcome", ["drop-negative", "positive", "drop-query"])
+def test_a_negative_that_the_judge_did_not_tell_goes_and_is_no_positive(
+    tmp_path: Path, served: Served, outcome: str
+) -> None:
+    served.says = lambda message: "who knows" if TEXTS["d6"] in message else "no"
+    found = made(tmp_path, served, outcome=outcome)
+    after, unread = rows(found["judged"]), sum("d6" in item.negatives for item in rows(found["mined"]).values())
+    for name, item in rows(found["mined"]).items():
+        assert after[name].negatives == [doc_id for doc_id in item.negatives if doc_id != "d6"]
+        assert after[name].positives == item.positives
+    facts = found["judged"].facts
+    assert unread and facts["dropped as unreadable"] == facts["decide: unreadable"] == unread and not facts["relevant"]
+    (batch,) = drop_batches(found["judged"].path / DROPPED)
+    drops = dict(drops_at(batch, row) for row in range(len(batch)))
+    assert {(each, why) for item in drops.values() for each, why in zip(item.doc_ids, item.reasons, strict=True)} == {
+        ("d6", "unreadable")
+    }
+
+
+def test_what_the_first_judge_did_not_tell_goes_to_the_second(tmp_path: Path, served: Served) -> None:
+    served.says = lambda message: (
+        "who knows" if "grade" in message and TEXTS["d6"] in message else shared_words(message)
+    )
+    flag = {"plugin": {**CHAT, "url": served.url, "prompt": "grade {query}\n{passages}\n\nWould it?"}}
+    found = made(tmp_path, served, flag=flag)
+    lines = gzip.decompress((found["judged"].path / JUDGEMENTS).read_bytes()).decode().splitlines()[1:]
+    told = [line.split("\t")[2:] for line in lines if line.split("\t")[1] == "d6"]
+    assert told and all(each == ["", "0", "0"] for each in told)
 
 
 def test_queries_go_and_positives_come(tmp_path: Path, served: Served) -> None:
@@ -165,6 +196,7 @@ def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path: Path, served: Se
     by_model = [request["model"] for request in served.requests]
     assert by_model.count("small") == facts["pairs"] and by_model.count("m") == facts["flagged"] < facts["pairs"]
     assert facts["flag: requests"] == facts["pairs"] and facts["decide: requests"] == facts["flagged"]
+    served.says = lambda message: "1"
     again = made(tmp_path, served, flag={"plugin": {**flag["plugin"], "scale": "grades"}, "relevant_from": 2})["judged"]
     assert again.facts["flagged"] == again.facts["relevant"] == 0 and "decide: requests" not in again.facts
 

@@ -14,6 +14,11 @@ from hardneg_judge.verdicts import verdicts
         ("<think>no... yes? no</think>\nyes", 1.0),
         ("<think>yes, yes", 1.0),
         ("It could be yes or no", None),
+        ("yes no", None),
+        ("Yes, or no?", None),
+        ("no/yes", None),
+        ("yes, yes", 1.0),
+        ("Yes, no doubt", 1.0),
         ("yesterday's news", None),
         ("", None),
         ("2", None),
@@ -34,6 +39,9 @@ def test_yes_or_no(answer: str, score: float | None) -> None:
         ("1 or 2", 1.0),
         ("score 2 or 3", None),
         ("4", None),
+        ("-1", None),
+        ("Grade: -1", None),
+        ("grade-2", 2.0),
         ("12", None),
         ("0.5", None),
         ("yes", None),
@@ -52,7 +60,17 @@ def test_several_passages_by_their_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "score"),
-    [("1: 3", 3.0), ("[1] 0", 0.0), ("2", 2.0), ("1", 1.0), ("Grade: 3", 3.0), ("1: 7", None), ("1: 3\n1: 0", None)],
+    [
+        ("1: 3", 3.0),
+        ("[1] 0", 0.0),
+        ("2", 2.0),
+        ("1", 1.0),
+        ("Grade: 3", 3.0),
+        ("1: 7", None),
+        ("1: 3\n1: 0", None),
+        ("1: -1", None),
+        ("1 - 3", 3.0),
+    ],
 )
 def test_one_passage_with_a_number(answer: str, score: float | None) -> None:
     assert verdicts(answer, 1, "grades", numbered=True) == [score]

@@ -1,5 +1,6 @@
 """Many questions to a language model at a time, answered in their order; what is known is not asked again."""
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,20 +19,23 @@ if TYPE_CHECKING:
     from hardneg_judge.chat import Chat
 
 _LOT = 64  # times the same: what is asked of between two looks at the progress
+_SURELY = 64  # passages: where of so many first ones not one could be read, the others are not asked about
+_DOUBTFUL = 0.05  # of the passages: from here on it is told
 _AHEAD = 4  # times the requests that are under way: what is read ahead
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
     "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"
 )  # fmt: skip
-_Asked = tuple[Answer, bool]
-_Ask = Callable[[str, str], "Future[_Asked]"]
+_log = logging.getLogger(__name__)
+_Verdicts = list[float | None]
+_Asked = tuple[Answer, bool, _Verdicts]
+_Ask = Callable[[str, int], "Future[_Asked]"]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A message under way about so many passages; again: another part has asked the same."""
+    """A message under way; again: another part has asked the same."""
 
     key: str
-    passages: int
     answer: "Future[_Asked]"
     again: bool
 
@@ -39,12 +43,14 @@ class _Part:
 class Asking:
     """Asks of passages in the order given.
 
+    unread: the score of a passage of which an answer does not say it. Such answers are not kept.
     counts: what the answers that were used came to: requests, and of these what was known before, tokens as the server
     counts them, passages of which the answer did not say it.
     """
 
-    def __init__(self, chat: "Chat", client: ChatClient, journal: AnswerJournal) -> None:
-        self._chat, self._client, self._journal = chat, client, journal
+    def __init__(self, chat: "Chat", client: ChatClient, journal: AnswerJournal, unread: float) -> None:
+        self._chat, self._client, self._journal, self._unread = chat, client, journal, unread
+        self._passages = 0
         self.counts = Counter[str]()
 
     def __enter__(self) -> Self:
@@ -55,6 +61,8 @@ class Asking:
     ) -> None:
         self._client.close()
         self._journal.close()
+        if kind is None:
+            self._check()
 
     @property
     def at_once(self) -> int:
@@ -67,11 +75,11 @@ class Asking:
         return self._chat.cost(self.counts[READ], self.counts[WRITTEN])
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError as `ChatClient.ask`."""
+        """The score of each passage. Raises ModelError as `ChatClient.ask`, and where no answer can be read."""
         pool, ended = ThreadPoolExecutor(self._chat.in_flight), Event()
         ask = partial(self._asked, ended=ended)
         try:
-            yield from self._in_order(requests, lambda key, message: pool.submit(ask, key, message))
+            yield from self._in_order(requests, lambda message, count: pool.submit(ask, message, count))
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)
@@ -101,28 +109,48 @@ class Asking:
             key = request_key(message)
             again = key in under_way
             if not again:
-                under_way[key] = ask(key, message)
-            parts.append(_Part(key, len(sent), under_way[key], again))
+                under_way[key] = ask(message, len(sent))
+            parts.append(_Part(key, under_way[key], again))
         return parts
 
-    def _asked(self, key: str, message: str, ended: Event) -> _Asked:
-        """The answer to a message, and whether it was known."""
-        if (known := self._journal.find(key)) is not None:
-            return known, True
+    def _asked(self, message: str, passages: int, ended: Event) -> _Asked:
+        """The answer to a message, whether it was known, and what it says of each passage; one that can be read."""
+        key = request_key(message)
+        if (known := self._journal.find(key)) is not None and None not in (found := self._verdicts(known, passages)):
+            return known, True, found
         answer = self._client.ask(message, ended)
-        self._journal.keep(key, answer)
-        return answer, False
+        if None not in (found := self._verdicts(answer, passages)):
+            self._journal.keep(key, answer)
+        return answer, False, found
+
+    def _verdicts(self, answer: Answer, passages: int) -> _Verdicts:
+        return verdicts(answer.text, passages, self._chat.scale, numbered=self._chat.batch > 1)
 
     def _scores(self, parts: Sequence[_Part]) -> list[float]:
         scores: list[float] = []
         for part in parts:
-            answer, known = part.answer.result()
+            answer, known, found = part.answer.result()
             if not part.again:
                 self._count(answer, known)
-            found = verdicts(answer.text, part.passages, self._chat.scale, numbered=self._chat.batch > 1)
+            self._passages += len(found)
             self.counts[UNREADABLE] += found.count(None)
-            scores += [self._chat.unread if score is None else score for score in found]
+            scores += [self._unread if score is None else score for score in found]
+            if self._passages >= _SURELY:
+                self._refuse_silence(answer.text)
         return scores
+
+    def _refuse_silence(self, said: str = "") -> None:
+        if self._passages == self.counts[UNREADABLE] > 0:
+            shown = f"; the last one is {' '.join(said.split())[:80]!r}" if said else ""
+            told = f"not one of {self._passages} passages has an answer that can be read{shown}"
+            raise self._client.error(f"{told}: look at the server, and at the options prompt, scale and tokens")
+
+    def _check(self) -> None:
+        """Raises ModelError where no answer could be read; tells it where many could not."""
+        self._refuse_silence()
+        if (unread := self.counts[UNREADABLE]) > _DOUBTFUL * self._passages:
+            told = f"of {self._passages} passages {unread} have no answer that can be read"
+            _log.warning("%s: %s; another prompt or more tokens may help", self._chat.model, told)
 
     def _count(self, answer: Answer, known: bool) -> None:
         self.counts[REQUESTS] += 1

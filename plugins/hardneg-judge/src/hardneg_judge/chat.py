@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -47,7 +47,8 @@ class Chat:
         tokens: how many tokens an answer may have for each passage; null does not say it to the server.
         temperature: of the model's draws; null does not say it.
         more: what else a request says, such as {reasoning_effort: low}.
-        unreadable: what a passage is taken for of which an answer does not say it: `irrelevant` or `relevant`.
+        unreadable: what a passage is taken for of which an answer does not say it: `irrelevant` or `relevant`. The verb
+            `judge` takes silence for no approval: it drops such a negative, unless `relevant` is said here.
         price: what a million tokens cost that are read, and that are written.
         in_flight: requests that wait for an answer at a time, at most.
         timeout: seconds in which the server must begin to answer, and go on.
@@ -94,13 +95,20 @@ class Chat:
         """The score of each passage, in the order given; a number of requests that does not grow is read ahead.
 
         Raises:
-            ModelError: there is no key, or the server refuses or does not answer.
+            ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
         """
         with self.asking() as asking:
             yield from asking.rerank(requests)
 
-    def asking(self) -> "Asking":
-        """The same with what it comes to in requests, tokens and money. Raises ModelError where there is no key."""
+    def asking(self, judging: bool = False) -> "Asking":
+        """The same with what it comes to in requests, tokens and money.
+
+        judging: a passage of which no answer says that it is irrelevant has no score (nan), unless it is to be taken
+        for relevant.
+
+        Raises:
+            ModelError: there is no key.
+        """
         from hardneg.model_server import Endpoint, key_of
         from hardneg.trials import cache_folder
         from hardneg_judge.asking import Asking
@@ -112,7 +120,8 @@ class Chat:
         name = digest([self.revision, said])
         journal = AnswerJournal(cache_folder() / "answers" / f"{name}.jsonl")
         endpoint = Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
-        return Asking(self, ChatClient(endpoint), journal)
+        unread = nan if judging and self.unreadable == "irrelevant" else self.unread
+        return Asking(self, ChatClient(endpoint), journal, unread)
 
     @property
     def best(self) -> float:

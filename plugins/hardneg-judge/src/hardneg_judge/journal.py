@@ -83,8 +83,8 @@ class AnswerJournal:
     def _place(self, wanted: int) -> int | None:
         if (place := self._recent.get(wanted)) is not None:
             return place
-        row = int(np.searchsorted(self._hashes, np.uint64(wanted)))
-        return int(self._places[row]) if row < len(self._hashes) and int(self._hashes[row]) == wanted else None
+        row = int(np.searchsorted(self._hashes, np.uint64(wanted), side="right")) - 1  # of several, the latest
+        return int(self._places[row]) if row >= 0 and int(self._hashes[row]) == wanted else None
 
     def _line(self, place: int) -> bytes:
         parts: list[bytes] = []

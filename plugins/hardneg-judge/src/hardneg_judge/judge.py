@@ -42,11 +42,11 @@ class Judge(StageSpec):
     query, its false negatives, or neither is dropped, and in the last case they become positives.
 
     negatives: the stage that mined them. split: that of their queries. depth: how many of a query are judged, the first
-    ones; those behind are left out. flag: the first judge, where there are two. decide: the judge whose word counts.
+    ones; those after are left out. flag: the first judge, where there are two. decide: the judge whose word counts.
     outcome: `drop-negative`, `drop-query` or `positive`. flagged_share: what part of pairs a plan takes to be flagged.
     """
 
-    version = 1
+    version = 2
     kind = "negatives"
     purpose = "find the negatives that are relevant after all"
     needs_dataset = True
@@ -183,8 +183,10 @@ class _Work:
         facts = self.facts
         facts["pairs"] += len(item.relevant)
         if "flag" in levels:
-            facts["flagged"] += int((item.flag >= levels["flag"].relevant_from).sum())
+            facts["flagged"] += int((~(item.flag < levels["flag"].relevant_from)).sum())
         facts["relevant"] += int(item.relevant.sum())
+        if item.unread.any():
+            facts["dropped as unreadable"] += int(item.unread.sum())
         hidden = self.hidden.get(item.mined.query_id, ())
         known = [found for name, found in zip(item.mined.negatives, item.relevant, strict=True) if name in hidden]
         if self.hidden:

@@ -16,41 +16,44 @@ from hardneg_judge.levels import Opened, Request
 
 Outcome = Literal["drop-negative", "drop-query", "positive"]
 Scores = NDArray[np.float32]
-RELEVANT = "relevant"
-"""The reason of a negative that is none, beside those of miners."""
+RELEVANT, UNREADABLE = "relevant", "unreadable"
+"""Why a negative is taken away, beside the reasons of miners: it is none, or the judge did not say that it is one."""
 
 
 @dataclass(frozen=True)
 class Judged:
     """A query's first n negatives as they were mined, each with what the judges said.
 
-    flag, decide: float32 [n], the scores of the first and the second judge, nan where it was not asked. relevant: bool
-    [n].
+    flag, decide: float32 [n], the scores of the first and the second judge, nan where it was not asked, or gave none.
+    relevant, unread: bool [n], what was found relevant, and of what the second judge gave no score.
     """
 
     mined: Negatives
     flag: Scores
     decide: Scores
     relevant: NDArray[np.bool_]
+    unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> Negatives | None:
         """What is left of the query; None where it goes with its relevant negatives."""
         if outcome == "drop-query" and self.relevant.any():
             return None
-        item = self.mined
-        found = [doc_id for doc_id, relevant in zip(item.negatives, self.relevant, strict=True) if relevant]
-        kept = [doc_id for doc_id, relevant in zip(item.negatives, self.relevant, strict=True) if not relevant]
+        item, out = self.mined, self.relevant | self.unread
+        found = [item.negatives[place] for place in np.flatnonzero(self.relevant).tolist()]
+        kept = [item.negatives[place] for place in np.flatnonzero(~out).tolist()]
         positives = [*item.positives, *found] if outcome == "positive" else item.positives
-        dropped = {RELEVANT: len(found)} if found else {}
-        scores = np.asarray(item.scores, np.float32)[~self.relevant]
-        return Negatives(item.query_id, positives, kept, scores, dropped, self._drops())
+        counts = {RELEVANT: len(found), UNREADABLE: int(self.unread.sum())}
+        dropped = {reason: count for reason, count in counts.items() if count}
+        scores = np.asarray(item.scores, np.float32)[~out]
+        return Negatives(item.query_id, positives, kept, scores, dropped, self._drops(out))
 
-    def _drops(self) -> Drops:
-        out = np.flatnonzero(self.relevant)
+    def _drops(self, dropped: NDArray[np.bool_]) -> Drops:
+        out = np.flatnonzero(dropped)
         told = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
         ids = [self.mined.negatives[place] for place in out.tolist()]
-        chosen = np.flatnonzero(~self.relevant).astype(np.int32) + 1
-        return Drops(len(self.relevant), ids, out.astype(np.int32) + 1, [RELEVANT] * len(out), told, chosen)
+        reasons = [RELEVANT if self.relevant[place] else UNREADABLE for place in out.tolist()]
+        chosen = np.flatnonzero(~dropped).astype(np.int32) + 1
+        return Drops(len(dropped), ids, out.astype(np.int32) + 1, reasons, told, chosen)
 
 
 def cut(items: Iterable[Negatives], depth: int, facts: Counter[str]) -> Iterator[Negatives]:
@@ -76,11 +79,11 @@ def judged(
     asked = every
     if flag is not None:
         flags = _scores(flag, block, every, texts, corpus)
-        asked = [scores >= flag.relevant_from for scores in flags]
+        asked = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
     decided = _scores(decide, block, asked, texts, corpus)
     return [
-        Judged(item, first, second, second >= decide.relevant_from)
-        for item, first, second in zip(block, flags, decided, strict=True)
+        Judged(item, first, second, second >= decide.relevant_from, wanted & np.isnan(second))
+        for item, first, second, wanted in zip(block, flags, decided, asked, strict=True)
     ]
 
 

@@ -44,8 +44,8 @@ class Level(BaseModel):
 class Metered(Protocol):
     """A reranker that counts what it asks of others, such as `chat`."""
 
-    def asking(self) -> "Asking":
-        """Opens it."""
+    def asking(self, judging: bool = False) -> "Asking":
+        """Opens it; judging: what it cannot tell has the score nan."""
 
     def foretold(self, pairs: float, tokens: float) -> float:
         """About what so many pairs cost, of so many tokens each."""
@@ -66,11 +66,11 @@ class Opened:
         if isinstance(plugin, TrainableReranker):
             return cls(name, level.relevant_from, _network(plugin, folder, device))
         stack = ExitStack()
-        scorer = stack.enter_context(plugin.asking()) if isinstance(plugin, Metered) else plugin
+        scorer = stack.enter_context(plugin.asking(judging=True)) if isinstance(plugin, Metered) else plugin
         return cls(name, level.relevant_from, scorer, stack)
 
     def scores(self, requests: Iterable[Request]) -> Iterator[Sequence[float]]:
-        """One score a passage, in the order given."""
+        """One score a passage, in the order given; nan of one that the judge could not tell."""
         return self.scorer.rerank(requests)
 
     @property

@@ -5,9 +5,13 @@ from collections.abc import Iterator
 
 from hardneg_judge.prompts import Scale
 
-_WORDS = {"yes-no": re.compile(r"\b(yes|no)\b", re.IGNORECASE), "grades": re.compile(r"(?<![\d.])[0-3](?![\d.]*\d)")}
+_WORDS = {
+    "yes-no": re.compile(r"\b(yes|no)\b", re.IGNORECASE),
+    "grades": re.compile(r"(?<![\d.])(?<!(?<!\w)[-−])[0-3](?![\d.]*\d)"),
+}
 _MEANING = {"yes": 1.0, "no": 0.0, "0": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
-_NUMBERED = re.compile(r"^\W*(?:passage\W+)?(\d+)\b\W*(.*)$", re.IGNORECASE)
+_NUMBERED = re.compile(r"^\W*(?:passage\W+)?(\d+)\b(?:(?![-−]\d)\W)*(.*)$", re.IGNORECASE)
+_BOTH = re.compile(r"(?:\W*\b(?:yes|no|or|and)\b)+\W*", re.IGNORECASE)
 _THOUGHT = "</think>"
 
 
@@ -23,9 +27,9 @@ def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[floa
 
 
 def _verdict(said: str, scale: Scale) -> float | None:
-    """The word that it begins with, or else the only one that it has."""
+    """The word that it begins with, or else the only one that it has; nothing where it is no more than both."""
     found = list(_WORDS[scale].finditer(said))
-    if found and not said[: found[0].start()].strip("\"'*`([# \t\n"):
+    if found and not _BOTH.fullmatch(said) and not said[: found[0].start()].strip("\"'*`([# \t\n"):
         return _MEANING[found[0][0].lower()]
     words = {match[0].lower() for match in found}
     return _MEANING[words.pop()] if len(words) == 1 else None

@@ -23,6 +23,7 @@ _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
 _REFUSED = dict.fromkeys((401, 403), "the server takes no request with this key: set the variable that `key` names")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
+_INSTANT = 0.001  # seconds: a timeout must be above 0
 _DOUBLED = 10  # times at most that the wait is
 _SHOWN = 200  # characters
 _log = logging.getLogger(__name__)
@@ -148,8 +149,11 @@ class ModelServer:
     def _attempt(self, request: _Request) -> bytes:
         import httpx
 
+        url, left = f"{self.endpoint.url}{request.path}", max(request.end - time.monotonic(), _INSTANT)
         try:
-            with self._http.stream("POST", f"{self.endpoint.url}{request.path}", json=request.body) as response:
+            with self._http.stream(
+                "POST", url, json=request.body, timeout=min(self.endpoint.timeout, left)
+            ) as response:
                 content = self._read(response, request)
         except httpx.TransportError as error:
             raise _Passing(self._reason(error)) from None

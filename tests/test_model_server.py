@@ -129,8 +129,8 @@ def test_it_is_given_up_at_the_deadline(served: Echo, monkeypatch: pytest.Monkey
     served.fault = lambda number, handler: handler.reply(503, b"overloaded") or True
     moments = iter(range(1000))  # a second passes between two looks at the clock
     monkeypatch.setattr(model_server, "time", SimpleNamespace(monotonic=lambda: float(next(moments))))
-    with pytest.raises(ModelError, match=r"given up after 3 attempts in 6 s; the last one: status 503: overloaded$"):
-        post(served, deadline=6)
+    with pytest.raises(ModelError, match=r"given up after 3 attempts in 9 s; the last one: status 503: overloaded$"):
+        post(served, deadline=9)
     assert len(served.requests) == 3
 
 
@@ -171,3 +171,20 @@ def test_the_key_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "")
     with pytest.raises(ModelError, match="model 'm': no API key: set the environment variable A_KEY"):
         key_of("m", "A_KEY")
+
+
+@pytest.mark.parametrize("begun", [b"", b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"he'])
+def test_the_deadline_bounds_a_server_that_falls_silent(served: Echo, begun: bytes) -> None:
+    given_up = Event()
+
+    def silent(number: int, handler: Any) -> bool:
+        handler.wfile.write(begun)
+        handler.wfile.flush()
+        given_up.wait(20)  # then it would answer
+        handler.wfile.write(b'llo"' if begun else b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"hello"')
+        return True
+
+    served.fault = silent
+    with pytest.raises(ModelError, match=r"given up after 1 attempt in 0.5 s; the last one: ReadTimeout"):
+        post(served, deadline=0.5)
+    given_up.set()

@@ -78,10 +78,17 @@ class CompressedSearcher:
         return found
 
     def using(self, options: "ExactOptions", progress: Progress | None) -> Self:
-        """The same, searched on the GPUs that `options.device` names, where faiss has them and such an index."""
+        """The same, searched on the GPUs that `options.device` names, where faiss has them and such an index.
+
+        Raises:
+            UsageError: faiss refuses an index that is to stay there, as one for a training loop is.
+        """
         devices = gpus(options.device)
-        searched = devices and searched_on_gpus(self.index)
-        return replace(self, copy=GpuCopy(self.index, devices) if searched else None)
+        if not devices or not searched_on_gpus(self.index):
+            return replace(self, copy=None)
+        stays = options.resident > 0
+        copy = GpuCopy.now(self.index, devices, self.path) if stays else GpuCopy(self.index, devices)
+        return replace(self, copy=copy)
 
     def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """int64 and float32 [q, k], narrower where there are fewer vectors.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
 from hardneg.indexes.best import Best, best_hits, merged
+from hardneg.indexes.copied_ahead import copied_ahead
 from hardneg.indexes.validation import vector_blocks
 from hardneg.progress import Task
 from hardneg.types import Hits
@@ -82,13 +83,15 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
-    """The number of each block's first row and its rows, on the device."""
+    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it."""
     if isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
-        return
-    for start, rows in vector_blocks(vectors, blocks.corpus):
-        yield start, torch.from_numpy(rows).to(blocks.device)
+    elif blocks.device.type == "cuda":
+        yield from copied_ahead(vectors, blocks.corpus, blocks.device)
+    else:
+        for start, rows in vector_blocks(vectors, blocks.corpus):
+            yield start, torch.from_numpy(rows).to(blocks.device)
 
 
 def to_device(block: NDArray[np.float32], device: torch.device) -> Tensor:

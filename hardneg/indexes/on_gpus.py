@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.errors import UsageError
 from hardneg.indexes.compression import innermost, load_faiss
 
 _MOST = 2048  # hits, and lists that are looked into: more than that no GPU index of faiss gives
@@ -54,32 +56,63 @@ class GpuCopy:
     devices: Sequence[int]
     _copy: Any = field(default=None, repr=False)
 
+    @classmethod
+    def now(cls, index: Any, devices: Sequence[int], path: Path) -> "GpuCopy":
+        """The copy of an index, from folder `path`, that is searched too often for a CPU.
+
+        Raises:
+            UsageError: faiss refuses.
+        """
+        made = cls(index, devices)
+        try:
+            made._copy = made._made()
+        except RuntimeError as error:
+            raise UsageError(
+                f"{path}: faiss cannot copy this index to a GPU ({error}), and to search it in every step on the CPU "
+                "would take many times as long: build it as pq, opq-pq or ivf-flat, with other subvectors or 8 bits, "
+                "or train on the CPU"
+            ) from error
+        return made
+
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """What faiss's own search gives: scores float32 and rows int64 [Q, depth], -1 where there is none."""
         searched = self.index if depth > _MOST or not self.devices else self._on_gpus()
         scores, rows = searched.search(queries, depth)
         return scores, rows
 
-    def forget(self) -> None:
-        """Has the copy made again: the index has changed."""
+    def install(self, centroids: NDArray[np.float32]) -> None:
+        """Has the copy made again: the index has other centroids now, float32 [M, C, d / M]."""
         self._copy = None
 
     def _on_gpus(self) -> Any:
         if self._copy is None:
             try:
-                self._copy = _copied(_in_lists(self.index), self.devices, shard=True)
+                self._copy = self._made()
             except RuntimeError as error:
                 _log.warning("this index is searched on the CPU: faiss cannot copy it to a GPU: %s", error)
                 self.devices = ()
                 return self.index
         return self._copy
 
+    def _made(self) -> Any:
+        lists = _in_lists(self.index)
+        try:
+            return _copied(lists, self.devices, shard=True)
+        except RuntimeError:
+            if not isinstance(innermost(lists), load_faiss().IndexIVFPQ):
+                raise
+            found = _copied(lists, self.devices, shard=True, half=True)
+        _log.warning(
+            "this index is searched with tables of half precision on the GPU, as those of float32 do not fit there"
+        )
+        return found
 
-def _copied(index: Any, devices: Sequence[int], shard: bool) -> Any:
-    """On all these GPUs: a part of the vectors on each, or all of them."""
+
+def _copied(index: Any, devices: Sequence[int], shard: bool, half: bool = False) -> Any:
+    """On all these GPUs: a part of the vectors on each, or all of them; half: with tables to look up in float16."""
     faiss = load_faiss()
     options = faiss.GpuMultipleClonerOptions()
-    options.shard = shard
+    options.shard, options.useFloat16 = shard, half
     return faiss.index_cpu_to_gpus_list(index, co=options, gpus=list(devices))
 
 

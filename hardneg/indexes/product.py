@@ -4,9 +4,9 @@ Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighb
 T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,15 @@ from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.indexes.compressed import Compressed, CompressedSearcher, build
 from hardneg.indexes.compression import Codebook, innermost, load_faiss, write_folder
-from hardneg.indexes.on_gpus import GpuCopy
+from hardneg.indexes.on_gpus import GpuCopy, gpus
+from hardneg.indexes.product_lookup import CodeLookup
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, RowLookup, SearchCost
 from hardneg.types import BuildCost
+
+if TYPE_CHECKING:
+    from hardneg.indexes.exact import ExactOptions
 
 _ROWS = 65_536
 
@@ -168,8 +172,18 @@ class PqSearcher(CompressedSearcher):
         """Has the opened index search with other centroids, float32 [M, 2^bits, d / M]; its file stays as it is."""
         flat = np.ascontiguousarray(centroids, np.float32).ravel()
         load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
-        if isinstance(self.copy, GpuCopy):
-            self.copy.forget()
+        if isinstance(self.copy, GpuCopy | CodeLookup):
+            self.copy.install(centroids)
+
+    def using(self, options: "ExactOptions", progress: Progress | None) -> "PqSearcher":
+        """As of every compressed index; codes that are to stay on a GPU are searched there by torch."""
+        quantiser = innermost(self.index).pq
+        if not gpus(options.device) or quantiser.M * self.index.ntotal > options.resident:
+            return super().using(options, progress)
+        starts = range(0, self.index.ntotal, _ROWS)
+        blocks = ((start, self.codes(np.arange(start, min(start + _ROWS, self.index.ntotal)))) for start in starts)
+        made = CodeLookup.of(blocks, self.index.ntotal, self.centroids(), self.rotation(), options.where)
+        return replace(self, copy=made)
 
     def _packed(self) -> NDArray[np.uint8]:
         """All codes as they are stored, uint8 [N, bytes a vector]; a view."""

@@ -11,15 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hardneg.data.flat import FlatWriter
 from hardneg.digest import tree_digest
+from hardneg.errors import UsageError
+from hardneg.indexes import product_lookup
 from hardneg.indexes.compressed import CompressedSearcher, Fp16
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.hnsw import Hnsw
 from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.on_gpus import gpus
 from hardneg.indexes.product import OpqPq, Pq
+from hardneg.indexes.product_lookup import CodeLookup
 from hardneg.progress import Silent
 from hardneg.testing import IndexTests
 
@@ -148,6 +152,84 @@ def test_what_faiss_refuses_is_told_once_and_stays(
     assert [record.getMessage() for record in caplog.records] == [
         "this index is searched on the CPU: faiss cannot copy it to a GPU: no kernel for 5 subvectors"
     ]
+
+
+def test_an_index_for_a_training_loop_stays_on_no_cpu(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty thousand steps there would take weeks, behind one line of a log."""
+
+    def refuse(index: Any, co: Any, gpus: list[int]) -> Any:
+        raise RuntimeError("only 8 bits supported")
+
+    IvfPq(4, 4, 8, 3).build(source, tmp_path / "made", Silent())
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", refuse)
+    with pytest.raises(UsageError) as told:
+        IvfPq().open(tmp_path / "made").using(replace(ExactOptions(), resident=1), None)
+    assert str(told.value) == (
+        f"{tmp_path / 'made'}: faiss cannot copy this index to a GPU (only 8 bits supported), and to search it in "
+        "every step on the CPU would take many times as long: build it as pq, opq-pq or ivf-flat, with other "
+        "subvectors or 8 bits, or train on the CPU"
+    )
+
+
+def test_tables_that_are_too_large_for_a_gpu_are_of_half_precision(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[bool] = []
+
+    def copy(index: Any, co: Any, gpus: list[int]) -> Any:
+        asked.append(getattr(co, "useFloat16", False))
+        if not asked[-1]:
+            raise RuntimeError("shared memory 98304 bytes, 49152 allowed: use float16 lookup tables")
+        return faiss.clone_index(index)
+
+    IvfPq(4, 4, 8, 3).build(source, tmp_path / "made", Silent())
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", copy)
+    searcher = IvfPq().open(tmp_path / "made").using(ExactOptions(), None)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert searcher.search(_queries(), 5).rows.shape == (30, 5)
+    assert asked == [False, True]
+    assert [record.getMessage() for record in caplog.records] == [
+        "this index is searched with tables of half precision on the GPU, as those of float32 do not fit there"
+    ]
+
+
+@pytest.mark.parametrize("plugin", [Pq(4, 4), OpqPq(8, 8, iterations=2)], ids=lambda one: type(one).__name__)
+def test_codes_stay_where_they_are_while_centroids_move(
+    plugin: Any, source: Path, tmp_path: Path, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a training loop opens the index: what goes to the device in a step is the queries and the centroids."""
+    plugin.build(source, tmp_path / "made", Silent())
+    monkeypatch.setattr(ExactOptions, "where", torch.device("cpu"))
+    here = plugin.open(tmp_path / "made")
+    there = plugin.open(tmp_path / "made").using(ExactOptions(device="cuda").for_few(), None)
+    sent: list[int] = []
+    send = product_lookup.to_device
+    monkeypatch.setattr(
+        product_lookup, "to_device", lambda array, device: sent.append(array.size) or send(array, device)
+    )
+    codes, copied = there.copy.codes, len(copies)
+    for factor in (1.0, 3.0, 0.5):
+        for searcher in (here, there):
+            searcher.install(np.float32(factor) * plugin.open(tmp_path / "made").centroids()[:, ::-1])
+        found, expected = there.search(_queries(), 20), here.search(_queries(), 20)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-5)
+        assert (found.rows == expected.rows).mean() > 0.99
+    assert there.copy.codes is codes and len(copies) == copied
+    assert sent == [here.centroids().size, _queries().size] * 3
+
+
+def test_sums_of_products_by_hand() -> None:
+    """Two parts of two numbers: the query [1, 2 | 3, 4]; R exchanges the parts."""
+    centroids = np.array([[[1, 0], [0, 1]], [[1, 1], [0, 0]]], np.float32)  # products 1 and 2; 7 and 0
+    codes, query = np.array([[0, 0], [1, 1], [0, 1], [1, 0], [0, 0]], np.uint8), np.array([[1, 2, 3, 4]], np.float32)
+    turn = np.roll(np.eye(4, dtype=np.float32), 2, 0)  # then 3 and 4; 3 and 0
+    for rotation, rows, scores in ((None, [3, 0, 4, 1], [9, 8, 8, 2]), (turn, [3, 0, 4, 1], [7, 6, 6, 4])):
+        lookup = CodeLookup.of([(0, codes[:3]), (3, codes[3:])], 5, centroids, rotation, torch.device("cpu"))
+        found = lookup.search(query, 4)
+        assert (found[1].tolist(), found[0].tolist()) == ([rows], [scores])
 
 
 @pytest.mark.parametrize("plugin", [Pq(4, 4), OpqPq(4, 4, iterations=2)], ids=lambda one: type(one).__name__)

@@ -18,7 +18,7 @@ from hardneg.cli.contracts import contract_lines, read
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
-from hardneg.indexes.java import find_java
+from hardneg.indexes.java import find_java, first_java, starts_alone
 from hardneg.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
@@ -210,7 +210,12 @@ def _java() -> Finding:
     except MissingDependency as error:
         return Finding("bm25", "missing", "no fitting Java", str(error))
     speed = "" if java.has_vector else "; a JDK with jdk.incubator.vector is faster"
-    return Finding("bm25", "ok", f"Pyserini, Java {java.version} in {java.home}", f"BM25 works{speed}")
+    if starts_alone():
+        return Finding("bm25", "ok", f"Pyserini, Java {java.version} in {java.home}", f"BM25 works{speed}")
+    first = first_java()
+    alone = f"Java {first.version} in {first.home}, which does not fit" if first else "no Java that it finds"
+    meaning = f"BM25 works{speed}; Pyserini alone would start {alone}: call hardneg.indexes.java.start_java() first"
+    return Finding("bm25", "note", f"Pyserini, Java {java.version} in {java.home}", meaning)
 
 
 def _hub(ask: bool) -> Finding:

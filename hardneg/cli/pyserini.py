@@ -7,7 +7,7 @@ import typer
 from hardneg.cli import options
 from hardneg.cli.adhoc_recipe import plugin_options
 from hardneg.cli.console import say
-from hardneg.errors import UsageError
+from hardneg.errors import HardnegError, UsageError
 
 
 def pyserini(
@@ -18,19 +18,29 @@ def pyserini(
     ),
     query_length: int | None = typer.Option(None, min=1, help="How many tokens of a query that model reads."),
     query_prompt: str | None = typer.Option(None, help="What stands before a query."),
+    check: bool = typer.Option(False, "--check", help="Run the lines too, and tell what came of them."),
     store: Path | None = options.STORE,
 ) -> None:
     """Print the lines of Python by which Pyserini opens each index of a run folder, or one index folder.
 
-    Example: hardneg pyserini runs/star-passage
+    Example: hardneg pyserini runs/star-passage --check
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
     from hardneg.encoders.spec import ModelSpec
+    from hardneg.pyserini.checking import check as run_lines
+    from hardneg.pyserini.checking import with_java
     from hardneg.pyserini.folders import Named, openings
 
     if model is None and (query_length is not None or query_prompt is not None):
         raise UsageError("pyserini: --query-length and --query-prompt say how a model is used: give --model")
     spec = None if model is None else ModelSpec(model, query_length=query_length, query_prompt=query_prompt)
+    failed = []
     for name, text in openings(folder, options.open_store(store), Named(spec, plugin_options(option))):
-        say(f"# {name}\n{text}\n")
+        lines = with_java(text)
+        say(f"# {name}\n{lines}\n")
+        if check and (found := run_lines(lines)):
+            say(f"# {found}\n")
+            failed += [name] if found.failure else []
+    if failed:
+        raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` tells what is installed")

@@ -52,11 +52,26 @@ def find_java() -> Java:
     return next((java for java in fit if java.has_vector), fit[0])
 
 
-def _homes() -> Iterator[Path]:
+def first_java() -> Java | None:
+    """The runtime that Pyserini starts by itself: of JAVA_HOME, else of `java` on the PATH; None where neither is."""
+    return next((java for home in _first_homes() if (java := inspect_java(home))), None)
+
+
+def starts_alone() -> bool:
+    """Whether Pyserini can start that one: of version 21 or later, with the module that Pyserini asks for."""
+    java = first_java()
+    return java is not None and java.version >= OLDEST and java.has_vector
+
+
+def _first_homes() -> Iterator[Path]:
     if named := os.environ.get("JAVA_HOME"):
         yield Path(named)
     if command := shutil.which("java"):
         yield Path(command).resolve().parent.parent
+
+
+def _homes() -> Iterator[Path]:
+    yield from _first_homes()
     for folder in _FOLDERS:
         homes = sorted(Path(folder).glob("*"))
         yield from (home.resolve() for home in [*homes, *(home / "Contents" / "Home" for home in homes)])

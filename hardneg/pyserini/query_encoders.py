@@ -41,7 +41,8 @@ class ModelPlace:
     """Where a model's folder is, as the lines name it, and what it does not say of the model.
 
     transformer: the folder of the transformer that reads queries, or the same. options: what the model's class is to be
-    told. attributes: what is to be set of the opened model. lacking: what of the network the folder has not.
+    told. attributes: what is to be set of the opened model. lacking: what of the network the folder has not. spec: what
+    hardneg opens it by, where sentence-transformers does not give the same vectors; empty where it does.
     """
 
     folder: str
@@ -49,6 +50,7 @@ class ModelPlace:
     options: Mapping[str, object] = field(default_factory=dict)
     attributes: Mapping[str, object] = field(default_factory=dict)
     lacking: str = ""
+    spec: Mapping[str, object] = field(default_factory=dict)
 
 
 def dense_encoder(encoder: "Encoder", place: ModelPlace) -> Program | None:
@@ -56,6 +58,8 @@ def dense_encoder(encoder: "Encoder", place: ModelPlace) -> Program | None:
     pooling = None if ROUNDED in place.options else _plain_pooling(encoder)
     if pooling is not None:
         return _auto(encoder, place, pooling)
+    if place.spec:
+        return _of_hardneg(place.spec)
     return None if place.lacking else _of_sentence_transformers(encoder, place)
 
 
@@ -138,6 +142,30 @@ def _of_sentence_transformers(encoder: "Encoder", place: ModelPlace) -> Program:
             *_set("encoder.model", place.attributes),
         ),
     )
+
+
+def _of_hardneg(spec: Mapping[str, object]) -> Program:
+    told = ", ".join(f"{quoted(name)}: {_literal(value)}" for name, value in spec.items())
+    return Program(
+        (
+            "from hardneg.encoders.kinds import load_encoder",
+            "from hardneg.encoders.spec import spec_from",
+            "from pyserini.encode import QueryEncoder",
+        ),
+        (
+            "class Vectors(QueryEncoder):",
+            "    def encode(self, query, **options):",
+            '        return self.model.encode([query], "query")[0]',
+            "",
+            "",
+            "encoder = Vectors()",
+            f'encoder.model = load_encoder(spec_from({{{told}}}), "cpu", "fp32")',
+        ),
+    )
+
+
+def _literal(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _given(options: Mapping[str, object]) -> str:

@@ -63,6 +63,18 @@ def test_what_clusters_cannot_be_made_of(monkeypatch) -> None:
         Clustered().groups(queries(4, vectors=np.eye(4, dtype=np.float32)), 2, seed=0)
 
 
+def test_as_few_clusters_as_one_and_as_many_as_queries() -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    assert k_means("test", vectors, 1, 0)[0].tolist() == [0, 0, 0]
+    assert sorted(k_means("test", vectors, 3, 0)[0].tolist()) == [0, 1, 2]
+    assert TopicBalanced(clusters=3).refuses(3) is None and TopicBalanced(clusters=4).refuses(3) is not None
+    assert Clustered().groups(queries(3, vectors=vectors), 8, seed=0).tolist() == [0, 0, 0]
+
+
+def test_which_orders_repeat_queries() -> None:
+    assert [order.repeats for order in (Shuffled, Clustered, TopicBalanced)] == [False, False, True]
+
+
 def test_small_clusters_are_joined_with_the_nearest() -> None:
     """Of 1, 2, 4 and 3 vectors, at 0, 1, 10 and 4: the first joins the second, both then the fourth."""
     cluster, centroids = np.repeat([0, 1, 2, 3], [1, 2, 4, 3]), np.float32([[0], [1], [10], [4]])
@@ -74,9 +86,14 @@ def test_small_clusters_are_joined_with_the_nearest() -> None:
     assert weighted.tolist() == [1] * 1 + [0] * 9 + [1] * 5
 
 
+def test_a_cluster_is_joined_with_one_on_its_other_side_where_that_is_nearer() -> None:
+    assert joined(np.array([0, 1, 1, 2, 2]), np.float32([[0], [-5], [1]]), 2).tolist() == [1, 0, 0, 1, 1]
+
+
 def test_the_path_goes_to_the_nearest_that_is_left() -> None:
-    """0, then 1 (at 1), then 3 (at 3), then 2 (at -4)."""
+    """0, then 1 (at 1), then 3 (at 3), then 2 (at -4); from 10 first to 11, not to the long vector at 14."""
     assert path_through(np.float32([[0], [1], [-4], [3]])).tolist() == [0, 1, 3, 2]
+    assert path_through(np.float32([[10], [14], [11]])).tolist() == [0, 2, 1]
 
 
 def test_a_topic_balanced_batch_has_one_cluster_and_clusters_are_as_likely_whatever_their_size() -> None:

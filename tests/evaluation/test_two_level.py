@@ -154,3 +154,39 @@ def test_a_bootstrap_over_queries_and_seeds_has_the_variance_of_both():
     options = Resampling(20_000)
     draws = (query_draws({"a": table}, options)["a"] * seed_weights(4, "a", options)).sum(axis=1)
     assert draws.std() == pytest.approx(sqrt(spread([table]).variance), rel=0.04)
+
+
+def certain(table: float) -> dict[int, dict[str, dict[str, float]]]:
+    return scores(np.full((2, 3), table))
+
+
+def test_draws_are_of_the_system_minus_the_baseline():
+    """Scores of 3 and of 1, on every query and seed: whatever is drawn, the difference is 2."""
+    seeds = {"A": certain(3.0), "B": certain(1.0)}
+    results = {name: averaged([*found.values()]) for name, found in seeds.items()}
+    for shared in ([("A", "B")], []):
+        (found,) = compare_over_seeds(results, seeds, ["B"], shared, Resampling(50))
+        assert found.difference == 2.0 and found.shared == bool(shared)
+        assert found.bootstrap_interval is not None
+        assert (found.bootstrap_interval.low, found.bootstrap_interval.high) == (2.0, 2.0)
+
+
+def test_seeds_of_equal_numbers_are_one_draw_only_where_that_is_said():
+    """B is A less 1 in each training: seed by seed nothing varies, and else the seeds of both do."""
+    seeds = {"A": scores(A), "B": scores(A - 1)}
+    results = {name: averaged([*found.values()]) for name, found in seeds.items()}
+    (one,) = compare_over_seeds(results, seeds, ["B"], [("B", "A")], Resampling(200))
+    (own,) = compare_over_seeds(results, seeds, ["B"], [], Resampling(200))
+    assert (one.shared, one.error, one.seed_error) == (True, 0.0, 0.0)
+    assert (own.shared, own.seed_error) == (False, sqrt(4.0 + 4.0))
+    assert one.bootstrap_interval is not None and own.bootstrap_interval is not None
+    assert one.bootstrap_interval.low == one.bootstrap_interval.high == 1.0
+    assert own.bootstrap_interval.high - own.bootstrap_interval.low > 1.0
+
+
+def test_systems_that_were_trained_once_are_not_compared_over_seeds():
+    seeds = {"A": scores(A)}
+    once = {"m": {"q0": 0.0, "q1": 1.0}}
+    results = {"start": once, "other": once, "A": averaged([*seeds["A"].values()])}
+    found = compare_over_seeds(results, seeds, ["start"], options=Resampling(50))
+    assert [(test.system, test.baseline) for test in found] == [("A", "start")]

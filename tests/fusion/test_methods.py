@@ -1,13 +1,15 @@
 """Fusions by name, and the best of several by development queries."""
 
+from math import log
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.errors import UsageError
+from hardneg.errors import DataError, UsageError
 from hardneg.fusion.methods import METHODS, OF_RANX, Fusion, zipped
-from hardneg.fusion.tuning import tried, variants
+from hardneg.fusion.tuning import Development, check_development, numbers, tried, variants
 from hardneg.types import RankedList
 
 
@@ -76,6 +78,47 @@ def test_without_a_grid_weights_in_tenths_sum_to_one():
 def test_what_cannot_be_tuned_is_told(method, grid, told):
     with pytest.raises(UsageError, match=told):
         list(variants(Fusion(method, (1.0, 1.0)), ["x", "y"], grid))
+
+
+BY_HAND = {
+    "sum": ({}, {"x": 3, "y": 5, "z": 2}),
+    "max": ({}, {"x": 3, "y": 4, "z": 2}),
+    "min": ({}, {"x": 3, "y": 1, "z": 2}),
+    "mnz": ({}, {"x": 3, "y": 10, "z": 2}),
+    "anz": ({}, {"x": 3, "y": 2.5, "z": 2}),
+    "gmnz": ({"parameter": 3.0}, {"x": 3, "y": 40, "z": 2}),
+    "wsum": ({"weights": (0.5, 2.0)}, {"x": 1.5, "y": 8.5, "z": 4}),
+    "isr": ({}, {"x": 1, "y": 2.5, "z": 0.25}),
+    "logn_isr": ({}, {"x": log(1.01), "y": log(2.01) * 1.25, "z": log(1.01) / 4}),
+    "rrf": ({}, {"x": 1 / 61, "y": 1 / 62 + 1 / 61, "z": 1 / 62}),
+    "rbc": ({"parameter": 0.75}, {"x": 0.25, "y": 0.25 * 0.75 + 0.25, "z": 0.25 * 0.75}),
+}
+"""Of the lists x 3, y 1 and y 4, z 2: what each method makes of them, by its formula."""
+
+
+@pytest.mark.parametrize("method", BY_HAND)
+def test_methods_of_ranx_by_hand(method):
+    options, expected = BY_HAND[method]
+    fusion = Fusion(method, **{"weights": (1.0, 1.0), "norm": "none", **options})
+    (found,) = fusion.over([[ranked(x=3.0, y=1.0), ranked(y=4.0, z=2.0)]])
+    assert found.doc_ids == sorted(expected, key=expected.__getitem__, reverse=True)
+    assert dict(zip(found.doc_ids, found.scores.tolist(), strict=True)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_tuning_may_choose_is_noted():
+    assert numbers(Fusion("wsum", (0.5, 2.0)), ["a", "b"]) == {"weights": {"a": 0.5, "b": 2.0}}
+    assert numbers(Fusion("rrf", (1.0, 1.0), parameter=5.0), ["a", "b"]) == {"parameter": 5.0}
+    both = numbers(Fusion("reciprocal-rank", (1.0, 1.0), constant=7), ["a", "b"])
+    assert both == {"weights": {"a": 1.0, "b": 1.0}, "constant": 7}
+
+
+def test_weights_are_tuned_on_other_judged_queries():
+    runs = [{"dev": FIRST}, {"dev": SECOND}]
+    check_development(Development(["a", "b"], runs, {"dev": {"a": 1}}), ["test"])
+    with pytest.raises(DataError, match="1 query is among those that are fused, such as dev"):
+        check_development(Development(["a", "b"], runs, {"dev": {"a": 1}}), ["dev"])
+    with pytest.raises(DataError, match="no query of the run b is judged"):
+        check_development(Development(["a", "b"], [{"dev": FIRST}, {"other": SECOND}], {"dev": {"a": 1}}), ["test"])
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hardneg.errors import PluginError
-from hardneg.miners.random import Sampled
+from hardneg.miners.random import Mixed, Random, Sampled
+from hardneg.seeding import generator
 from hardneg.testing import MinerTests
 from hardneg.types import Candidates, Negatives, RankedList
 
@@ -56,3 +57,19 @@ def test_a_short_list_gives_what_it_has() -> None:
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(PluginError, match="depth and count must be 1 or above, not depth 0 and count 20"):
         Sampled(depth=0)
+
+
+@pytest.mark.parametrize(("corpus", "permuted"), [(19, True), (20, False)])
+def test_a_corpus_of_less_than_four_times_what_is_wanted_is_permuted(corpus: int, permuted: bool) -> None:
+    """Two negatives, two positives and a copy are 5 that may be drawn: negatives of a seed stay as they are."""
+    doc_ids = [f"d{row}" for row in range(corpus)]
+    asked = Candidates("q", ["d0", "d1"], {}, doc_ids, frozenset({"d2"}))
+    (found,) = Random(count=2).mine([asked], seed=3)
+    order = [doc_id for row in generator(3, "random", "q").permutation(corpus) if (doc_id := doc_ids[row])]
+    fit = [doc_id for doc_id in order if doc_id not in {"d0", "d1", "d2"}]
+    assert (list(found.negatives) == fit[:2]) == permuted
+
+
+def test_the_papers_numbers_are_the_defaults() -> None:
+    """BM25+Rand takes BM25's top 100, one for one; ANCE draws 20 of the top 200."""
+    assert Mixed() == Mixed(depth=100, ratio=1.0) and Sampled() == Sampled(depth=200, count=20)

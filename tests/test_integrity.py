@@ -8,10 +8,11 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
-from hardneg.artifacts import MANIFEST, Artifact, Store, check, damage
+from hardneg.artifacts import MANIFEST, Artifact, Store
 from hardneg.cli.main import app
 from hardneg.digest import digest
 from hardneg.errors import ArtifactError
+from hardneg.integrity import check, damage
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe

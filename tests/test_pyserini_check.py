@@ -14,7 +14,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import HardnegError
 from hardneg.indexes import java
 from hardneg.pyserini import checking
-from hardneg.pyserini.checking import Checked, check, with_java
+from hardneg.pyserini.checking import CheckedLines, check, with_java
 from hardneg.pyserini.folders import query_side
 from hardneg.types import PluginSetting
 
@@ -62,8 +62,8 @@ def test_doctor_tells_which_java_pyserini_would_start(first, tmp_path: Path) -> 
 
 def test_lines_are_run() -> None:
     assert str(check(LINES)) == "runs: 2 hits"
-    assert check("raise OSError\n" + LINES.replace("hits", "no")) == Checked(failure="OSError")
-    assert check("searcher = print\nhits = searcher.search(vector, k=10)") == Checked()
+    assert check("raise OSError\n" + LINES.replace("hits", "no")) == CheckedLines(failure="OSError")
+    assert check("searcher = print\nhits = searcher.search(vector, k=10)") == CheckedLines()
     assert check("# Pyserini does not open it") is None
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.artifacts import Artifact, Checked, Store
-from hardneg.artifacts import check as check_all
+from hardneg.artifacts import Artifact, Store
 from hardneg.cli import completion
 from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
 from hardneg.errors import ArtifactError
+from hardneg.integrity import Checked
+from hardneg.integrity import check as check_all
 from hardneg.roots import Unfinished, collect, garbage, owners, unfinished
 from hardneg.wording import counted, duration, size
 

@@ -17,7 +17,7 @@ start_java()  # {why}
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedLines:
     """What came of the lines of an index: how many hits, None where they are not to be searched with; or a failure."""
 
     hits: int | None = None
@@ -46,7 +46,7 @@ def with_java(text: str) -> str:
     return _START.format(why=why) + text
 
 
-def check(text: str) -> Checked | None:
+def check(text: str) -> CheckedLines | None:
     """Runs the lines of an index; None where there are none to run."""
     if not _runs(text):
         return None
@@ -55,9 +55,9 @@ def check(text: str) -> Checked | None:
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     if done.returncode:
         told = [line for line in done.stderr.splitlines() if line.strip()]
-        return Checked(failure=told[-1].strip() if told else f"exit code {done.returncode}")
+        return CheckedLines(failure=told[-1].strip() if told else f"exit code {done.returncode}")
     *_, last = done.stdout.split() or [""]
-    return Checked(int(last) if last else None)
+    return CheckedLines(int(last) if last else None)
 
 
 def _runs(text: str) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import EARLIER, Artifact, Store, damage, disk_errors
+from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.encoders.devices import check_device
 from hardneg.engines.local import Local
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
 from hardneg.fields import DATASET, START, Trait
+from hardneg.integrity import damage
 from hardneg.progress import Progress, Silent
 from hardneg.protocols import Engine
 from hardneg.recipe.packages import check_packages

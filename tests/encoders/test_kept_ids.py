@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tiny import tiny_encoder
 
-from hardneg.artifacts import Artifact, Store, check
+from hardneg.artifacts import Artifact, Store
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.flat import FlatVectors
 from hardneg.data.segments import Segments
@@ -25,6 +25,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.kept_ids import KeptIds
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.stream import write_index
+from hardneg.integrity import check
 from hardneg.progress import Silent
 from hardneg.roots import garbage
 from hardneg.types import Document

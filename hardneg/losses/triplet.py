@@ -26,8 +26,8 @@ class Triplet:
     The arccosine has no finite derivative at 1 and -1: a cosine nearer than 1e-6 to them counts with its value and has
     no gradient.
 
-    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3; the bound of the
-    gradient is that of the authors' program.
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The bound of the
+    gradient is ours: the authors' program has none, and NaN at a cosine of 1.
 
     Attributes:
         margin: by how much a positive's score should be above a negative's; scores are between 0 and 1.

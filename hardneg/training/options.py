@@ -48,7 +48,8 @@ class TrainOptions:
         learning_rate: its peak, reached when the warm-up is over.
         epsilon: added to the root of the second moment, in both optimizers.
         weight_decay: applied to all weights but biases and those of LayerNorm.
-        warmup_steps: steps during which the learning rate rises from 0; goes before `warmup_ratio`.
+        warmup_steps: steps during which the learning rate rises: step s of them, from 0, has (s + 1) / (warmup_steps +
+            1) of its peak; goes before `warmup_ratio`.
         warmup_ratio: the same as a part of all steps.
         decay: the learning rate after the warm-up: `linear` or `cosine` to 0 at the end, or `constant`.
         clip_norm: largest norm of the gradient, all weights together; 0 or none means no clipping.

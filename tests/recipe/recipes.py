@@ -1,14 +1,32 @@
 """A small BEIR folder and recipes over it."""
 
+import importlib.util
 import json
 import random
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.load import Recipe, load_recipe
+from hardneg.recipe.yaml_load import shipped_recipes
+
 TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]
+
+PACKAGES = {"cort-electra-": "hardneg_electra", "rocketqa-nq": "hardneg_reader", "ance-nq-reader": "hardneg_reader"}
+"""Of recipes whose names begin so, the package that their preset `paper` needs."""
+
+
+@cache
+def paper_presets() -> Mapping[str, Recipe]:
+    """The preset `paper` of every shipped recipe that has one and whose packages are installed; read once."""
+    missing = tuple(begin for begin, package in PACKAGES.items() if importlib.util.find_spec(package) is None)
+    papers = {name: path for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]}
+    return {name: load_recipe(path, "paper") for name, path in papers.items() if not name.startswith(missing)}
 
 
 def small_collection(folder: Path) -> Path:

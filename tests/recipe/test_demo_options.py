@@ -50,7 +50,7 @@ COMMON = {
     # Depths and sizes.
     "depth": (
         (50, 100, 110, 150, 200, 210, 1000),
-        "100 or 200 negatives and the positives that are left out; 150 before those with an answer go; RocketQA's reader",
+        "100 or 200 negatives and the positives that are left out; 150 before those with an answer go; a reader 50",
     ),
     "miner.depth": ((1, 4, 100, 200, 1000), "what is drawn from, or as many of the top as are trained on"),
     "miner.count": ((1, 4, 20, 50, 100, 200), "as many as are kept for each query, of which a step draws"),

@@ -21,7 +21,6 @@ COMPARED = {"train", "train-queries", "train-refreshed", "train-reranker", "trai
 OURS = {
     "ance-*document/dev-scores": "ANCE measures documents by the TREC queries alone",
     "adore-ablation-passage/parts": "Figure 5 has no numbers",
-    "adore-pq/cells*": "the cells of Tables 3 and 5 and of kinds that the paper lacks",
     "ance-times/cross-encoder": "its time is measured, not its ranking",
     "imported-vectors/scores": "no paper has it",
     "rocketqa-augmentation/by-size": "Figure 6 has no numbers",

@@ -20,8 +20,10 @@ from hardneg.api.given_run import is_run, labelled_runs, run_file
 from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
 from hardneg.api.workplace import Where, Workplace
+from hardneg.api.writing import writing
 from hardneg.data.qrels import write_qrels
 from hardneg.errors import UsageError
+from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.layout import METRICS
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
@@ -128,7 +130,10 @@ def _named(kind: type[Analysis], name: str, given: Any, store: "Store") -> Any:
 
 def _path(given: Any, store: "Store") -> Any:
     if isinstance(given, Evaluation):
-        return str(keep_content(store, "given-metrics", lambda folder: given.write(folder / METRICS)).path / METRICS)
+        return str(
+            keep_content(store, "given-metrics", lambda folder: write_metrics(folder / METRICS, given.measured)).path
+            / METRICS
+        )
     if isinstance(given, Mapping) and is_run(given):
         return str(run_file(given, store))
     if isinstance(given, Mapping):
@@ -187,14 +192,19 @@ class AnalysisResult:
         names = [cell(column).text for column in table.columns]
         return frame_of_rows([dict(zip(names, (cell(each).text for each in row), strict=True)) for row in table.rows])
 
-    def draw(self, *paths: str | Path) -> None:
-        """Draws the figure into files: .png, .svg or .pdf."""
-        self.analysis.draw(self.found, [Path(path) for path in paths])
+    def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
+        """Draws the figure into files, .png, .svg or .pdf; its own earlier ones are replaced.
+
+        Raises:
+            UsageError: something else stands there, and `overwrite` is not given.
+        """
+        with writing("AnalysisResult.draw", paths, overwrite) as files:
+            self.analysis.draw(self.found, files)
 
     def _repr_html_(self) -> str:
         with TemporaryDirectory() as folder:
             drawn = Path(folder) / "figure.svg"
-            self.draw(drawn)
+            self.analysis.draw(self.found, [drawn])
             svg = drawn.read_text("utf-8")
         tables: Sequence[Any] = self.analysis.tables(self.found)
         return html_section(Section("", tables, self.analysis.explain(self.found), svg[svg.find("<svg") :]))

@@ -17,8 +17,9 @@ from hardneg.api.making import make_dataset
 from hardneg.api.notebook import html_section, html_table
 from hardneg.api.results import FoundRun
 from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.api.writing import writing
 from hardneg.data.collection import StoredCollection
-from hardneg.evaluation.metrics_json import Measured, to_json
+from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
 from hardneg.reporting.content import ReportContent, systems_section, tests_by_metric
 from hardneg.wording import counted
 
@@ -144,11 +145,14 @@ class Evaluation:
             ]
         )
 
-    def write(self, path: str | Path) -> None:
-        """Writes a metrics file, which `hardneg.analyze` and reports read."""
-        from hardneg.evaluation.metrics_json import write_metrics
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a metrics file, which `hardneg.analyze` and reports read; its own earlier one is replaced.
 
-        write_metrics(Path(path), self.measured)
+        Raises:
+            UsageError: something else stands there, and `overwrite` is not given.
+        """
+        with writing("Evaluation.write", [path], overwrite) as (file,):
+            write_metrics(file, self.measured)
 
     def __repr__(self) -> str:
         means = "; ".join(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from hardneg.api.content_store import keep_made
 from hardneg.api.notebook import ROWS, caption
 from hardneg.api.results import ROWS_FILE, Made, TextSource
+from hardneg.api.writing import file_path, writing
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.layout import NEGATIVES
 from hardneg.reporting.table import Table
@@ -60,22 +61,37 @@ class MinedNegatives(Made):
         return {query_id: row for row, query_id in enumerate(self.rows.query_ids)}
 
     def write(
-        self, path: str | Path, form: str = "n-tuple", *, negatives: int | None = 8, scores: bool = False
+        self,
+        path: str | Path,
+        form: str = "n-tuple",
+        *,
+        negatives: int | None = 8,
+        scores: bool = False,
+        overwrite: bool = False,
     ) -> Mapping[str, int]:
         """Writes them in a form, whole or not at all; negatives: how many for each query, the first ones.
 
-        Returns `rows`, and what was left out, by reason.
+        Returns `rows`, and what was left out, by reason. A file that it wrote before is replaced.
 
         Raises:
-            UsageError: the form is unknown, or the file's ending is not one of its own.
+            UsageError: the form is unknown, the file's ending is not one of its own, or something else stands there and
+                `overwrite` is not given.
         """
+        from hardneg.data.export.catalogue import check_form
+
+        check_form(form, file_path(path))
+        with writing("MinedNegatives.write", [path], overwrite, self.source.store) as (file,):
+            return self.write_form(file, form, negatives, scores)
+
+    def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
+        """The same into a file that is free to be written, as a command has checked."""
         from hardneg.data.export.catalogue import Source, write_form
         from hardneg.data.export.rows import WriteOptions
 
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
         texts = Source(self.source.collection.queries(self.source.split), self.source.collection.corpus)
-        return write_form(form, Path(path), self, texts, options)
+        return write_form(form, path, self, texts, options)
 
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
         """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.
@@ -98,7 +114,7 @@ class MinedNegatives(Made):
 
         with TemporaryDirectory() as aside:
             written = Path(aside) / "rows.parquet"
-            counts = self.write(written, form, negatives=negatives, scores=scores)
+            counts = self.write_form(written, form, negatives, scores)
             write_parquet_rows(written, folder / ROWS_FILE)
         return counts
 

@@ -13,9 +13,10 @@ from hardneg.api.given_model import named_model
 from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
 from hardneg.api.workplace import Where, Workplace, setting_texts
+from hardneg.api.writing import file_path
 from hardneg.artifacts import Artifact
-from hardneg.errors import UsageError
 from hardneg.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
+from hardneg.outputs import Outputs, Target, Words
 from hardneg.reporting.table import Table
 from hardneg.wording import counted, size
 
@@ -87,19 +88,19 @@ class ChosenRecipe:
         Args:
             output: the run folder; `runs/NAME-PRESET`.
             until: the last stage to make. force: stages to make again, with all that need them.
-            overwrite: write into a folder that holds something else.
+            overwrite: replace files of these names that are no run's.
             where: what every function takes (`Where`).
 
         Raises:
-            UsageError: the folder holds something else than a run.
+            UsageError: the folder is read, or holds files of these names that are no run's.
         """
-        from hardneg.recipe.run_folder import default_folder, publish
+        from hardneg.recipe.run_folder import COMMAND, default_folder, inputs_of, names, publish
 
         place = Workplace.of(where)
         made = self._planned(place)
-        folder = Path(output) if output is not None else default_folder(made.recipe.name, made.recipe.preset)
-        if not overwrite and folder.exists() and not (folder / LOCK).is_file() and any(folder.iterdir()):
-            raise UsageError(f"{folder}: holds something else than a run; give another output, or overwrite=True")
+        folder = default_folder(made.recipe.name, made.recipe.preset) if output is None else file_path(output, "output")
+        target, words = Target(folder, folder=True, names=names(made), marked_by=LOCK), Words("output", writer="{}")
+        Outputs(COMMAND, [target], inputs_of(made.recipe), place.store, overwrite, words=words).check()
         outcome = place.make(made, until, force)
         publish(made, outcome.artifacts, place.store, folder)
         return RunFolder(made.recipe.name, folder, outcome.artifacts, outcome.ran)

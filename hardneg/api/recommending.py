@@ -15,6 +15,7 @@ from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Asked
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.api.writing import writing
 from hardneg.atomic_write import replace_text
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import DATASET
@@ -121,9 +122,14 @@ class RecommendedNegatives:
         """All that was measured, the rule and the choice."""
         return self.recommendation.to_dict()
 
-    def write(self, path: str | Path) -> None:
-        """Writes the recipe, with the evidence as comments."""
-        replace_text(Path(path), self.recommendation.recipe(self.asked, self.tree, self.facts, Path(path)))
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the recipe, with the evidence as comments; its own earlier one is replaced.
+
+        Raises:
+            UsageError: something else stands there, and `overwrite` is not given.
+        """
+        with writing("RecommendedNegatives.write", [path], overwrite) as (file,):
+            replace_text(file, self.recommendation.recipe(self.asked, self.tree, self.facts, file))
 
     def __repr__(self) -> str:
         return f"RecommendedNegatives({self.miner}; {self.recommendation.evidence()})"

@@ -13,9 +13,10 @@ from hardneg.atomic_write import link_file, link_folder
 from hardneg.cli.console import Bars, bars, say, stderr_console
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import open_store, tell_once
-from hardneg.cli.outputs import Outputs, Target, inputs_of
+from hardneg.cli.outputs import command_outputs
 from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.outputs import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.protocols import Engine
@@ -118,8 +119,10 @@ def plan_outputs(
     command: str, plan: "Plan", store: Store, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Outputs:
     """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
+    from hardneg.recipe.run_folder import inputs_of
+
     inputs = [*inputs_of(plan.recipe), *reads]
-    return Outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
+    return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
 
 
 def plugin_options(given: Sequence[str], option: str = "--option") -> dict[str, Any]:

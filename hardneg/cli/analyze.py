@@ -14,8 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
 from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, renaming, tell_once
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import store_outputs
 from hardneg.layout import LOCK
+from hardneg.outputs import Target
 
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis

@@ -9,7 +9,8 @@ import typer
 from hardneg.cli.adhoc_recipe import Place
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import store_outputs
+from hardneg.outputs import Target
 from hardneg.wording import counted
 
 if TYPE_CHECKING:

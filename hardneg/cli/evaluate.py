@@ -16,8 +16,9 @@ from hardneg.cli import completion, mteb
 from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.options import DEVICE, JSON, OVERWRITE, SET, STORE, output
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import store_outputs
 from hardneg.errors import UsageError
+from hardneg.outputs import Target
 from hardneg.wording import counted
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import store_outputs
 from hardneg.errors import UsageError
 from hardneg.layout import NEGATIVES
+from hardneg.outputs import Target
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def write(made: "MinedNegatives", target: NegativesTarget) -> None:
     """Writes negatives as the target says, and tells what was left out."""
     from hardneg.data.export.passages import write_tevatron_corpus
 
-    counts = dict(made.write(target.output, target.form, negatives=target.negatives, scores=target.scores))
+    counts = dict(made.write_form(target.output, target.form, target.negatives, target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")
     tell_left_out(counts)
     if target.corpus is not None:

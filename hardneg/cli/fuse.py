@@ -11,8 +11,9 @@ from hardneg.cli import completion
 from hardneg.cli.console import bars, say, tell_left_out
 from hardneg.cli.evaluate import Level, RunFiles
 from hardneg.cli.options import OUTPUT_RUN, OVERWRITE, TUNING
-from hardneg.cli.outputs import Target, check_run, store_outputs
+from hardneg.cli.outputs import check_run, store_outputs
 from hardneg.errors import UsageError
+from hardneg.outputs import Target
 from hardneg.wording import counted
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import typer
 from hardneg.atomic_write import replacing_folder
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import store_outputs
+from hardneg.outputs import Target
 from hardneg.wording import counted
 
 

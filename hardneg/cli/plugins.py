@@ -14,8 +14,9 @@ from hardneg.artifacts import disk_errors
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output, renaming
-from hardneg.cli.outputs import Target, store_outputs
+from hardneg.cli.outputs import store_outputs
 from hardneg.errors import UsageError
+from hardneg.outputs import Target
 
 if TYPE_CHECKING:
     from hardneg.registry import Plugin

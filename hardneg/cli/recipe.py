@@ -13,12 +13,12 @@ from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming
-from hardneg.cli.outputs import Outputs, Target
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan
 from hardneg.distributed import world
 from hardneg.errors import RecipeError, UsageError
 from hardneg.layout import LOCK
+from hardneg.outputs import Outputs, Target
 from hardneg.wording import counted, size
 
 if TYPE_CHECKING:

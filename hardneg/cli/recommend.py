@@ -14,8 +14,8 @@ from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
 from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
-from hardneg.cli.outputs import Outputs, Target
 from hardneg.errors import UsageError
+from hardneg.outputs import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.api.recommendation import Recommendation

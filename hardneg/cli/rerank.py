@@ -10,8 +10,9 @@ from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import begun, plugin_options
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
-from hardneg.cli.outputs import Target, check_run
+from hardneg.cli.outputs import check_run
 from hardneg.layout import RUN
+from hardneg.outputs import Target
 from hardneg.wording import counted
 
 

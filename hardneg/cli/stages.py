@@ -21,9 +21,10 @@ from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import Place, plugin_options, publish
 from hardneg.cli.console import bars, say
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, place_of
-from hardneg.cli.outputs import Outputs, Target, check_run, store_outputs
+from hardneg.cli.outputs import check_run, store_outputs
 from hardneg.errors import PartDone, UsageError
 from hardneg.layout import MODEL_FOLDER, RUN
+from hardneg.outputs import Outputs, Target
 from hardneg.wording import counted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Others go on from there; the command that fills it, and what it was made of, are
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,14 @@ from hardneg.atomic_write import link_file, link_folder, replace_text
 from hardneg.digest import digest
 from hardneg.encoders.card import with_scores
 from hardneg.errors import DataError
+from hardneg.fields import input_files
 from hardneg.layout import LOCK, METRICS, MODEL_FOLDER
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.roots import laid_out
 
 if TYPE_CHECKING:
+    from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
 
@@ -88,6 +90,19 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         lock = out / LOCK
         replace_text(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
         return [*written, lock]
+
+
+def inputs_of(recipe: "Recipe") -> list[Path]:
+    """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
+    found = [str(recipe.source), recipe.model.name]
+    for plugin in recipe.plugins.values():
+        values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
+        found += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
+    for name, spec in recipe.stages.items():
+        network = spec.network(recipe.view(name))
+        found += [network.name] if network else []
+        found += [file for _, _, file in input_files(spec)]
+    return [Path(name).expanduser() for name in dict.fromkeys(found) if name]
 
 
 def names(plan: "Plan") -> list[str]:

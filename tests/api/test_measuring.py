@@ -1,6 +1,7 @@
 """Runs measured, fused and analysed, and recipes run, as the commands do."""
 
 import json
+import os
 
 import pytest
 from recipe.recipes import small_collection
@@ -127,8 +128,8 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     assert run.key == plan.keys["run"]
     assert hn.evaluate(run, **at).metrics[run.name] == pytest.approx(done.evaluation.metrics["ours"])
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds something else than a run"):
+    (tmp_path / "other" / "metrics.json").write_text("mine")
+    with pytest.raises(UsageError, match=r"metrics.json: there already, and not as .* or overwrite=True to replace it"):
         ready.run(tmp_path / "other", **at)
     with pytest.raises(RecipeError, match="depth"):
         ready.set(stages__run__depth="deep").plan(**at)
@@ -156,6 +157,34 @@ def test_an_analysis_of_runs_in_memory(at, tmp_path):
     assert len(found.to_pandas()) == 2
     several = hn.analyze("unjudged", runs={"first": FIRST, "second": SECOND}, qrels=QRELS, **at)
     assert set(several.to_dict()["runs"]) == {"first", "second"}
+
+
+def test_what_is_written_replaces_nothing_but_its_own(at, tmp_path):
+    found, thesis = hn.evaluate({"first": FIRST}, QRELS, **at), tmp_path / "thesis.tex"
+    thesis.write_text("mine")
+    with pytest.raises(
+        UsageError, match=r"thesis.tex: there already, .* `Evaluation.write` wrote it; give another path"
+    ):
+        found.write(thesis)
+    assert thesis.read_text() == "mine"
+    found.write(thesis, overwrite=True)
+    found.write(thesis)
+    thesis.write_text("mine again")
+    with pytest.raises(UsageError, match="there already"):
+        found.write(thesis)
+    os.mkfifo(tmp_path / "pipe")
+    for odd, told in (
+        (tmp_path, "is a folder"),
+        (None, "path: must be a path, not None"),
+        (tmp_path / "pipe", "no file"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            found.write(odd, overwrite=True)
+    wins = hn.analyze("query-wins", run=SECOND, against=FIRST, qrels=QRELS, metric="mrr@10", **at)
+    (tmp_path / "wins.svg").write_text("mine")
+    with pytest.raises(UsageError, match=r"wins.svg: there already, .* `AnalysisResult.draw` wrote it"):
+        wins.draw(tmp_path / "wins.png", tmp_path / "wins.svg")
+    assert not (tmp_path / "wins.png").exists()
 
 
 def test_mistakes_in_what_is_to_be_analysed(at):

@@ -104,6 +104,20 @@ def test_negatives_as_tables(place, at):
     assert mined.path.name == NEGATIVES
 
 
+def test_negatives_replace_neither_the_corpus_nor_the_store(place, at, tmp_path):
+    mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
+    corpus, kept = tmp_path / "corpus.jsonl", mined.path.read_bytes()
+    corpus.write_text("{}")
+    with pytest.raises(UsageError, match=r"corpus.jsonl: there already, and not as `MinedNegatives.write` wrote it"):
+        mined.write(corpus, "n-tuple", negatives=2)
+    assert corpus.read_text() == "{}"
+    with pytest.raises(UsageError, match=r"lies in .* which is read here"):
+        mined.write(mined.path, "hardneg", overwrite=True)
+    assert mined.path.read_bytes() == kept
+    assert mined.write(tmp_path / "own.jsonl") == mined.write(tmp_path / "own.jsonl")
+    assert mined.write(corpus, "n-tuple", negatives=2, overwrite=True)["rows"] == 36
+
+
 def test_a_notebook_shows_tables_with_escaped_texts(place, at, tmp_path):
     texts = {"d0": "<script>alert(1)</script>", "d1": "one more river", "d2": "the old river"}
     data = {"corpus": texts, "queries": {"q0": "<b>river</b>"}, "qrels": {"q0": ["d0"]}}

@@ -253,7 +253,7 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     folder.chmod(0o555)
     if os.geteuid() == 0:
-        monkeypatch.setattr("hardneg.cli.outputs.may_write", lambda path: path.name != "closed")
+        monkeypatch.setattr("hardneg.outputs.may_write", lambda path: path.name != "closed")
     yield folder
     folder.chmod(0o755)
 

@@ -80,6 +80,6 @@ def test_a_report_does_not_replace_the_dataset_it_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_collection(tmp_path / "data")
     (tmp_path / "run.trec").write_text("q46 Q0 d5 1 2.0 x\n")
-    with pytest.raises(UsageError, match="which this command reads"):
+    with pytest.raises(UsageError, match="which is read here"):
         command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--output", "data"]
         raise CliRunner().invoke(app, command).exception

@@ -1,0 +1,38 @@
+"""Files that results write: by the rule of the commands, so that nothing of the user's is replaced."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hardneg.api.workplace import usual_store
+from hardneg.artifacts import Store
+from hardneg.errors import UsageError
+from hardneg.outputs import Outputs, Target
+
+
+@contextmanager
+def writing(
+    writer: str, paths: Sequence[Any], overwrite: bool = False, store: Store | None = None
+) -> Iterator[list[Path]]:
+    """The files to write in the block; what stands there must be as the same writer left it, or `overwrite` be given.
+
+    writer: such as `Evaluation.write`, as messages call it. store: what it was made in; else the usual one.
+
+    Raises:
+        UsageError: something is no path, is a folder, lies in the store, or is there already.
+        ArtifactError: a file cannot be written.
+    """
+    files = [file_path(path) for path in paths]
+    outputs = Outputs(writer, [Target(path) for path in files], [], store or usual_store(None), overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        yield files
+
+
+def file_path(given: Any, argument: str = "path") -> Path:
+    """A path as a function is given it. Raises UsageError where it is none."""
+    if not isinstance(given, str | os.PathLike) or not (text := os.fspath(given)) or not isinstance(text, str):
+        raise UsageError(f"{argument}: must be a path, not {given!r:.60}")
+    return Path(text).expanduser()

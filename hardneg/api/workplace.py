@@ -108,7 +108,7 @@ class Workplace:
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
         settings = setting_texts(given.get("settings", ()))
         engine = configured_engine(given["engine"]) if "engine" in given else None
-        opened = usual_store(None if store is None else Path(store))
+        opened = usual_store(store)
         return cls(opened, device, given.get("seed", 42), settings, shown, engine)
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
@@ -133,13 +133,13 @@ class Workplace:
         return AdhocRecipe(verb, dataset, stages, model, self.settings, self.seed)
 
 
-def usual_store(path: Path | None) -> Store:
-    """The store at `path`, or at its usual place; it need not be there yet.
+def usual_store(path: str | Path | None) -> Store:
+    """The store at `path`, or at its usual place where that is none, or empty; it need not be there yet.
 
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    root = (path or Path(os.environ.get("HARDNEG_STORE") or cache_folder() / "store")).expanduser().absolute()
+    root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
     try:
         found = root.stat()
     except FileNotFoundError:

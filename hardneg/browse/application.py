@@ -249,12 +249,17 @@ def _number(given: str) -> int:
 
 
 async def _form(asked: "Request") -> dict[str, str] | None:
-    """The fields of a form; None of one that is too large, or has too many."""
+    """The fields of a form; None of one that is too large, has too many, or whose sender has left."""
+    from starlette.requests import ClientDisconnect
+
     body = b""
-    async for chunk in asked.stream():
-        body += chunk
-        if len(body) > FORM_BYTES:
-            return None
+    try:
+        async for chunk in asked.stream():
+            body += chunk
+            if len(body) > FORM_BYTES:
+                return None
+    except ClientDisconnect:
+        return None
     try:
         fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
     except ValueError:

@@ -26,6 +26,7 @@ ASKED = "HARDNEG_PROCESSES"
 _LOST = 75
 """Exit code of a process that ends because another one did."""
 _TOKEN, _NUMBER = 32, 8
+_POLITE = 5.0  # seconds in which a process that has connected says who it is
 _GRACE = 15.0
 """Seconds in which a process ends by itself after another one has ended in order."""
 
@@ -257,12 +258,22 @@ def _connect(here: World) -> Lines:
         server.settimeout(MEETING.total_seconds())
         while len(lines) < here.size - 1:
             line, _ = server.accept()
-            line.settimeout(MEETING.total_seconds())
-            hello = line.recv(_TOKEN + _NUMBER, socket.MSG_WAITALL).decode(errors="replace")
-            line.settimeout(None)
-            if hello.startswith(token):
+            if (hello := _greeting(line)).startswith(token):
                 lines[int(hello[_TOKEN:])] = line
+            else:
+                line.close()
     return lines
+
+
+def _greeting(line: socket.socket) -> str:
+    """What is said by who has connected; a stranger, such as a port scanner, may say nothing."""
+    line.settimeout(_POLITE)
+    try:
+        hello = line.recv(_TOKEN + _NUMBER, socket.MSG_WAITALL)
+        line.settimeout(None)
+    except OSError:
+        return ""
+    return hello.decode(errors="replace")
 
 
 def _host(here: World) -> str:

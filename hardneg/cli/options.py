@@ -59,10 +59,19 @@ PROCESSES = typer.Option(
     help="Run in N processes: on N shares of the cores, or N GPUs.",
     rich_help_panel=MACHINE,
 )
+
+
+def _store(given: str) -> Path | None:
+    """A path; an empty text, such as a variable that is not set, is the usual place."""
+    return Path(given) if str(given) else None
+
+
 STORE = typer.Option(
     None,
     "--store",
-    help="The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.",
+    parser=_store,
+    metavar="PATH",
+    help="The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.",
     show_default=False,
     rich_help_panel=MACHINE,
 )

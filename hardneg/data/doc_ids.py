@@ -34,10 +34,14 @@ def write_doc_ids(folder: Path, doc_ids: Iterable[str], count: int) -> None:
 
 
 class DocIds(Sequence[str]):
-    """The lines of a `docid` file, read from a memory map when they are asked for."""
+    """The lines of a `docid` file, read from a memory map when they are asked for.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Raises:
+        ArtifactError: when they are first asked for, and are not as many as `count`.
+    """
+
+    def __init__(self, path: Path, count: int | None = None) -> None:
+        self._path, self._count = path, count
 
     @cached_property
     def _text(self) -> NDArray[np.uint8]:
@@ -50,7 +54,11 @@ class DocIds(Sequence[str]):
     def _ends(self) -> NDArray[np.int64]:
         ends = np.flatnonzero(self._text == ord("\n"))
         unfinished = len(self._text) > (ends[-1] + 1 if len(ends) else 0)
-        return np.append(ends, len(self._text)) if unfinished else ends
+        found = np.append(ends, len(self._text)) if unfinished else ends
+        if self._count is not None and len(found) != self._count:
+            told = f"{len(found)} document ids for {self._count} vectors"
+            raise ArtifactError(f"{self._path}: {told}: copy the index again, or build it again")
+        return found
 
     def __len__(self) -> int:
         return len(self._ends)

@@ -160,7 +160,9 @@ class FlatVectors:
         """
         if (folder / TOKEN_OFFSETS).exists():
             raise ArtifactError(f"{folder}: has a vector for each token: name a multi-vector index, or another folder")
-        return cls.of_tokens(folder)
+        opened = cls.of_tokens(folder)
+        opened.doc_ids = DocIds(folder / DOC_IDS, opened.count)
+        return opened
 
     @classmethod
     def of_tokens(cls, folder: Path) -> "FlatVectors":

@@ -22,11 +22,11 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
     """All vectors of a file as a dense index in `folder`, in the file's order; returns how many there are.
 
     Raises:
-        DataError: an id is repeated or has white space, a vector is not finite, the file is damaged.
+        DataError: an id is repeated or has white space, a vector is not finite, all are zero, the file is damaged.
     """
     count = check_ids(file)
     with FlatWriter(folder, file.dimension, count) as writer:
-        _write(writer, file.blocks(), progress)
+        _write(writer, _blocks(file), progress)
         writer.write_doc_ids(name for _, name in file.ids())
         writer.close()
     return count
@@ -61,7 +61,7 @@ def arrange_vectors(
     check_ids(file)
     rows = _rows(file, wanted)
     known, others = rows[rows >= 0], int((rows < 0).sum())
-    blocks = _kept(file.blocks(), rows >= 0)
+    blocks = _kept(_blocks(file), rows >= 0)
     if not (known == np.arange(len(known))).all():
         blocks = _gathered(blocks, np.argsort(known), file.dimension, folder / _UNORDERED)
     if cut is not None:
@@ -85,6 +85,16 @@ def _rows(file: VectorFile, wanted: VectorOwners) -> NDArray[np.int64]:
         lacking = f"{int((~there).sum())} of {counted(len(there), wanted.what)}"
         raise DataError(f"{file.path}: no vector for {lacking}, the first is {first!r}; encode them too")
     return rows
+
+
+def _blocks(file: VectorFile) -> Iterator[NDArray[np.float32]]:
+    """The file's, of which one at least must tell texts apart."""
+    rows, told = 0, False
+    for block in file.blocks():
+        rows, told = rows + len(block), told or bool(block.any())
+        yield block
+    if rows and not told:
+        raise DataError(f"{file.path}: {counted(rows, 'vector')}, all zero: every text would tie; encode them again")
 
 
 def _kept(blocks: Iterator[NDArray[np.float32]], wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.float32]]:

@@ -40,7 +40,7 @@ def push(
     """
     chosen = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
     with TemporaryDirectory() as scratch:
-        upload = prepare(Path(what), repo, chosen, usual_store(None if store is None else Path(store)), Path(scratch))
+        upload = prepare(Path(what), repo, chosen, usual_store(store), Path(scratch))
         found = planned(upload, repo, public, None, message)
         if found.opens and not public and not found.idle:
             raise UsageError(f"{found.repository.name} is public: everybody reads what is pushed; say public=True")

@@ -101,9 +101,7 @@ class RefreshedNegatives:
     def place(self) -> Workplace:
         """Where what is encoded and found lies, and where it is made: as the trainer's arguments say."""
         device = str(self._arguments.device)  # by this the processes that a launcher started have met
-        return Workplace(
-            usual_store(Path(self._given.get("store", self.folder / "store"))), device, self._arguments.seed
-        )
+        return Workplace(usual_store(self._given.get("store", self.folder / "store")), device, self._arguments.seed)
 
     @cached_property
     def recipe(self) -> RefreshRecipe:

@@ -1,5 +1,6 @@
 """The server over real sockets: who may read, who may write, and that no text on a page does harm."""
 
+import asyncio
 import http.client
 import re
 import socket
@@ -234,3 +235,31 @@ def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
         listening(browsed, Marks(sources.marks), port),
     ):
         pass
+
+
+def test_a_reader_who_leaves_within_a_form_is_no_error(server):
+    port = server.access.port
+    headers = {
+        "host": f"127.0.0.1:{port}",
+        "origin": f"http://127.0.0.1:{port}",
+        "cookie": f"hardneg-{port}={server.access.token}",
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mark",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+    events = iter([{"type": "http.request", "body": b"token=", "more_body": True}, {"type": "http.disconnect"}])
+    sent = []
+
+    async def receive():
+        return next(events)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(server._server.config.app(scope, receive, send))
+    assert sent[0]["status"] == 403 and not list(events)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from hardneg.api.workplace import usual_store
 from hardneg.cli.main import app, as_told
 from hardneg.errors import ArtifactError, DataError
 
@@ -48,6 +49,20 @@ def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, co
     (tmp_path / "file").touch()
     result = CliRunner().invoke(app, [*command, "--store", str(tmp_path / store)])
     assert isinstance(result.exception, ArtifactError) and message in str(result.exception)
+
+
+def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "usual"))
+    for folder in (tmp_path / "own", tmp_path / "usual" / "unused"):
+        folder.mkdir(parents=True)
+    result = CliRunner().invoke(app, ["artifacts", "gc", "--delete", "--store", ""])
+    assert result.exit_code == 0 and "1 folders" in result.output
+    assert (tmp_path / "own").exists() and not (tmp_path / "usual" / "unused").exists()
+    assert usual_store("").root == tmp_path / "usual" and usual_store(".").root == tmp_path
+    monkeypatch.setenv("HARDNEG_STORE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert usual_store("").root == tmp_path / "cache" / "hardneg" / "store"
 
 
 def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:

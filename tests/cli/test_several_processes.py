@@ -5,7 +5,9 @@ import socket
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recipe.recipes import large_collection
@@ -69,6 +71,27 @@ def test_nothing_is_told_where_this_process_ends_itself() -> None:
     ending.set()
     with ours:
         launch._attend(1, {1: ours}, ending, lambda rank, in_order: pytest.fail("told"))
+
+
+def test_strangers_who_say_nothing_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "MEETING", timedelta(seconds=20))
+    monkeypatch.setattr(launch, "_POLITE", 0.2, raising=False)
+    lines = []
+
+    def asked(told: list[Any]) -> None:
+        """A stranger comes first, one that hangs up next, then process 1."""
+        port, token = told
+        lines.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(4))
+        lines[1].close()
+        lines[2].sendall(b"GET / HTTP/1.1")
+        lines[3].sendall(f"{token}       1".encode())
+
+    monkeypatch.setattr(launch, "from_first", asked)
+    found = launch._connect(World(0, 2, 0, 2))
+    assert list(found) == [1] and found[1].getpeername() == lines[3].getsockname()
+    assert lines[2].recv(1) == b""  # hung up on
+    for line in (*found.values(), *lines):
+        line.close()
 
 
 @pytest.fixture

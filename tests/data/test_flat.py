@@ -187,3 +187,14 @@ def test_a_writer_touches_no_byte_of_another_machines_rows(tmp_path: Path, monke
         one.close()
     assert written == [(0, 45), (45, 120), (165, 120)] and cut == [285]
     assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
+
+
+@pytest.mark.parametrize("lines", ["a\n", "a\nb\nc\n", ""])
+def test_ids_that_are_not_as_many_as_the_vectors_are_told(tmp_path, lines):
+    with FlatWriter(tmp_path, 2, 2) as writer:
+        writer.write_block(0, 0, np.eye(2, dtype=np.float32))
+        writer.write_doc_ids(["a", "b"])
+        writer.close()
+    (tmp_path / "docid").write_text(lines)
+    with pytest.raises(ArtifactError, match=r"docid: [013] document ids for 2 vectors: copy the index again"):
+        FlatVectors.open(tmp_path).doc_ids[1]

@@ -260,3 +260,14 @@ def test_wanted_vectors_that_are_not_there(tmp_path: Path) -> None:
     assert (
         str(caught.value) == f"{tmp_path / 'v.npy'}: no vector for 2 of 4 documents, the first is 'x'; encode them too"
     )
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_vectors_that_are_all_zero_are_refused(tmp_path, kind):
+    save(tmp_path, np.zeros_like(VECTORS))
+    with pytest.raises(DataError, match="all zero: every text would tie"):
+        bring(tmp_path, kind)
+    some = np.zeros_like(VECTORS)
+    some[-1, 0] = 1
+    save(tmp_path, some)
+    bring(tmp_path, kind)

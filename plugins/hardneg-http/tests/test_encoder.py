@@ -190,3 +190,15 @@ def test_it_is_looked_up_without_an_embedding(served: Served) -> None:
     assert Http(served.url).look_up(spec(served)).note == f"served at {served.url}" and served.requests == []
     with pytest.raises(ModelError, match="no answer"):
         Http("http://127.0.0.1:9/v1").look_up(spec(served))
+
+
+def test_vectors_that_are_all_zero_are_refused(served: Served) -> None:
+    def zeros(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "embedding": [0.0] * 8} for row in rows]
+
+    encoder = opened(served, {"cache": 0})
+    served.change = zeros
+    with pytest.raises(ModelError, match="the vectors of 2 texts are all zero; look at the server"):
+        encoder.encode(["a", "b"], "passage")
+    with pytest.raises(ModelError, match="the vector of a text is all zero; look at the server"):
+        opened(served, {"cache": 0})

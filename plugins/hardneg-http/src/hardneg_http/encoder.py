@@ -123,12 +123,14 @@ class HttpEncoder:
         """The dimension of the server's vectors, by one text; it is compared with what was kept of it."""
         key = text_key(f"probe\0{_PROBE}")
         answer = self._client.embed([_PROBE])[0]
+        if not answer.any():
+            raise self._error("the vector of a text is all zero; look at the server")
         known = {} if self._kept is None else self._kept.find([key])
         if self._kept is not None and key not in known:
             self._kept.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
             told = "its vectors are no longer those that are kept on this machine: its weights have changed"
-            raise ModelError(f"model {self.spec.name!r} at {self._kind.url}: {told}; give model.revision another name")
+            raise self._error(f"{told}; give model.revision another name")
         return len(answer)
 
     def _vectors(self, sent: Sequence[str], advance: Callable[[int], None]) -> dict[str, Vector]:
@@ -147,9 +149,13 @@ class HttpEncoder:
                 self._kept.keep({keys[text]: found[text] for text in texts})
             advance(sum(counts[text] for text in texts))
         if other := next((vector for vector in found.values() if len(vector) != self._dimension), None):
-            told = f"a vector of {len(other)} numbers, the first had {self._dimension}"
-            raise ModelError(f"model {self.spec.name!r} at {self._kind.url}: {told}")
+            raise self._error(f"a vector of {len(other)} numbers, the first had {self._dimension}")
+        if len(found) > 1 and not any(vector.any() for vector in found.values()):
+            raise self._error(f"the vectors of {len(found)} texts are all zero; look at the server")
         return found
+
+    def _error(self, told: str) -> ModelError:
+        return ModelError(f"model {self.spec.name!r} at {self._kind.url}: {told}")
 
     def _asked(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
         """Batches of texts with their vectors, as they come; so many requests are under way at a time."""

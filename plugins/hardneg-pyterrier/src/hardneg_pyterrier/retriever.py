@@ -10,7 +10,6 @@ import pandas as pd
 import pyterrier as pt
 
 from hardneg.api.workplace import usual_store
-from hardneg.artifacts import Store
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
@@ -45,7 +44,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             DataError: it is no run folder.
             UsageError: it has no such index.
         """
-        found = {laid.stage: laid for laid in laid_indexes(Path(folder), _store(store))}
+        found = {laid.stage: laid for laid in laid_indexes(Path(folder), usual_store(store))}
         stage = next(iter(found), None) if index is None else index
         if stage not in found:
             has = ", ".join(found) or "none: name the store of the recipe with `store`"
@@ -102,7 +101,3 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"Retriever({str(self.laid.folder)!r}, depth={self.depth})"
-
-
-def _store(given: str | Path | None) -> Store:
-    return usual_store(None if given is None else Path(given))

@@ -20,6 +20,7 @@ from hardneg.registry import suggestion
 
 _BLOCK = 1 << 20
 _SECONDS = 60.0
+_SHOWN = 200  # characters
 _PARTIAL = ".partial"
 _DONE = ".fetched"
 _TABLE = Path(__file__).with_name("downloads.json")
@@ -124,30 +125,50 @@ def _download(download: Download, partial: Path, progress: Progress) -> None:
     partial.rename(partial.with_name(download.name))
 
 
+class _OfTheWeb(urllib.request.HTTPRedirectHandler):
+    """Follows the server to other addresses of the web alone."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """As its base does. Raises ValueError for another kind of address."""
+        _check_web(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_web(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url}: no address of the web")
+
+
 def _append(download: Download, partial: Path, have: int, progress: Progress) -> None:
-    if not download.url.startswith(("http://", "https://")):
-        raise ValueError("no address of the web")
+    _check_web(download.url)
     asked = urllib.request.Request(download.url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        answer = urllib.request.urlopen(asked, timeout=_SECONDS)
+        answer = urllib.request.build_opener(_OfTheWeb).open(asked, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         if have and error.code == 416:  # there is nothing behind what is there
             return
         raise
-    with answer, partial.open("ab" if have and answer.status == 206 else "wb") as file:
+    goes_on = answer.status == 206 and str(answer.headers.get("Content-Range")).startswith(f"bytes {have}-")
+    if answer.status == 206 and not goes_on:
+        answer.close()
+        raise ValueError(f"asked for what stands after {have:,} bytes, the server gives another part")
+    with answer, partial.open("ab" if goes_on else "wb") as file:
         length = int(answer.headers.get("Content-Length") or 0)
         total = file.tell() + length if length else download.bytes or None
         least = total if length else download.size
         with progress.task(download.name, total, "bytes", file.tell()) as task:
-            _copy(answer, file, task.advance)
+            _copy(answer, file, task.advance, download.size or total or 0)
         if file.tell() < (least or 0):
             raise OSError(f"stopped after {file.tell():,} of {least:,} bytes")
 
 
-def _copy(source: IO[bytes], target: IO[bytes], advance: Callable[[int], None]) -> None:
+def _copy(source: IO[bytes], target: IO[bytes], advance: Callable[[int], None], wanted: int) -> None:
+    """All that comes; where so many bytes are wanted, not much more, for an answer may be without end."""
     while block := source.read(_BLOCK):
         target.write(block)
         advance(len(block))
+        if wanted and target.tell() > 2 * wanted:
+            return
 
 
 def _fault(download: Download, path: Path) -> str:
@@ -187,12 +208,15 @@ def _unpack(download: Download, archive: Path) -> None:
                 place.rename(archive.with_name(name))
                 note.append(f"{name}\t{archive.with_name(name).stat().st_size}")
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: cannot be unpacked: {error}") from error
+        raise DataError(f"{archive}: cannot be unpacked: {_reason(error)}") from error
     archive.with_name(f".{archive.name}{_DONE}").write_text("\n".join(note) + "\n", encoding="utf-8")
     archive.unlink()
 
 
 def _reason(error: Exception) -> str:
+    """In one line of printable characters: a server may say anything."""
+    told = str(getattr(error, "reason", "") or error or type(error).__name__)
     if isinstance(error, urllib.error.HTTPError):
-        return f"the server answers {error.code} {error.reason}".splitlines()[0]
-    return str(getattr(error, "reason", "") or error or type(error).__name__).splitlines()[0]
+        told = f"the server answers {error.code} {error.reason}"
+    line = next(iter(told.splitlines()), "")
+    return "".join(character for character in line if character.isprintable())[:_SHOWN]

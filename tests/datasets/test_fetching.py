@@ -7,6 +7,7 @@ import json
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,19 @@ class Server:
         self.files: dict[str, bytes] = {}
         self.cut: int | None = None
         self.ranges = self.measured = True
+        self.off = 0  # by how many bytes a part begins elsewhere than was asked for
         self.asked: list[str] = []
         self.address = ""
+        self.sent = 0
+
+    def endless(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answers until the reader leaves, or has taken far too much."""
+        handler.send_response(200)
+        handler.end_headers()
+        with suppress(OSError):
+            while self.sent < 200:
+                handler.wfile.write(bytes(1 << 20))
+                self.sent += 1
 
 
 @pytest.fixture
@@ -47,10 +59,13 @@ def server() -> Iterator[Server]:
         def do_GET(self) -> None:
             served.asked.append(self.headers.get("Range", "all"))
             data = served.files.get(self.path)
-            if self.path == "/round":
+            if target := {"/round": "/round", "/ftp": "ftp://127.0.0.1:9/a"}.get(self.path):
                 self.send_response(302)
-                self.send_header("Location", "/round")
+                self.send_header("Location", target)
                 self.end_headers()
+                return
+            if self.path == "/endless":
+                served.endless(self)
                 return
             if data is None:
                 self.send_error(404)
@@ -62,6 +77,8 @@ def server() -> Iterator[Server]:
             self.send_response(206 if first else 200)
             if served.measured:
                 self.send_header("Content-Length", str(len(data) - first))
+            if first:
+                self.send_header("Content-Range", f"bytes {first + served.off}-{len(data) - 1}/{len(data)}")
             self.end_headers()
             self.wfile.write(data[first : served.cut])
 
@@ -101,6 +118,23 @@ def test_it_goes_on_where_it_stopped(server: Server, tmp_path: Path, ranges: boo
     assert (tmp_path / "a.tsv").read_bytes() == server.files["/a.tsv"] and server.asked == ["all", "bytes=5000-"]
 
 
+def test_another_part_than_was_asked_for_is_not_taken(server: Server, tmp_path: Path) -> None:
+    file = told(server, "a.tsv", b"1\tx\n" * 9, size=0, md5="", lines=9)
+    (tmp_path / "a.tsv.partial").write_bytes(b"1\tx\n" * 4)
+    server.off = 4
+    with pytest.raises(DataError, match="asked for what stands after 16 bytes, the server gives another part"):
+        fetch(file, tmp_path, Silent())
+    server.off = 0
+    assert fetch(file, tmp_path, Silent()) and (tmp_path / "a.tsv").read_bytes() == b"1\tx\n" * 9
+
+
+@pytest.mark.parametrize("known", [{"size": 5}, {"about": 5, "lines": 2}])
+def test_an_answer_without_end_does_not_fill_the_disk(server: Server, tmp_path: Path, known: dict[str, int]) -> None:
+    with pytest.raises(DataError, match="it is not taken"):
+        fetch(Download(f"{server.address}/endless", "a", **known), tmp_path, Silent())
+    assert server.sent < 200 and not list(tmp_path.iterdir())
+
+
 def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server: Server, tmp_path: Path) -> None:
     for name, known in (("a", {}), ("b", {"size": 0})):
         file = told(server, name, b"x" * 10, **known)
@@ -134,6 +168,7 @@ def test_a_file_that_was_changed_is_brought_again(server: Server, tmp_path: Path
     [
         ("{}/none", "404"),
         ("{}/round", "302"),
+        ("{}/ftp", "ftp://127.0.0.1:9/a: no address of the web"),
         ("http://127.0.0.1:9/a", "refused"),
         ("file:///etc/hosts", "no address of the web"),
     ],
@@ -176,8 +211,9 @@ def test_nothing_of_an_archive_leaves_the_folder(server: Server, tmp_path: Path)
     with pytest.raises(DataError, match=r"the archive lacks link\.tsv"):
         fetch(told(server, "b.tar.gz", data, members=("link.tsv",)), inside, Silent())
     broken = told(server, "c.tar.gz", b"no archive", members=("x",))
-    with pytest.raises(DataError, match="cannot be unpacked"):
+    with pytest.raises(DataError, match="cannot be unpacked") as error:
         fetch(broken, inside, Silent())
+    assert "\n" not in str(error.value)
     half = archive({"x": bytes(hashlib.shake_256(b"").digest(50_000))})[:25_000]
     with pytest.raises(DataError, match="cannot be unpacked: Compressed file ended"):
         fetch(told(server, "d.tar.gz", half, members=("x",)), inside, Silent())

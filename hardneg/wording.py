@@ -1,7 +1,7 @@
 """Words of messages: counts, and what pydantic says of a wrong value as recipes and options are spoken of."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,6 +69,11 @@ def _nearest(word: str, expected: str) -> str:
     """`; did you mean 'x'?` for the nearest of the words in quotes."""
     close = difflib.get_close_matches(word, expected.split("'")[1::2], n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names as a sentence has them: with commas, and `and` before the last."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def counted(count: int, one: str, more: str = "") -> str:

@@ -15,10 +15,11 @@ from hardneg.api.judging import Judge, tested
 from hardneg.api.labels import known_baselines, known_metrics
 from hardneg.api.making import make_dataset
 from hardneg.api.notebook import html_section, html_table
-from hardneg.api.results import FoundRun
+from hardneg.api.results import source_of_runs
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.api.writing import writing
 from hardneg.data.collection import StoredCollection
+from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
 from hardneg.reporting.content import ReportContent, systems_section, tests_by_metric
 from hardneg.wording import counted
@@ -31,13 +32,14 @@ class JudgingOptions(Where, total=False):
 
     dataset: whose judgements count, and whose answers `answer@k` looks for. split: its queries; test. relevance_level:
     the lowest grade that binary metrics take as relevant. answer_match: whether answers are words, or regular
-    expressions.
+    expressions. significance_level: the corrected p below which a difference is marked; .01.
     """
 
     dataset: Dataset
     split: str
     relevance_level: int
     answer_match: Literal["string", "regex"]
+    significance_level: float
 
 
 def evaluate(
@@ -61,7 +63,7 @@ def evaluate(
         given: `JudgingOptions`, and what every function takes (`Where`).
 
     Raises:
-        UsageError: a metric or a baseline is unknown, or there are no judgements.
+        UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
         DataError: a file has a mistake.
     """
     own = taken(given, JudgingOptions)
@@ -69,8 +71,10 @@ def evaluate(
     labels = labelled_runs(runs, place.store)
     compared = known_baselines(names_of("baselines", baselines), list(labels))
     judge = _judge(runs, qrels, own, place)
-    measured = judge.measured(names, labels, _log.warning)
-    return Evaluation(tested(measured, compared))
+    measured = judge.measured(names, labels)
+    for note in measured.notes:
+        _log.warning(note)
+    return Evaluation(tested(measured, compared, own.get("significance_level", LEVEL)))
 
 
 def _judge(runs: Any, qrels: AnyQrels | None, own: Mapping[str, Any], place: Workplace) -> Judge:
@@ -83,18 +87,11 @@ def _judge(runs: Any, qrels: AnyQrels | None, own: Mapping[str, Any], place: Wor
         recipe = AdhocRecipe("evaluate", named, settings=place.settings)
         read = lambda: StoredCollection.open(make_dataset(recipe.plan(), place).path)  # noqa: E731
         return Judge(named_qrels(qrels), level, named, split, match, read)
-    found = [each for each in _flat(runs) if isinstance(each, FoundRun) and each.source]
-    source = found[0].source if found else None
+    source = source_of_runs(runs)
     if source is None:
         return Judge(named_qrels(qrels), level, None, "test", match, _nothing)
     split = own.get("split", source.split)
     return Judge(named_qrels(qrels), level, "the dataset of the runs", split, match, lambda: source.collection)
-
-
-def _flat(runs: Any) -> list[Any]:
-    if isinstance(runs, Mapping):
-        return list(runs.values())
-    return list(runs) if isinstance(runs, list | tuple) else [runs]
 
 
 def _nothing() -> StoredCollection:
@@ -113,6 +110,11 @@ class Evaluation:
         return {label: dict(values) for label, values in self.to_dict()["metrics"].items()}
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What must be known beside the figures, such as queries that a run lacks; one line each."""
+        return self.measured.notes
+
+    @property
     def per_query(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
         """Scores by query id by metric by run."""
         return self.measured.results
@@ -123,7 +125,7 @@ class Evaluation:
         return self.measured.comparisons
 
     def to_dict(self) -> dict[str, Any]:
-        """What a metrics file holds: `metrics`, `intervals`, `comparisons`, `per_query`."""
+        """What a metrics file holds: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
         return to_json(self.measured)
 
     def to_pandas(self) -> Any:
@@ -166,26 +168,27 @@ class Evaluation:
         return ReportContent.of("", self.measured)
 
     def _repr_html_(self) -> str:
-        tests = "".join(map(html_table, tests_by_metric(self.measured.comparisons)))
-        return html_section(systems_section(self._content)) + _svg(self.measured) + tests
+        tests = "".join(map(html_table, tests_by_metric(self.measured.comparisons, self.measured.significance_level)))
+        return html_section(systems_section(self._content)) + _svg(self._content) + tests
 
 
-def _svg(measured: Measured) -> str:
-    """The means with their 95 % intervals, a panel a metric."""
+def _svg(content: ReportContent) -> str:
+    """The means with their 95 % intervals, which end where metrics do, a panel a metric."""
     from io import StringIO
 
     from hardneg.reporting.figure import COLOURS, plain_axes, svg_figure
 
-    told, text = to_json(measured), StringIO()
-    metrics = list(next(iter(told["metrics"].values()), {}))
-    labels = list(told["metrics"])
-    with svg_figure(text, len(metrics)) as panels:
-        for axes, metric in zip(panels, metrics, strict=True):
+    text, labels = StringIO(), list(content.systems)
+    with svg_figure(text, len(content.metrics)) as panels:
+        for axes, metric in zip(panels, content.metrics, strict=True):
             plain_axes(axes, metric, "", "")
             for place, label in enumerate(labels):
-                mean, ends = told["metrics"][label][metric], told["intervals"][label][metric]
-                error = [[mean - ends[0]], [ends[1] - mean]] if ends else None
-                axes.errorbar([mean], [place], xerr=error, fmt="o", color=COLOURS[place % len(COLOURS)])
+                found = content.systems[label].get(metric)
+                if found is None:
+                    continue
+                ends, look = found.interval, {"fmt": "o", "color": COLOURS[place % len(COLOURS)]}
+                error = [[found.mean - ends.low], [ends.high - found.mean]] if ends else None
+                axes.errorbar([found.mean], [place], xerr=error, **look)
             axes.set_yticks(range(len(labels)), labels)
             axes.set_ylim(len(labels) - 0.5, -0.5)
     return text.getvalue()

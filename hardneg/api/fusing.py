@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 from hardneg.api.content_store import keep_made
 from hardneg.api.given_qrels import AnyQrels, named_qrels
 from hardneg.api.given_run import labelled_runs
-from hardneg.api.results import FoundRun
+from hardneg.api.results import FoundRun, source_of_runs
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.digest import file_digest
 from hardneg.errors import UsageError
@@ -81,7 +82,7 @@ def fuse(
         ].fusion
     elif grid or "qrels" in own:
         raise UsageError("fuse: --grid and --qrels are for tuning: give a --tune-run for each --run")
-    return _kept(asked, files, read, query_ids, place)
+    return replace(_kept(asked, files, read, query_ids, place), source=source_of_runs(runs))
 
 
 def _read(files: Mapping[str, Path]) -> "tuple[dict[str, Run], list[str]]":

@@ -1,6 +1,6 @@
 """Runs judged by files of judgements or by a dataset's, and by the answers to its questions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hardneg.errors import UsageError
-from hardneg.wording import counted
+from hardneg.evaluation.levels import known_level
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
     from hardneg.data.qrels import Qrels
-    from hardneg.data.runs import Run
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
 
@@ -53,19 +52,24 @@ class Judge:
         return {} if self.collection is None else self.collection.qrels(self.split)
 
     def measured(
-        self, names: Sequence[str], runs: Mapping[str, Path], note: Note, starting: Starting = nullcontext
+        self, names: Sequence[str], runs: Mapping[str, Path], starting: Starting = nullcontext
     ) -> "Measured":
-        """Each run's scores by judgements and by answers, not yet compared; `note` gets what is left out."""
+        """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
 
-        cutoffs = answer_cutoffs(names)
-        found = self._by_answers(runs, cutoffs, note)
+        cutoffs, notes = answer_cutoffs(names), list[str]()
+        found = self._by_answers(runs, cutoffs, notes.append)
         if by_judgements := [name for name in names if name not in cutoffs]:
-            scoring = _Judging(self._judgements(), by_judgements, self.level, note)
+            scoring = _Judging(self._judgements(), by_judgements, self.level, self._documents, notes.append)
             judged = scoring.of(runs, starting)
             found = {label: {**scores, **found.get(label, {})} for label, scores in judged.items()}
-        return Measured({label: {name: scores[name] for name in names} for label, scores in found.items()})
+        scores = {label: {name: scores[name] for name in names} for label, scores in found.items()}
+        return Measured(scores, notes=tuple(dict.fromkeys(notes)))
+
+    @property
+    def _documents(self) -> int | None:
+        return None if self.collection is None else len(self.collection.corpus)
 
     def _judgements(self) -> "Qrels":
         if self.qrels is None and self.dataset is None:
@@ -79,6 +83,7 @@ class Judge:
         from hardneg.data.answer_matching import PassageAnswers
         from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import answer_coverage
+        from hardneg.evaluation.notes import run_notes
 
         if not cutoffs:
             return {}
@@ -86,7 +91,12 @@ class Judge:
             raise UsageError(f"{next(iter(cutoffs))} needs the answers of a dataset: give --dataset and --split")
         answers, cuts = PassageAnswers.of(collection, self.split, self.match), list(cutoffs.values())
         asked = answers.query_ids
-        found = {label: answer_coverage(read_run(path), answers, asked, cuts) for label, path in runs.items()}
+        found: dict[str, Scores] = {}
+        for label, path in runs.items():
+            run = read_run(path)
+            found[label] = answer_coverage(run, answers, asked, cuts)
+            for line in run_notes(label, run, set(asked), [*cutoffs], self._documents):
+                note(line)
         without = len(collection.queries(self.split)) - len(asked)
         for reason, count in {**answers.left_out, "questions without answers": without}.items():
             if count:
@@ -96,48 +106,40 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Judging:
-    """By what runs are scored; `note` is told what is left out."""
+    """By what runs are scored; documents: how many there are, where that is known. `note` gets what must be known."""
 
     qrels: "Qrels"
     names: Sequence[str]
     level: int
+    documents: int | None
     note: Note
 
     def of(self, runs: Mapping[str, Path], starting: Starting) -> "dict[str, Scores]":
         """Each run's scores by metric and query."""
         from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import evaluate, warm_up
+        from hardneg.evaluation.notes import judgement_notes, run_notes
 
         found: dict[str, Scores] = {}
         for label, path in runs.items():
             run = read_run(path)
-            for line in _coverage_notes(label, run, self.qrels):
+            for line in run_notes(label, run, self.qrels, self.names, self.documents):
                 self.note(line)
             if not found:
                 with starting():
                     warm_up(self.names)
             found[label] = evaluate(run, self.qrels, self.names, self.level)
+        for line in judgement_notes(self.qrels, self.names, self.level):
+            self.note(line)
         return found
 
 
-def _coverage_notes(label: str, run: "Run", qrels: "Qrels") -> Iterator[str]:
-    from hardneg.evaluation.metrics import coverage
-
-    counts = coverage(run, qrels)
-    if not counts.shared:
-        yield f"{label}: no query of the run is judged; are these the right judgements?"
-    elif counts.unranked:
-        missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
-        yield f"{label}: {counted(counts.unranked, *missing)}"
-    if counts.shared and counts.unjudged:
-        unjudged = "query has no judgement and is left out", "queries have no judgement and are left out"
-        yield f"{label}: {counted(counts.unjudged, *unjudged)}"
-
-
-def tested(measured: "Measured", baselines: Sequence[str]) -> "Measured":
-    """With the paired tests of the runs against the baselines, or of each with each."""
+def tested(measured: "Measured", baselines: Sequence[str], level: float) -> "Measured":
+    """With the paired tests of the runs against the baselines, or of each with each; p below `level` is marked."""
     from dataclasses import replace
 
     from hardneg.evaluation.significance import compare_all
 
-    return replace(measured, comparisons=compare_all(measured.results, baselines))
+    return replace(
+        measured, comparisons=compare_all(measured.results, baselines), significance_level=known_level(level)
+    )

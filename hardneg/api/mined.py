@@ -1,14 +1,14 @@
 """Mined negatives as a result: by query, as tables for training, and written in any form."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hardneg.api.content_store import keep_made
-from hardneg.api.notebook import ROWS, caption
+from hardneg.api.notebook import ROWS, caption, cut
 from hardneg.api.results import ROWS_FILE, Made, TextSource
 from hardneg.api.writing import file_path, writing
 from hardneg.data.negatives import NegativesFile, read_negatives
@@ -19,6 +19,9 @@ from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.indexes.positive_scores import PositiveScores
+
+_SHOWN = 20
+"""Negatives of one query that a notebook shows."""
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 
@@ -53,8 +56,9 @@ class MinedNegatives(Made):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, query_id: str) -> Negatives:
-        return self.rows[self._places[query_id]]
+    def __getitem__(self, query_id: str) -> "QueryNegatives":
+        found = self.rows[self._places[query_id]]
+        return QueryNegatives(**{each.name: getattr(found, each.name) for each in fields(found)}, source=self.source)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -158,6 +162,27 @@ class MinedNegatives(Made):
             for item in shown
         ]
         return caption(repr(self), Table(["query", "positive", "first negative", "negatives"], rows, words=3))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueryNegatives(Negatives):
+    """What was mined for one query; a notebook shows it with texts."""
+
+    source: TextSource | None = None
+
+    def __repr__(self) -> str:
+        counts = f"{counted(len(self.positives), 'positive')}, {counted(len(self.negatives), 'negative')}"
+        return f"QueryNegatives({self.query_id!r}, {counts})"
+
+    def _repr_html_(self) -> str:
+        shown, more = self.negatives[:_SHOWN], len(self.negatives) - _SHOWN
+        texts = self.source.documents([*self.positives, *shown]) if self.source else {}
+        rows = [["positive", doc_id, texts.get(doc_id, ""), "–"] for doc_id in self.positives]
+        pairs = zip(shown, self.scores.tolist(), strict=False)
+        rows += [["negative", doc_id, texts.get(doc_id, ""), f"{score:.4f}"] for doc_id, score in pairs]
+        asked = (self.source.queries([self.query_id]) if self.source else {}).get(self.query_id, "")
+        told = f"{self!r}{f': {cut(asked)}' if asked else ''}{f'; the first {_SHOWN} negatives' if more > 0 else ''}"
+        return caption(told, Table(["is", "document", "text", "score"], rows, words=3))
 
 
 def mined_in(

@@ -39,4 +39,5 @@ def _cells(row: Iterable[object], words: int) -> Iterable[str]:
         found = cell(content)  # type: ignore[arg-type]
         text = escape(cut(found.text) + found.marks)
         shown = f"<b>{text}</b>" if found.strong else text
+        shown += f"<br><small>{escape(found.note)}</small>" if found.note else ""
         yield f'<td style="text-align:{"left" if place < words else "right"}">{shown}</td>'

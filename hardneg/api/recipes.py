@@ -15,6 +15,7 @@ from hardneg.api.results import BuiltIndex, TrainedModel
 from hardneg.api.workplace import Where, Workplace, setting_texts
 from hardneg.api.writing import file_path
 from hardneg.artifacts import Artifact
+from hardneg.errors import HardnegError
 from hardneg.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
 from hardneg.outputs import Outputs, Target, Words
 from hardneg.reporting.table import Table
@@ -104,6 +105,17 @@ class ChosenRecipe:
         outcome = place.make(made, until, force)
         publish(made, outcome.artifacts, place.store, folder)
         return RunFolder(made.recipe.name, folder, outcome.artifacts, outcome.ran)
+
+    def _repr_html_(self) -> str:
+        from hardneg.recipe.load import load_recipe
+        from hardneg.recipe.yaml_load import find_recipe
+
+        try:
+            known = load_recipe(find_recipe(self.name), self.preset, self.settings)
+        except HardnegError as error:
+            return caption(f"{self!r}: {error}", Table(["changed"], [[each] for each in self.settings]))
+        rows = [[name, spec.verb, spec.why()] for name, spec in known.stages.items()]
+        return caption(f"{known.title} ({known.preset})", Table(["step", "stage", "what for"], rows, words=3))
 
     def _planned(self, place: Workplace, problems: list[str] | None = None) -> "Plan":
         named = {

@@ -38,6 +38,11 @@ class Made:
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def _repr_html_(self) -> str:
+        told = {"key": self.key, **self.facts}
+        rows = [[name, str(value)] for name, value in told.items() if isinstance(value, str | int | float) and value]
+        return caption(repr(self), Table(["what", "value"], rows, words=2))
+
 
 @dataclass(frozen=True)
 class BuiltIndex(Made):
@@ -134,6 +139,12 @@ class TextSource:
         corpus = self.collection.corpus
         rows = corpus.known_rows(doc_ids, "the document", "give the corpus that it is of")
         return {each.doc_id: each.contents for each in corpus.documents_at(rows)}
+
+
+def source_of_runs(given: Any) -> TextSource | None:
+    """Where the texts of runs are: of a dict, a list or one alone, as the first of those says that were searched."""
+    runs = [*given.values()] if isinstance(given, Mapping) else given if isinstance(given, list | tuple) else [given]
+    return next((each.source for each in runs if isinstance(each, FoundRun) and each.source), None)
 
 
 def run_of(name: str, made: Artifact, source: TextSource) -> FoundRun:

@@ -16,6 +16,7 @@ from hardneg.browse.pages import link, page, policy
 from hardneg.browse.query_page import query_page
 from hardneg.browse.query_search import PAGE
 from hardneg.browse.survey import Survey
+from hardneg.browse.suspicion import SuspectedNegative
 from hardneg.browse.texts import beginning
 from hardneg.errors import HardnegError
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 COMPARED = 100
-"""Ranks of a run that are compared."""
+"""Ranks of a list that are compared."""
 _QUERY = 300
 
 
@@ -48,7 +49,8 @@ class Site:
             for place in found.places
             for query_id in [search.query_ids[place]]
         ]
-        return self._page("queries", label, found=found, rows=rows, words=words)
+        elsewhere = None if rows else self.browsed.split_of(words.strip())
+        return self._page("queries", label, found=found, rows=rows, words=words, elsewhere=elsewhere)
 
     def query(self, asked: "Request") -> str | None:
         """One query; None where there is no such."""
@@ -67,14 +69,19 @@ class Site:
         pages = max(1, -(-len(worst) // PAGE))
         number = min(_number(asked.query_params.get("page", "1")), pages)
         cut = worst[(number - 1) * PAGE : number * PAGE]
-        documents = self.browsed.documents(list(dict.fromkeys(item.doc_id for item in cut)))
+        beside = {(item.query_id, item.doc_id): self._positive_beside(item, label) for item in cut}
+        wanted = [name for item in cut for name in (item.doc_id, beside[item.query_id, item.doc_id]) if name]
+        documents = self.browsed.documents(list(dict.fromkeys(wanted)))
+        texts = {doc_id: beginning(document.contents) for doc_id, document in documents.items()}
         rows = [
             (
                 (number - 1) * PAGE + place,
                 item,
                 beginning(self.browsed.text(item.query_id)),
-                beginning(documents[item.doc_id].contents) if item.doc_id in documents else "",
+                texts.get(item.doc_id, ""),
                 item.doc_id in self.marks.of(item.query_id),
+                (positive := beside[item.query_id, item.doc_id]),
+                texts.get(positive, ""),
             )
             for place, item in enumerate(cut, 1)
         ]
@@ -83,8 +90,7 @@ class Site:
     def compare(self, asked: "Request") -> str:
         """The same query in two lists."""
         names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
-        first = self._one_of(names, asked.query_params.get("a"), 0)
-        second = self._one_of(names, asked.query_params.get("b"), 1)
+        first, second = self._compared(names, asked.query_params.get("a"), asked.query_params.get("b"))
         query_id = asked.query_params.get("q") or next(iter(self.browsed.places), "")
         known = query_id in self.browsed.places
         content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
@@ -165,6 +171,18 @@ class Site:
     def _one_of(self, names: list[str], wanted: str | None, place: int) -> str:
         return wanted if wanted in names else names[min(place, len(names) - 1)]
 
+    def _positive_beside(self, item: SuspectedNegative, label: str) -> str:
+        """The positive that a negative resembles most, or the query's first one; empty where it has none."""
+        return item.alike or next(iter(self.browsed.positives_of(item.query_id, label)), "")
+
+    def _compared(self, names: list[str], first: str | None, second: str | None) -> tuple[str, str]:
+        """The two lists that are asked for; else two of one sort: of negatives, or else runs, which have more."""
+        lists = list(self.browsed.lists)
+        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
+        one = first if first in names else both[0]
+        others = [name for name in (*both, *names) if name != one]
+        return one, second if second in names else next(iter(others), one)
+
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
         """The queries before and after one."""
         place, ids = self.browsed.places[query_id], self.browsed.search.query_ids
@@ -174,7 +192,7 @@ class Site:
         if name in self.browsed.runs:
             return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
         found = self.browsed.negatives(name, query_id)
-        return list(found.negatives) if found else []
+        return list(found.negatives[:COMPARED]) if found else []
 
     def _is_document(self, doc_id: str) -> bool:
         if self.browsed.collection is None:

@@ -52,6 +52,13 @@ class Browsed:
         place = self.places.get(query_id)
         return "" if place is None else self.search.texts[place]
 
+    def split_of(self, query_id: str) -> str | None:
+        """The split that has a query which this page is not of; None where there is none."""
+        if self.collection is None or not query_id:
+            return None
+        others = (split for split in self.collection.splits if split != self.sources.split)
+        return next((split for split in others if query_id in self.collection.queries(split).query_ids), None)
+
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
         """The documents that the collection has, by id."""
         if self.collection is None:

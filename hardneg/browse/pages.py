@@ -1,5 +1,6 @@
 """Templates made into pages: all text escaped, one style whose digest the browser knows, no script at all."""
 
+import re
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
@@ -11,6 +12,10 @@ from hardneg.browse.texts import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
+"""Of an id: letters and digits with the signs after them."""
 
 
 def page(name: str, **content: Any) -> str:
@@ -46,9 +51,22 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"quoted": quoted, "figure": figure, "count": "{:,}".format, "percent": "{:.1%}".format}
+    made.filters |= {
+        "breaks": breaks,
+        "quoted": quoted,
+        "figure": figure,
+        "count": "{:,}".format,
+        "percent": "{:.1%}".format,
+    }
     made.globals |= {"link": link, "style": Markup(style()), "bars": bars, "line": line}
     return made
+
+
+def breaks(name: str) -> Any:
+    """An id, which may be broken after its signs, not inside words."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(_PIECES.findall(clean(name)))
 
 
 def _shown(value: Any) -> Any:

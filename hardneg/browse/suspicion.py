@@ -17,12 +17,16 @@ Shingles = frozenset[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SuspectedNegative:
-    """A negative of a query. score: between 0 and 3, 0 where nothing speaks against it; reasons: in words."""
+    """A negative of a query. score: between 0 and 3, 0 where nothing speaks against it; reasons: in words.
+
+    alike: the positive that it is a near copy of; empty: none.
+    """
 
     query_id: str
     doc_id: str
     score: float
     reasons: tuple[str, ...]
+    alike: str = ""
 
 
 class Standing(NamedTuple):
@@ -95,7 +99,8 @@ class Evidence:
     def _of(
         self, doc_id: str, places: Mapping[str, Mapping[str, Standing]], best: Mapping[str, Standing | None]
     ) -> SuspectedNegative:
-        score, reasons = self._copied(doc_id)
+        score, alike = self._copied(doc_id)
+        reasons = [f"shares {100 * score:.0f} % of its word triples with positive {alike}"] if alike else []
         for judging in (True, False):
             heights = {
                 label: above(found.get(doc_id), best[label], len(self.lists[label].doc_ids))
@@ -105,14 +110,13 @@ class Evidence:
             if heights:
                 score += sum(heights.values()) / len(heights)
             reasons += [_told(label, places[label][doc_id], best[label]) for label, height in heights.items() if height]
-        return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons))
+        return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons), alike)
 
-    def _copied(self, doc_id: str) -> tuple[float, list[str]]:
+    def _copied(self, doc_id: str) -> tuple[float, str]:
+        """The positive that it is a near copy of, and how much they resemble each other."""
         own = self.negatives[doc_id]
         alike = max(((resemblance(own, other), name) for name, other in self.positives.items()), default=(0.0, ""))
-        if alike[0] < _COPY:
-            return 0.0, []
-        return alike[0], [f"shares {100 * alike[0]:.0f} % of its word triples with positive {alike[1]}"]
+        return (0.0, "") if alike[0] < _COPY else alike
 
 
 def _told(label: str, negative: Standing, positive: Standing | None) -> str:

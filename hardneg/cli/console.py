@@ -131,7 +131,7 @@ def _shown(item: Any) -> Any:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.reporting.content import BRACKETS, LEVEL, ReportContent, systems_section, tests_by_metric
+    from hardneg.reporting.content import BRACKETS, ReportContent, systems_section, tests_by_metric
     from hardneg.reporting.seeds import seed_tests_by_metric
 
     section = systems_section(ReportContent.of("", measured))
@@ -141,7 +141,8 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     for line in (section.lead, *section.lines):
         if notes or line != BRACKETS:
             _print_line(console, line)
-    for tests in (*tests_by_metric(measured.comparisons), *seed_tests_by_metric(measured.over_seeds, LEVEL)):
+    level = measured.significance_level
+    for tests in (*tests_by_metric(measured.comparisons, level), *seed_tests_by_metric(measured.over_seeds, level)):
         console.print()
         print_table(console, tests)
     if measured.comparisons:

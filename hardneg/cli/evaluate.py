@@ -1,6 +1,5 @@
-"""`hardneg evaluate` and `report`: TREC runs scored with the figures of trec_eval, and their differences tested."""
+"""`hardneg evaluate`: TREC runs scored with the figures of trec_eval, and their differences tested."""
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +14,9 @@ from hardneg.api.labels import METRICS, known_baselines, known_metrics, run_labe
 from hardneg.cli import completion, mteb
 from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
-from hardneg.cli.options import DEVICE, JSON, OVERWRITE, SET, STORE, output
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.options import DEVICE, JSON, SET, STORE
 from hardneg.errors import UsageError
-from hardneg.outputs import Target
-from hardneg.wording import counted
+from hardneg.evaluation.levels import LEVEL
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
@@ -43,6 +40,9 @@ MoreNames = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAM
 Level = Annotated[
     int, typer.Option(min=1, help="The lowest grade that binary metrics take as relevant (trec_eval -l).")
 ]
+Significance = Annotated[
+    float, typer.Option("--significance-level", help="A difference is marked where both corrected p are below this.")
+]
 
 JudgementsFile = Annotated[
     Path | None, typer.Option("--qrels", help="Judgements: TREC or BEIR form, plain or gzip; else the dataset's.")
@@ -57,9 +57,7 @@ DatasetName = Annotated[
 ]
 Split = Annotated[str, typer.Option("--split", help="The dataset's split.")]
 AnswerMatch = Annotated[Literal["string", "regex"], typer.Option(help="Answers are words, or regular expressions.")]
-_REPORT = output("The folder to write; report.* and queries.tsv in it are replaced.")
 _BASELINE = typer.Option([], help="Compare with this run only (its file's name); else each with each.")
-_FIRST_BASELINE = typer.Option([], "--baseline", help="Compare with this run (its file's name); else the first.")
 
 
 def evaluate(
@@ -68,6 +66,7 @@ def evaluate(
     metrics: MetricNames = None,
     more_metrics: MoreNames = None,
     relevance_level: Level = 1,
+    significance_level: Significance = LEVEL,
     baseline: list[str] = _BASELINE,
     per_query: bool = typer.Option(False, "--per-query", help="Print each query's scores too."),
     as_json: bool = JSON,
@@ -95,8 +94,8 @@ def evaluate(
 
     Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results
     """
-    wanted = _Wanted(metrics or [], more_metrics or [], baseline, per_query, as_json)
-    judge = Judge(qrels, relevance_level, dataset, split, answer_match, _reading("evaluate", dataset, settings, store))
+    wanted = _Wanted(metrics or [], more_metrics or [], baseline, significance_level, per_query, as_json)
+    judge = Judge(qrels, relevance_level, dataset, split, answer_match, reading("evaluate", dataset, settings, store))
     if not tasks:
         return _evaluate_runs(run or [], judge, wanted)
     given = mteb.Given(tasks, model or [], predictions or [], backend, option or [])
@@ -105,11 +104,12 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is to be measured and shown; words: those that stand after a flag."""
+    """What is to be measured and shown; words: those that stand after a flag. level: of significance."""
 
     metrics: Sequence[str]
     words: Sequence[str]
     baselines: Sequence[str]
+    level: float
     per_query: bool
     as_json: bool
 
@@ -126,11 +126,13 @@ def _evaluate_runs(run: Sequence[Path], judge: Judge, wanted: _Wanted) -> None:
     names = metric_names(wanted.metrics, wanted.words)
     labels = run_labels(run)
     baselines = baseline_labels(wanted.baselines, labels)
-    measured = judge.measured(names, _by_label(labels), _to_stderr, _compile_note)
+    measured = judge.measured(names, by_label(labels), compile_note)
     if wanted.as_json:
-        say_json(_json(tested(measured, baselines) if baselines else measured, wanted.per_query))
+        for note in measured.notes:
+            say(note, err=True)
+        say_json(_json(tested(measured, baselines, wanted.level) if baselines else measured, wanted.per_query))
         return
-    wanted.print(tested(measured, baselines))
+    wanted.print(tested(measured, baselines, wanted.level))
 
 
 def _evaluate_tasks(given: mteb.Given, at: mteb.KeptAt, run: Sequence[Path], judge: Judge, wanted: _Wanted) -> None:
@@ -139,7 +141,7 @@ def _evaluate_tasks(given: mteb.Given, at: mteb.KeptAt, run: Sequence[Path], jud
     if refused := [name for name, value in others.items() if value]:
         raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {', '.join(refused)}")
     tasks, metrics = _tasks_and_metrics(given.tasks, wanted.words)
-    on_tasks = mteb.OnTasks(replace(given, tasks=tasks), at, judge.level, judge.split)
+    on_tasks = mteb.OnTasks(replace(given, tasks=tasks), at, judge.level, judge.split, wanted.level)
     found = on_tasks.measured(metric_names(wanted.metrics, metrics), wanted.baselines)
     if wanted.as_json:
         say_json({place: _json(measured, wanted.per_query) for place, measured in found})
@@ -157,68 +159,7 @@ def _tasks_and_metrics(tasks: Sequence[str], words: Sequence[str]) -> tuple[list
     return [*tasks, *(word for word in words if word not in metrics)], metrics
 
 
-def report(
-    run: RunFiles,
-    output: Path = _REPORT,
-    qrels: JudgementsFile = None,
-    metrics: MetricNames = None,
-    more_metrics: MoreNames = None,
-    relevance_level: Level = 1,
-    baseline: list[str] = _FIRST_BASELINE,
-    title: str = typer.Option("Results", help="The page's title."),
-    dataset: DatasetName = None,
-    split: Split = "test",
-    answer_match: AnswerMatch = "string",
-    settings: list[str] = SET,
-    store: Path | None = STORE,
-    overwrite: bool = OVERWRITE,
-) -> None:
-    """Score run files, test their differences, and write report.html, report.md and queries.tsv.
-
-    With --dataset the page has the texts of the queries and of the passages that were found.
-
-    Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
-    """
-    names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
-    baselines = baseline_labels(baseline, labels) or list(labels.values())[:1]
-    judge = Judge(qrels, relevance_level, dataset, split, answer_match, _reading("report", dataset, settings, store))
-    _write_report(output, title, (names, labels, baselines), judge, overwrite)
-
-
-def _write_report(
-    output: Path, title: str, asked: tuple[list[str], dict[Path, str], list[str]], judge: Judge, overwrite: bool
-) -> None:
-    """Measures the runs by the metrics, compares them with the baselines, and writes the page."""
-    from hardneg.reporting.content import ReportContent
-    from hardneg.reporting.page import NAMES, write_report
-    from hardneg.reporting.queries import Passages
-
-    names, labels, baselines = asked
-    source, notes = (judge.dataset or "").partition(":")[2], list[str]()
-    reads = [
-        *labels,
-        *([judge.qrels] if isinstance(judge.qrels, Path) else []),
-        *([Path(source).expanduser()] if source else []),
-    ]
-    outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
-    outputs.check()
-    measured = tested(judge.measured(names, _by_label(labels), notes.append, _compile_note), baselines)
-    page = ReportContent.of(title, measured, notes=notes)
-    judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
-    made: dict[str, Any] = {
-        "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
-        "relevant from grade": judge.level,
-        "baselines": ", ".join(baselines),
-    }
-    passages = Passages(_by_label(labels), judge.grades(), judge.collection, judge.split)
-    browse = shlex.join(["browse", *labels.values(), *(["--dataset", judge.dataset] if judge.dataset else [])])
-    page = replace(page, settings=made, over=made["evaluated on"], browse=f"hardneg {browse}")
-    with outputs.laid_out():
-        for path in write_report(output, page, measured, passages):
-            say(str(path))
-
-
-def _reading(
+def reading(
     command: str, dataset: str | None, settings: Sequence[str], store: Path | None
 ) -> "Callable[[], StoredCollection]":
     """Reads the dataset that a command names, unless it is in the store."""
@@ -231,12 +172,8 @@ def _reading(
     return read
 
 
-def _to_stderr(note: str) -> None:
-    say(note, err=True)
-
-
 @contextmanager
-def _compile_note() -> Iterator[None]:
+def compile_note() -> Iterator[None]:
     """Says on stderr why nothing seems to happen, if it takes long."""
     from threading import Timer
 
@@ -268,7 +205,7 @@ def baseline_labels(names: Sequence[str], labels: Mapping[Path, str]) -> list[st
     return known_baselines(names, {str(path): label for path, label in labels.items()})
 
 
-def _by_label(labels: Mapping[Path, str]) -> dict[str, Path]:
+def by_label(labels: Mapping[Path, str]) -> dict[str, Path]:
     return {label: path for path, label in labels.items()}
 
 
@@ -278,7 +215,8 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
 
     content = to_json(measured)
     more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
-    return {key: content[key] for key in ("metrics", *more)} if more else dict(content["metrics"])
+    notes = ["notes"] if measured.notes else []
+    return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
 
 
 def _print_queries(measured: "Measured") -> None:

@@ -14,7 +14,7 @@ from hardneg.cli import analyze, artifacts, data, options, plugins, recipe
 from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
-from hardneg.cli.evaluate import evaluate, report
+from hardneg.cli.evaluate import evaluate
 from hardneg.cli.export import export
 from hardneg.cli.fuse import fuse
 from hardneg.cli.merge import merge
@@ -23,6 +23,7 @@ from hardneg.cli.options import METRIC, METRICS, renaming
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
+from hardneg.cli.report import report
 from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, index_app, search, train
 from hardneg.distributed import world

@@ -11,6 +11,7 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.errors import DataError, UsageError
+from hardneg.evaluation.levels import known_level
 
 if TYPE_CHECKING:
     from hardneg.cli.adhoc_recipe import TerminalWorkplace
@@ -94,13 +95,14 @@ class OnTasks:
     """`hardneg evaluate --mteb` at work.
 
     relevance_level: the lowest grade that binary metrics take as relevant. split: of a collection that is made a task;
-    mteb's own tasks say theirs.
+    mteb's own tasks say theirs. significance_level: of the tests.
     """
 
     given: Given
     at: KeptAt
     relevance_level: int
     split: str
+    significance_level: float
 
     def measured(self, metrics: Sequence[str], baselines: Sequence[str]) -> "Iterator[tuple[str, Measured]]":
         """What is measured on each split of each task, by its name; a baseline is a model too.
@@ -123,7 +125,8 @@ class OnTasks:
         _check_labels([row.label for row in rows])
         tasks = self._tasks(place)
         against = [next(row.label for row in rows if _is_called(row, name)) for name in baselines]
-        comparison = TaskComparison(self.at.output, rows, metrics, against, self.relevance_level, _tell)
+        level = known_level(self.significance_level)
+        comparison = TaskComparison(self.at.output, rows, metrics, against, self.relevance_level, _tell, level)
         comparison.begin()
         with _no_bars():
             for task in tasks:

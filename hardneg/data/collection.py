@@ -107,10 +107,10 @@ def write_collection(collection: Collection, folder: Path, progress: Progress) -
         progress: shows the corpus going by, and the notes.
 
     Returns:
-        `documents`; `splits`: for each split `queries`, `judgements`, by reason how many were left out or stand
-        without a relevant document, and `with_answers` where there are some; `withheld`, where judgements are kept from
-        training: the same of them, and `hidden`: by split, their positives of queries that keep others; `notes`: all
-        that was noted, in words.
+        `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
+        left out or stand without a relevant document, and `with_answers` where there are some; `withheld`, where
+        judgements are kept from training: the same of them, and `hidden`: by split, their positives of queries that
+        keep others; `notes`: all that was noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
@@ -159,6 +159,7 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
         for judgement in judgements:
             if judgement.relevance > 0:
                 waiting.pop(judgement.query_id, None)
+            found["highest_grade"] = max(found["highest_grade"], judgement.relevance)
             yield judgement
 
     found["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())

@@ -5,12 +5,11 @@ score 0 and count in the mean, as in trec_eval; queries that the run lacks score
 """
 
 import difflib
-import logging
 import math
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +21,6 @@ from hardneg.data.qrels import Qrels
 from hardneg.data.runs import EMPTY, Run
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.spare_home import spare_home
-
-_log = logging.getLogger(__name__)
 
 KINDS: Mapping[str, str] = {
     "ndcg": "ndcg",
@@ -88,10 +85,10 @@ def is_metric(name: str) -> bool:
     return isinstance(_parse(name), Metric)
 
 
-def coverage(run: Run, qrels: Qrels) -> Coverage:
+def coverage(run: Run, judged: Collection[str]) -> Coverage:
     """Counts the queries that `evaluate` scores, scores 0 for want of a ranking, and leaves out."""
-    shared = len(run.keys() & qrels.keys())
-    return Coverage(shared, len(qrels) - shared, len(run) - shared)
+    shared = sum(query_id in judged for query_id in run)
+    return Coverage(shared, len(judged) - shared, len(run) - shared)
 
 
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
@@ -111,11 +108,6 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
     if relevance_level < 1:
         raise UsageError(f"relevance level {relevance_level}: the lowest that may count as relevant is 1")
     _ranx_metrics()
-    counts = coverage(run, qrels)
-    if counts.unranked or counts.unjudged:
-        _log.info(
-            "%d queries without a ranking score 0; %d without judgements are left out", counts.unranked, counts.unjudged
-        )
     judged, ranked = _as_arrays(run, qrels)
     return {
         metric.name: dict(zip(qrels, _measure(metric, judged, ranked, relevance_level), strict=True))

@@ -1,8 +1,8 @@
 """The `metrics` artifact: JSON with each system's means and scores by query, and the paired tests.
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
-"marks": {sign: [system]} where there
-are some, "per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
+"marks": {sign: [system]} and "notes": [line] where there are some, "significance_level": p, "per_query": {system:
+{metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
 
 Where systems have several seeds, their scores are means over these, and two keys more are there: `"over_seeds"`, the
 tests over queries and seeds, and `"per_seed": {system: {seed: {metric: {query_id: score}}}}`.
@@ -16,6 +16,7 @@ from typing import Any
 
 from hardneg.atomic_write import replace_text
 from hardneg.errors import ArtifactError
+from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
 from hardneg.evaluation.two_level import TwoLevel
@@ -27,7 +28,8 @@ class Measured:
 
     marks: a sign of the report, and the systems that one must be better than to have it; empty: one a baseline.
     by_seed: of systems with several seeds the scores of each; `results` has their means. over_seeds: tests that know of
-    seeds.
+    seeds. significance_level: below it both corrected p values have a difference marked. notes: what must be known
+    beside the figures, one line each.
     """
 
     results: Mapping[str, Scores]
@@ -35,6 +37,8 @@ class Measured:
     marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
     over_seeds: Sequence[TwoLevel] = ()
+    significance_level: float = LEVEL
+    notes: Sequence[str] = ()
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
@@ -52,6 +56,8 @@ def to_json(measured: Measured) -> dict[str, Any]:
         "intervals": intervals,
         "comparisons": [asdict(c) | {"interval": _ends(c.interval)} for c in measured.comparisons],
         **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
+        **({"notes": list(measured.notes)} if measured.notes else {}),
+        "significance_level": measured.significance_level,
         "per_query": per_query,
         **(_seeds_to_json(measured) if measured.by_seed else {}),
     }
@@ -72,7 +78,8 @@ def from_json(content: Mapping[str, Any]) -> Measured:
         for system, seeds in content.get("per_seed", {}).items()
     }
     tests = tuple(map(_over_seeds, content.get("over_seeds", [])))
-    return Measured(results, comparisons, content.get("marks", {}), by_seed, tests)
+    level, notes = float(content.get("significance_level", LEVEL)), tuple(map(str, content.get("notes", ())))
+    return Measured(results, comparisons, content.get("marks", {}), by_seed, tests, level, notes)
 
 
 def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:

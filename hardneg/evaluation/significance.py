@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.errors import MissingDependency, UsageError
+from hardneg.evaluation.levels import LEVEL
 from hardneg.seeding import generator
 
 _BLOCK_VALUES = 1 << 21
@@ -53,7 +54,7 @@ class Comparison:
     randomisation_p: float
     randomisation_holm: float
 
-    def significant(self, level: float = 0.01) -> bool:
+    def significant(self, level: float = LEVEL) -> bool:
         """Whether both tests, corrected, give a p below `level`."""
         return self.t_holm < level and self.randomisation_holm < level
 
@@ -61,12 +62,13 @@ class Comparison:
 def paired_t_test(differences: NDArray[np.float64]) -> float:
     """The two-sided p of Student's paired t-test, from the differences by query [n].
 
-    Differences that are all the same give 1 where they are zero and 0 elsewhere.
+    Where all are the same the test has no variance to go by: then it is the p of n equal signs, 2 ^ (1 - n), and 1 of
+    differences that are all zero.
     """
     if len(differences) < 2 or not differences.any():
         return 1.0
-    if np.ptp(differences) == 0.0:
-        return 0.0
+    if np.ptp(differences) <= _TOLERANCE * np.abs(differences).max():
+        return float(2.0 ** (1 - len(differences)))
     return float(distributions().ttest_rel(differences, np.zeros_like(differences)).pvalue)
 
 
@@ -183,7 +185,9 @@ def compare_all(
     comparisons: list[Comparison] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores):
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
-        comparisons += compare(by_system, metric, baselines, options)
+        measured = [name for name in baselines if name in by_system or name not in results]
+        if measured or not baselines:
+            comparisons += compare(by_system, metric, measured, options)
     return comparisons
 
 

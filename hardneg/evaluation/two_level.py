@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
+from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.significance import Interval, holm, pairs_of
 from hardneg.evaluation.variance import SeedTable, Spread, spread
@@ -48,7 +49,7 @@ class TwoLevel:
     seeds: tuple[int, int]
     shared: bool
 
-    def significant(self, level: float = 0.01) -> bool:
+    def significant(self, level: float = LEVEL) -> bool:
         """Whether the t-test over queries and seeds, corrected, gives a p below `level`."""
         return self.t_holm < level
 
@@ -123,7 +124,9 @@ def compare_over_seeds(
     found: list[TwoLevel] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores) if by_seed else ():
         made = SeedScores.of(metric, results, by_seed, shared)
-        pairs = [pair for pair in pairs_of(list(made.tables), list(baselines)) if {*pair} & made.seeds.keys()]
+        against = [name for name in baselines if name in made.tables]
+        pairs = pairs_of(list(made.tables), against) if against or not baselines else []
+        pairs = [pair for pair in pairs if {*pair} & made.seeds.keys()]
         found += _corrected(_by_metric(metric, made, pairs, options or Resampling()))
     return found
 

@@ -10,6 +10,7 @@ from hardneg.atomic_write import replace_text
 from hardneg.data.qrels import read_qrels, write_qrels
 from hardneg.data.runs import Run, write_run
 from hardneg.errors import DataError, UsageError
+from hardneg.evaluation.levels import LEVEL
 from hardneg.layout import METRICS
 from hardneg.mteb_search.model import TaskSearcher
 from hardneg.mteb_search.task_runs import judgements, read_predictions, task_qrels, task_run
@@ -40,7 +41,8 @@ class TaskComparison:
     (or TASK/SUBSET/SPLIT) has the judgements, a run of each row and metrics.json.
 
     metrics: their names. baselines: labels that the others are compared with; each with each where there is none.
-    level: the lowest grade that binary metrics take as relevant. tell: gets a line before a row is evaluated on a task.
+    level: the lowest grade that binary metrics take as relevant. significance_level: of the tests. tell: gets a line
+    before a row is evaluated on a task.
     """
 
     output: Path
@@ -49,6 +51,7 @@ class TaskComparison:
     baselines: Sequence[str] = ()
     level: int = 1
     tell: Callable[[str], None] = lambda line: None
+    significance_level: float = LEVEL
 
     def begin(self) -> None:
         """Makes the output's folder, unless it is one of a comparison already.
@@ -123,18 +126,21 @@ class TaskComparison:
     def _split(self, task: Any, place: tuple[Path, str, str]) -> "Measured":
         from hardneg.evaluation.metrics import evaluate
         from hardneg.evaluation.metrics_json import Measured, write_metrics
+        from hardneg.evaluation.notes import judgement_notes, run_notes
         from hardneg.evaluation.significance import compare_all
 
         folder, subset, split = place
         folder.mkdir(parents=True, exist_ok=True)
         if task.data_loaded:
             write_qrels(folder / _QRELS, judgements(task_qrels(task, subset, split)))
-        qrels, results = read_qrels(folder / _QRELS), dict[str, "Scores"]()
+        qrels, results, notes = read_qrels(folder / _QRELS), dict[str, "Scores"](), list[str]()
         for row in self.rows:
             run = self._run(task, row, (subset, split))
             write_run(folder / f"{_file_name(row.label)}.trec.gz", run.items())
             results[row.label] = evaluate(run, qrels, self.metrics, self.level)
-        found = Measured(results)
+            notes += run_notes(row.label, run, qrels, self.metrics)
+        notes += judgement_notes(qrels, self.metrics, self.level)
+        found = Measured(results, significance_level=self.significance_level, notes=notes)
         compared = replace(found, comparisons=compare_all(results, self.baselines)) if len(results) > 1 else found
         write_metrics(folder / METRICS, compared)
         return compared

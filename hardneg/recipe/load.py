@@ -131,6 +131,7 @@ def check_recipe(
     if found or problems or top is None:
         told = dict.fromkeys([*found, *map(located, problems)])
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(told))
+    stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
     name, title = source.stem, top.title or source.stem
     recipe = Recipe(
         name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree, tuple(notes)

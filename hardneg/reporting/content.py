@@ -3,11 +3,12 @@
 This module holds the `ReportContent`, and its words and tables; `page` lays them out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
+from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
@@ -18,16 +19,13 @@ from hardneg.reporting.seeds import interval_over_seeds
 from hardneg.reporting.table import Cell, Section, Table
 from hardneg.wording import counted
 
-LEVEL = 0.01
-"""Below this both corrected p values have a difference marked."""
-
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
 
 SEED_ROWS = "Rows of several seeds: means over these, with intervals over queries and seeds."
 
 Test = Comparison | TwoLevel
 
-_MARKS = ("†", "‡", "§", "¶", "‖", *ascii_lowercase)
+BETTER, WORSE = "▲", "▼"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,9 @@ class ReportContent:
     systems gain and lose by query, and what they take beside their quality. by_query: the table by query.
     browse: the command that shows what the systems found, or had for negatives, query by query; empty: none.
     sections: analyses, shown before how it was made. made: the tables of how it was made, after the settings.
+    system: the one that the page is about; empty: that with the highest mean. began: the system that it was trained
+    from; empty: none. notes: what must be known beside the means. level: below it corrected p values have a difference
+    marked.
     """
 
     title: str
@@ -69,6 +70,9 @@ class ReportContent:
     browse: str = ""
     over_seeds: Sequence[TwoLevel] = ()
     by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
+    level: float = LEVEL
+    system: str = ""
+    began: str = ""
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
@@ -77,7 +81,12 @@ class ReportContent:
             label: estimates(scores, measured.by_seed.get(label, {})) for label, scores in measured.results.items()
         }
         sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
-        found = {"by_seed": measured.by_seed, "over_seeds": measured.over_seeds, "marks": measured.marks, **others}
+        found: dict[str, Any] = {
+            "by_seed": measured.by_seed,
+            "over_seeds": measured.over_seeds,
+            "marks": measured.marks,
+        }
+        found |= {"level": measured.significance_level, "notes": measured.notes, **others}
         return cls(title, systems, max(sizes, default=0), measured.comparisons, **found)
 
     @property
@@ -91,6 +100,11 @@ class ReportContent:
         """By system the test against the first baseline by the first metric; empty where nothing was compared."""
         found = [each for each in self.tests if each.metric in self.metrics[:1]]
         return {each.system: each for each in found if each.baseline == found[0].baseline}
+
+    @property
+    def baseline(self) -> str:
+        """The system that those tests are against; empty where nothing was compared."""
+        return next((each.baseline for each in self.main_tests.values()), "")
 
     @property
     def metrics(self) -> list[str]:
@@ -114,26 +128,27 @@ def p_of(test: Test) -> float:
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
-def baseline_marks(tests: Iterable[Test]) -> dict[str, str]:
-    """A sign for each baseline that something differs from significantly, in order of appearance."""
-    named = dict.fromkeys(c.baseline for c in tests if c.significant(LEVEL))
-    return {name: _MARKS[i] if i < len(_MARKS) else f"[{i + 1}]" for i, name in enumerate(named)}
+def baseline_marks(report: ReportContent) -> dict[str, str]:
+    """By what each baseline that something differs from significantly is told: a letter; nothing where it is alone."""
+    named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
+    if len(named) == 1:
+        return {named[0]: ""}
+    return {name: ascii_lowercase[i] if i < len(ascii_lowercase) else f"[{i + 1}]" for i, name in enumerate(named)}
 
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
-    """The signs of the baselines that this system differs from significantly by this metric, or those it has earned."""
+    """Signs of the baselines that this system is better or worse than by this metric, or those that it has earned."""
     if report.marks:
         beaten = _beaten(report, system, metric)
         return "".join(sign for sign, rows in report.marks.items() if beaten.issuperset(rows))
-    signs = baseline_marks(report.tests)
-    return "".join(
-        signs[c.baseline] for c in report.tests if c.system == system and c.metric == metric and c.significant(LEVEL)
-    )
+    letters = baseline_marks(report)
+    own = (c for c in report.tests if c.system == system and c.metric == metric and c.significant(report.level))
+    return "".join(f"{BETTER if c.difference > 0 else WORSE}{letters[c.baseline]}" for c in own)
 
 
 def _beaten(report: ReportContent, system: str, metric: str) -> set[str]:
     """The systems that this one is significantly better than; the tests may have been made the other way round."""
-    tests = [c for c in report.tests if c.metric == metric and c.significant(LEVEL)]
+    tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     above = {c.baseline for c in tests if c.system == system and c.difference > 0}
     return above | {c.system for c in tests if c.baseline == system and c.difference < 0}
 
@@ -145,11 +160,11 @@ def best(report: ReportContent, metric: str) -> float | None:
 
 
 def legend(report: ReportContent) -> list[str]:
-    """What bold, brackets and each sign of the first table mean, one sentence each."""
-    signs = {} if report.marks else baseline_marks(report.tests)
-    proof = f"p < {LEVEL:g} in both paired tests after Holm's correction"
+    """What bold, brackets and each sign of the first table mean, one sentence each; then what must be known besides."""
+    signs = {} if report.marks else baseline_marks(report)
+    proof = f"p < {report.level:g} in both paired tests after Holm's correction"
     proof += " (rows of several seeds: in the t-test over queries and seeds)" if report.over_seeds else ""
-    lines = [f"{sign} differs from {name}: {proof}." for name, sign in signs.items()]
+    lines = [f"{BETTER}{sign} better, {WORSE}{sign} worse than {name}: {proof}." for name, sign in signs.items()]
     lines += [f"{sign} better than {_all_of(rows)}: {proof}." for sign, rows in report.marks.items()]
     if report.comparisons and not report.marks and not signs:
         lines.append(f"No difference has {proof}.")
@@ -157,7 +172,7 @@ def legend(report: ReportContent) -> list[str]:
         lines.append("Bold: the highest mean.")
     if any(e.interval for values in report.systems.values() for e in values.values()):
         lines.append(BRACKETS)
-    return [*lines, SEED_ROWS] if report.by_seed else lines
+    return [*lines, *([SEED_ROWS] if report.by_seed else []), *report.notes]
 
 
 _TESTS_EXPLAINED = (
@@ -176,7 +191,7 @@ def tests_section(report: ReportContent) -> Section:
     """The tests by query, and what they do not tell of systems with several seeds."""
     means_alone = " Scores of several seeds are their means: nothing is said here of other seeds."
     explained = _TESTS_EXPLAINED + (means_alone if report.by_seed else "")
-    return Section("Paired tests", [_tests(report.comparisons)], explained)
+    return Section("Paired tests", [_tests(report.comparisons, report.level)], explained)
 
 
 def systems_section(report: ReportContent) -> Section:
@@ -189,13 +204,14 @@ def systems_section(report: ReportContent) -> Section:
     return Section("Effectiveness", [Table(["system", *tops], rows)], lead=queries, lines=legend(report))
 
 
-def tests_by_metric(comparisons: Sequence[Comparison]) -> list[Table]:
+def tests_by_metric(comparisons: Sequence[Comparison], level: float) -> list[Table]:
     """The paired tests as a narrow screen takes them: a table a metric, p values after Holm's correction alone."""
     tables = []
     for metric in dict.fromkeys(c.metric for c in comparisons):
-        found = [(c, _test_row(c)) for c in comparisons if c.metric == metric]
+        found = [(c, _test_row(c, level)) for c in comparisons if c.metric == metric]
         rows = [
-            [Cell(f"{c.system} − {c.baseline}", c.significant()), row[3], row[4], row[6], row[8]] for c, row in found
+            [Cell(f"{c.system} − {c.baseline}", c.significant(level)), row[3], row[4], row[6], row[8]]
+            for c, row in found
         ]
         tables.append(Table([metric, "difference", "95 % interval", "t-test p", "randomised p"], rows))
     return tables
@@ -209,17 +225,17 @@ def _mean(report: ReportContent, system: str, metric: str, top: float | None) ->
     return Cell(number(found.mean), found.mean == top, marks_of(report, system, metric), note)
 
 
-def _tests(comparisons: Sequence[Comparison]) -> Table:
+def _tests(comparisons: Sequence[Comparison], level: float) -> Table:
     tests = ("t-test p", "Holm", "randomised p", "Holm")
     columns = ["metric", "system", "baseline", "difference", "95 % interval", *tests]
-    return Table(columns, [_test_row(comparison) for comparison in comparisons], words=3)
+    return Table(columns, [_test_row(comparison, level) for comparison in comparisons], words=3)
 
 
-def _test_row(comparison: Comparison) -> list[Cell]:
+def _test_row(comparison: Comparison, level: float) -> list[Cell]:
     c = comparison
     tests = [p_value(c.t_p), p_value(c.t_holm), p_value(c.randomisation_p), p_value(c.randomisation_holm)]
     texts = [c.metric, c.system, c.baseline, signed(c.difference), difference_bounds(c), *tests]
-    return [Cell(text, strong=c.significant()) for text in texts]
+    return [Cell(text, strong=c.significant(level)) for text in texts]
 
 
 def _all_of(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ _TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
 _TOLD = 12
 _DRAWN = ("training", "steps", "size", "query", "indexing")  # the first that tell systems apart
 _MOST = 4
+_UNITS = (("hours", 3600.0), ("minutes", 60.0))
 _EXPLAINED = (
     "Wall time of whole stages, as their manifests tell it: a search opens its index and encodes its queries. All "
     "steps: each once that the system's run comes of, mining among them. –: the recipe has no such step."
@@ -67,15 +68,20 @@ def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], 
 
 
 def _kinds(costs: Mapping[str, SystemCosts]) -> list[CostKind]:
-    seconds = [value for each in costs.values() for value in (each.training, each.indexing, each.steps) if value]
-    unit, one = ("hours", 3600.0) if max(seconds, default=0.0) >= 7200 else ("minutes", 60.0)
     return [
-        CostKind("training", unit, "training", one),
-        CostKind("encoding, indexing", unit, "indexing", one),
+        _time("training", "training", costs),
+        _time("encoding, indexing", "indexing", costs),
         CostKind("size of the index", "MB", "size", 1e6),
         CostKind("search", "ms a query", "query"),
-        CostKind("all steps", unit, "steps", one),
+        _time("all steps", "steps", costs),
     ]
+
+
+def _time(name: str, field: str, costs: Mapping[str, SystemCosts]) -> CostKind:
+    """In the largest unit of which the shortest time has one at least."""
+    shortest = min((value for each in costs.values() if (value := getattr(each, field))), default=0.0)
+    unit, one = next(((unit, one) for unit, one in _UNITS if shortest >= one), ("seconds", 1.0))
+    return CostKind(name, unit, field, one)
 
 
 def _table(

@@ -49,9 +49,9 @@ class QueryGains:
         return len(self.differences) - len(self.gains) - len(self.losses)
 
 
-def gains_section(measured: Measured) -> Section | None:
+def gains_section(measured: Measured, system: str = "") -> Section | None:
     """Sorted differences of the pair that the table by query is about, and each system's counts; None where one is."""
-    found = ByQuery.of(measured)
+    found = ByQuery.of(measured, system)
     if found.pair is None:
         return None
     first, baseline = found.pair

@@ -7,7 +7,7 @@ from hardneg.evaluation.metrics import means
 from hardneg.evaluation.seeds import averaged
 from hardneg.evaluation.significance import Interval, interval_of
 from hardneg.reporting.axis import Axis, axis, mark_of
-from hardneg.reporting.content import LEVEL, ReportContent, Test, p_of
+from hardneg.reporting.content import ReportContent, Test, p_of
 from hardneg.reporting.numbers import bounds, equation, number, p_value, signed, within
 from hardneg.reporting.seeds import outcome
 from hardneg.reporting.svg import Graphic, box, dot, drawing, fitted, line, words
@@ -53,7 +53,7 @@ def comparison_section(report: ReportContent) -> Section | None:
     if len(spots) < 2:
         return None
     metric, tests = report.metrics[0], report.main_tests
-    baseline = next((each.baseline for each in tests.values()), "")
+    baseline = report.baseline
     of_seeds = f" {_SEEDS}" if report.by_seed else ""
     caption = f"Mean {metric} and its 95 % interval."
     told = f"{caption} Dashed: the baseline." if baseline else caption
@@ -61,31 +61,31 @@ def comparison_section(report: ReportContent) -> Section | None:
     if tests:
         differences = list(_differences(report, tests, baseline))
         caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
-        caption += f"Filled: p < {LEVEL:g} after Holm's correction; hollow: not told apart from chance."
+        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: not told apart from chance."
         caption += " Thick: over queries; thin: over queries and seeds." if report.over_seeds else ""
         title = f"Difference in {metric} from {baseline}"
         graphics.append(Graphic(_drawn("differences", title, differences, 0.0), caption))
-    return Section("Main comparison", [_table(report)], graphics=graphics, folded=True)
+    return Section("Main comparison", [_table(report)], graphics=graphics, folded=True, lines=report.notes)
 
 
 def _table(report: ReportContent) -> Table:
     """What the figures show, a row a system."""
     metric, tests = report.metrics[0], report.main_tests
-    baseline = next((each.baseline for each in tests.values()), "")
+    baseline = report.baseline
     rows = []
     for name, values in report.systems.items():
         if metric in values:
             mean = Cell(number(values[metric].mean), note=bounds(values[metric].interval))
-            rows.append([Cell(name), mean, *(_tested(name, tests.get(name), baseline) if tests else [])])
+            rows.append([Cell(name), mean, *(_tested(report, name) if tests else [])])
     against = [f"difference from {baseline}", "corrected p", "outcome"] if tests else []
     return Table(["system", metric, *against], rows)
 
 
-def _tested(name: str, test: Test | None, baseline: str) -> list[Cell]:
-    if test is None:
-        return [Cell("–"), Cell("–"), Cell("baseline" if name == baseline else "–")]
+def _tested(report: ReportContent, name: str) -> list[Cell]:
+    if (test := report.main_tests.get(name)) is None:
+        return [Cell("–"), Cell("–"), Cell("baseline" if name == report.baseline else "–")]
     difference = Cell(signed(test.difference), note=bounds(within(test.interval, -1.0), "+.3f"))
-    return [difference, Cell(p_value(p_of(test))), Cell(outcome(test, LEVEL))]
+    return [difference, Cell(p_value(p_of(test))), Cell(outcome(test, report.level))]
 
 
 def _value(spots: Sequence[Spot], name: str) -> float | None:
@@ -119,7 +119,7 @@ def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str
         if name == baseline:
             yield Spot(name, 0.0, kind="base", shown="baseline")
         elif test := tests.get(name):
-            told = outcome(test, LEVEL)
+            told = outcome(test, report.level)
             told = told if told in ("better", "worse") else "same"
             narrow = within(by_query[name].interval, -1.0)
             wide = None if test is by_query[name] else within(test.interval, -1.0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hardneg.reporting.content import LEVEL, ReportContent, systems_section, tests_section
+from hardneg.reporting.content import ReportContent, systems_section, tests_section
 from hardneg.reporting.curve import History, curve_svg, measurements
 from hardneg.reporting.intervals import comparison_section
 from hardneg.reporting.numbers import number
@@ -14,32 +14,31 @@ from hardneg.reporting.table import Section, Table
 def sections(report: ReportContent) -> list[Section]:
     """All that stands below the title and the summary, in order; what there is nothing to say of is left out.
 
-    Figures first: the main comparison, gains and losses by query, cost beside quality. Then all tables, those of
-    analyses too, and how it was made.
+    Figures first: the main comparison, gains and losses by query. Then the tables, what the systems cost, single
+    queries, training, analyses, and how it was made.
     """
-    seeds = seed_section(report.by_seed, report.over_seeds, LEVEL) if report.by_seed else None
+    seeds = seed_section(report.by_seed, report.over_seeds, report.level) if report.by_seed else None
     found = (
         comparison_section(report),
         report.gains,
-        report.costs,
         systems_section(report) if report.systems else None,
         seeds,
         tests_section(report) if report.comparisons else None,
+        report.costs,
         _query_section(report),
         _training_section(report.histories),
         *report.sections,
         _made_section(report),
-        Section("Notes", lines=report.notes) if report.notes else None,
     )
     return [section for section in found if section is not None]
 
 
 def _query_section(report: ReportContent) -> Section | None:
-    """The table by query, and the command that shows more of each."""
+    """The table by query, and the command that shows more of each query."""
     section = report.by_query
     if section is None or not report.browse:
         return section
-    told = f"{section.explained} To search them all, and to look at their negatives: {report.browse}"
+    told = f"{section.explained} To search them all, and to see more of what was found: {report.browse}"
     return replace(section, explained=told.strip())
 
 
@@ -49,9 +48,14 @@ def _training_section(histories: Mapping[str, History]) -> Section | None:
 
 
 def _made_section(report: ReportContent) -> Section | None:
-    rows = [[name, str(value)] for name, value in report.settings.items()]
+    rows = [[name, str(value)] for name, value in sorted(report.settings.items(), key=_of_all_first)]
     tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.made]
     return Section("How it was made", tables) if tables else None
+
+
+def _of_all_first(setting: tuple[str, object]) -> tuple[bool, str]:
+    """What holds for all systems, then what is one training's, each by its name."""
+    return ": " in setting[0], setting[0].casefold()
 
 
 def _training(histories: Mapping[str, History]) -> Table:

@@ -37,11 +37,12 @@ def write_report(folder: Path, report: ReportContent, measured: Measured, passag
 
     measured: what the report's means were made of, for the table by query; passages: what opens in it.
     """
-    whole = replace(report, by_query=query_section(measured, passages), gains=gains_section(measured))
+    by_query, gains = query_section(measured, passages, report.system), gains_section(measured, report.system)
+    whole = replace(report, by_query=by_query, gains=gains)
     paths = [folder / name for name in NAMES]
     replace_text(paths[0], markdown(whole))
     replace_text(paths[1], html(whole))
-    write_query_table(paths[2], measured, passages.queries)
+    write_query_table(paths[2], measured, passages.queries, report.system)
     return paths
 
 

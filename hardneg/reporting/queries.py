@@ -69,7 +69,8 @@ class Passages:
 class ByQuery:
     """Scores by query, in the order to show: the largest difference first, or of a single system the lowest score.
 
-    pair: the systems whose difference it is: the best against the first baseline, or the two best.
+    pair: the systems whose difference it is: the one that the report is about, or else the best, against the first
+    baseline, or the best of the others.
     """
 
     results: Mapping[str, Scores]
@@ -78,8 +79,8 @@ class ByQuery:
     query_ids: Sequence[str]
 
     @classmethod
-    def of(cls, measured: Measured) -> "ByQuery":
-        """The queries of an evaluation, ordered by its first metric."""
+    def of(cls, measured: Measured, system: str = "") -> "ByQuery":
+        """The queries of an evaluation, ordered by its first metric; system: the one that the report is about."""
         results = measured.results
         metric = next((name for scores in results.values() for name in scores), "")
         averages = {name: means(scores)[metric] for name, scores in results.items() if metric in scores}
@@ -87,8 +88,10 @@ class ByQuery:
         if len(ranked) < 2:
             scores = results[ranked[0]][metric] if ranked else {}
             return cls(results, metric, None, sorted(scores, key=lambda query_id: (scores[query_id], query_id)))
-        baseline = next((c.baseline for c in measured.comparisons if c.metric == metric), ranked[1])
-        pair = next(name for name in ranked if name != baseline), baseline
+        others = [name for name in ranked if name != system]
+        tested = [c.baseline for c in measured.comparisons if c.metric == metric and c.baseline != system]
+        baseline = next(iter(tested), others[0] if system in ranked else ranked[1])
+        pair = system if system in ranked else next(name for name in ranked if name != baseline), baseline
         unordered = cls(results, metric, pair, list(results[pair[0]][metric]))
         order = {query_id: (-abs(unordered.difference(query_id)), query_id) for query_id in unordered.query_ids}
         return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
@@ -104,9 +107,12 @@ class ByQuery:
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
 
-def query_section(measured: Measured, passages: Passages) -> Section | None:
-    """The queries with the largest differences, each with its passages; None where no query was scored."""
-    found = ByQuery.of(measured)
+def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
+    """The queries with the largest differences, each with its passages; None where no query was scored.
+
+    system: the one that the report is about.
+    """
+    found = ByQuery.of(measured, system)
     shown = found.query_ids[:MOST_QUERIES]
     if not shown:
         return None
@@ -122,9 +128,11 @@ def query_section(measured: Measured, passages: Passages) -> Section | None:
     return Section(QUERIES, [table], _explained(systems, found), lead=_lead(found, len(shown)))
 
 
-def write_query_table(path: Path, measured: Measured, queries: Mapping[str, str] | None = None) -> None:
+def write_query_table(
+    path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
+) -> None:
     """All queries in the same order, as tab-separated values: id, each metric of each system, difference, text."""
-    found, texts = ByQuery.of(measured), queries or {}
+    found, texts = ByQuery.of(measured, system), queries or {}
     columns = found.columns(found.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
     ends = [*(["difference"] if found.pair else []), *(["text"] if texts else [])]
@@ -183,18 +191,21 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
         ranks = [_ranks(lists[system].get(query_id, ())) for system in systems]
         grades = passages.qrels.get(query_id, {})
         rows = [
-            [
-                doc_id,
-                *([texts.get(doc_id, "")] if texts else []),
-                str(grades.get(doc_id, "–")),
-                *(str(known.get(doc_id, "–")) for known in ranks),
-            ]
+            [_standing(doc_id, grades, systems, ranks), *([texts.get(doc_id, "")] if texts else [])]
             for doc_id in doc_ids
         ]
-        columns = ["passage", *(["text"] if texts else []), "relevance", *systems]
+        columns = [Cell("passage", note="relevance; rank by system"), *(["text"] if texts else [])]
         title = shortened(passages.queries.get(query_id, "")) or "passages"
         details.append(Detail(title, Table(columns, rows, words=2 if texts else 1)))
     return details
+
+
+def _standing(
+    doc_id: str, grades: Mapping[str, int], systems: Sequence[str], ranks: Sequence[Mapping[str, int]]
+) -> Cell:
+    """A passage's name, and below it its relevance and its rank in each system."""
+    places = (f"{system} {known.get(doc_id, '–')}" for system, known in zip(systems, ranks, strict=True))
+    return Cell(doc_id, note=f"relevance {grades.get(doc_id, '–')}; {', '.join(places)}")
 
 
 def _chosen(lists: Sequence[Sequence[str]], grades: Mapping[str, int]) -> list[str]:

@@ -28,6 +28,11 @@ class Table:
     words: int = 1
     details: Sequence["Detail"] = ()
 
+    @property
+    def signs(self) -> int:
+        """The most signs that stand after a figure."""
+        return max((len(each.marks) for row in self.rows for each in row if isinstance(each, Cell)), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Detail:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from hardneg.evaluation.significance import Interval
-from hardneg.reporting.content import LEVEL, ReportContent, Test, p_of
+from hardneg.reporting.content import ReportContent, Test, p_of
 from hardneg.reporting.numbers import equation, number, signed, within
 from hardneg.reporting.seeds import NOT_TOLD, WITHIN, outcome
-from hardneg.wording import counted
+from hardneg.reporting.story import quoted, story
+from hardneg.wording import counted, joined
 
 _NAMED = 3  # systems of one outcome that are told by name
 _HOLD = {
     "better": ("is better", "are better"),
     "worse": ("is worse", "are worse"),
-    NOT_TOLD: (f"does not differ beyond chance at {LEVEL:g}", f"do not differ beyond chance at {LEVEL:g}"),
+    NOT_TOLD: ("does not differ beyond chance at {level:g}", "do not differ beyond chance at {level:g}"),
     WITHIN: (f"differs {WITHIN}", f"differ {WITHIN}"),
 }
 _BEYOND = ("better", "worse")
@@ -25,10 +26,11 @@ def summary(report: ReportContent) -> str:
     tests, over = report.main_tests, report.over or counted(report.queries, "query", "queries")
     if not tests:
         return _without_tests(report, over)
-    baseline = next(iter(tests.values())).baseline
-    compared = _joined(list(map(_quoted, tests))) if len(tests) <= _NAMED else f"{len(tests)} systems"
-    asked = f"{compared} against the baseline {_quoted(baseline)}, on {over}, by {report.metrics[0]}"
-    return f"{asked}: {_holding(tests)}."
+    if told := story(report, over):
+        return told
+    compared = joined(list(map(quoted, tests))) if len(tests) <= _NAMED else f"{len(tests)} systems"
+    asked = f"{compared} against the baseline {quoted(report.baseline)}, on {over}, by {report.metrics[0]}"
+    return f"{asked}: {_holding(tests, report.level)}."
 
 
 def _without_tests(report: ReportContent, over: str) -> str:
@@ -41,37 +43,28 @@ def _without_tests(report: ReportContent, over: str) -> str:
     return f"Of {len(ranked)} systems on {over}, {best} has the highest {metric}, {value}. No difference was tested."
 
 
-def _holding(tests: Mapping[str, Test]) -> str:
+def _holding(tests: Mapping[str, Test], level: float) -> str:
     """Each outcome with the systems that have it, the largest differences first."""
     found: dict[str, list[Test]] = {name: [] for name in _HOLD}
     for test in sorted(tests.values(), key=lambda test: -abs(test.difference)):
-        found[outcome(test, LEVEL)].append(test)
-    return "; ".join(_held_by(tests, name) for name, tests in found.items() if tests)
+        found[outcome(test, level)].append(test)
+    return "; ".join(_held_by(tests, name, level) for name, tests in found.items() if tests)
 
 
-def _held_by(tests: Sequence[Test], held: str) -> str:
+def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
     """Systems of one outcome: the first with its interval; the p that all of them reach, or stay above."""
     named = [_difference(test, place == 0) for place, test in enumerate(tests[:_NAMED])]
     more = len(tests) - _NAMED
-    told = _joined([*named, *([f"{more} more"] if more > 0 else [])])
+    told = joined([*named, *([f"{more} more"] if more > 0 else [])])
     p = max(map(p_of, tests)) if held in _BEYOND else min(map(p_of, tests))
     above = " or more" if len(tests) > 1 and held not in _BEYOND else ""
-    return f"{told} {_HOLD[held][len(tests) > 1]} (corrected {equation('p', p)}{above})"
+    return f"{told} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation('p', p)}{above})"
 
 
 def _difference(test: Test, whole: bool) -> str:
     found = within(test.interval, -1.0) if whole else None
     ends = f", 95 % interval {found.low:+.3f} to {found.high:+.3f}".replace("-", "−") if found else ""
-    return f"{_quoted(test.system)} ({signed(test.difference)}{ends})"
-
-
-def _quoted(name: str) -> str:
-    """A name of several words as one."""
-    return f"“{name}”" if " " in name else name
-
-
-def _joined(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+    return f"{quoted(test.system)} ({signed(test.difference)}{ends})"
 
 
 def _interval_note(interval: Interval | None) -> str:

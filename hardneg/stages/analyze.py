@@ -28,6 +28,7 @@ from hardneg.stages.inputs import open_encoder, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
 from hardneg.training.history import HISTORY, History
 from hardneg.types import RankedList
+from hardneg.wording import joined
 
 _FIELD = "analysis"
 _Place = tuple[str | int, ...]
@@ -93,7 +94,7 @@ class Analyze(StageSpec):
 
     version = 2
     kind = "analysis"
-    purpose = "look into what changed"
+    purpose = "measure what lies behind the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
     analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse), Field(min_length=1)]
@@ -112,6 +113,10 @@ class Analyze(StageSpec):
         for name, options in _from_old(given):
             analyses[name] = {**analyses.get(name, {}), **options}
         return {**shared, _FIELD: analyses}, f"write {_FIELD}: {{{', '.join(f'{name}: ...' for name in analyses)}}}"
+
+    def why(self) -> str:
+        """What its analyses are called."""
+        return f"{self.purpose}: {joined([each.name for each in self.analysis])}"
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of each analysis, as `analysis.NAME.PATH`."""

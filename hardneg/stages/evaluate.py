@@ -9,6 +9,8 @@ from pydantic import Field
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import read_run
 from hardneg.errors import UsageError
+from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.notes import cut_below, cutoff, graded, judgement_notes, run_notes
 from hardneg.fields import LATER, MEASURED, AnswerMatch, MeasureName, Name, has_answers
 from hardneg.layout import METRICS, RUN
 from hardneg.registry import suggestion
@@ -16,7 +18,7 @@ from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_collection
 from hardneg.stages.seeded import BySeed, SeededStages, by_label
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.wording import counted
+from hardneg.wording import counted, joined
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
@@ -28,10 +30,12 @@ class Evaluate(StageSpec):
     runs: a row's label to a stage, or to one for each seed that the row's system was trained with.
     shared_seeds: pairs of rows in which a seed is one draw for both, such as that of a warm-up that both start from.
     marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
-    answer_match: how the metrics answer@k look for answers: as words, or as regular expressions.
+    answer_match: how the metrics answer@k look for answers: as words, or as regular expressions. metrics_of: a row's
+    label to those of the metrics that it is measured by, where its lists are too short for the others.
+    significance_level: the corrected p below which a difference is called one.
     """
 
-    version = 1
+    version = 2
     kind = "metrics"
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
@@ -45,9 +49,14 @@ class Evaluate(StageSpec):
     seed: int = 42
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
+    significance_level: float = Field(default=LEVEL, gt=0, lt=1, json_schema_extra=LATER)
+    metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
+        default={}, json_schema_extra=LATER
+    )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A row that is called as the run of a seed is, or rows of `shared_seeds` that are not of the same seeds."""
+        """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
+        yield from self._problems_of_metrics(recipe)
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
         for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
             yield f"runs.{label}: stands for a row and for the run of a seed: name the row otherwise"
@@ -55,11 +64,30 @@ class Evaluate(StageSpec):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{place}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
+    def _problems_of_metrics(self, recipe: RecipeView) -> Iterator[str]:
+        for label, names in self.metrics_of.items():
+            if label not in self.runs:
+                yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
+            for name in names:
+                if name not in self.metrics:
+                    yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
+        for path, target, _ in self.references():
+            label = by_label(self.runs)[path.removeprefix("runs.")][0]
+            longest = recipe.list_length(target)
+            if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
+                told = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
+                advice = f"raise its depth to {max(map(cutoff, deeper))}, or name the row's metrics in metrics_of"
+                yield f"{path}: {told} {joined(deeper)}; {advice}"
+
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers, where a metric is about them."""
+        """Answers, where a metric is about them; a judgement of the relevance level."""
         asked = [name for name in self.metrics if name.startswith("answer@")]
         if asked and not has_answers(collection, self.split):
             yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
+        highest = collection["splits"].get(self.split, {}).get("highest_grade")
+        if highest is not None and highest < self.relevance_level and {*self.metrics} - {*asked} - graded(self.metrics):
+            told = f"no judgement of split {self.split} reaches it, the highest is {highest}"
+            yield f"relevance_level: {told}: all would score 0; lower it"
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; marks where there are some; which tests know of seeds."""
@@ -111,39 +139,47 @@ class Evaluate(StageSpec):
             if label not in self.runs:
                 raise UsageError(f"{context.name}.{place}: no row {label!r}{suggestion(label, self.runs)}")
         collection = open_collection(context.inputs["dataset"])
-        found, left_out = _scores(context, collection)
+        found, left_out, notes = _scores(context, collection)
         paths = by_label(self.runs)
         seeds = by_system(paths, found)
         scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed))
         over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed))
-        write_metrics(context.folder / METRICS, Measured(scores, comparisons, self.marks, seeds, over_seeds))
+        measured = Measured(scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes)
+        write_metrics(context.folder / METRICS, measured)
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 
 
 def _scores(
     context: StageContext[Evaluate], collection: StoredCollection
-) -> tuple[dict[str, "Scores"], dict[str, int]]:
-    """Each run's scores by its path, metrics in the order asked for; how many questions and answers were left out."""
+) -> tuple[dict[str, "Scores"], dict[str, int], list[str]]:
+    """Each run's scores by its path, metrics in the order asked for; what was left out; what must be known besides."""
     from hardneg.data.answer_matching import PassageAnswers
     from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
 
-    spec, cutoffs = context.spec, answer_cutoffs(context.spec.metrics)
-    judged = [name for name in spec.metrics if name not in cutoffs]
-    qrels = collection.qrels(spec.split) if judged else {}
+    spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
+    by_judgements = [name for name in spec.metrics if name not in cutoffs]
+    qrels = collection.qrels(spec.split) if by_judgements else {}
     answers = (
         PassageAnswers.of(collection, spec.split, spec.answer_match)
         if cutoffs
         else PassageAnswers(collection.corpus, {})
     )
-    asked = answers.query_ids
+    asked, documents = answers.query_ids, len(collection.corpus)
     scores: dict[str, Scores] = {}
+    notes = [*judgement_notes(qrels, by_judgements, spec.relevance_level)]
     for path, source in context.inputs_of("runs").items():
-        run = read_run(source.folder / RUN)
+        run, (label, seed) = read_run(source.folder / RUN), paths[path]
+        names = spec.metrics_of.get(label, spec.metrics)
+        judged, answered = [name for name in names if name not in cutoffs], [n for n in names if n in cutoffs]
         found = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
-        found |= answer_coverage(run, answers, asked, list(cutoffs.values())) if cutoffs else {}
-        scores[path] = {name: found[name] for name in spec.metrics}
+        found |= answer_coverage(run, answers, asked, [cutoffs[name] for name in answered]) if answered else {}
+        scores[path] = {name: found[name] for name in spec.metrics if name in names}
+        row = label if seed is None else f"{label}, seed {seed}"
+        notes += run_notes(row, run, qrels, judged, documents) if judged else []
+        notes += run_notes(row, run, set(asked), answered, documents) if answered else []
     without = len(collection.queries(spec.split)) - len(asked) if cutoffs else 0
-    return scores, {**answers.left_out, **({"questions without answers": without} if without else {})}
+    left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
+    return scores, left_out, list(dict.fromkeys(notes))

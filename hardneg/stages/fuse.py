@@ -12,6 +12,7 @@ from hardneg.atomic_write import replace_text
 from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_side_by_side, read_run, write_run
 from hardneg.errors import UsageError
+from hardneg.evaluation.notes import cut_below
 from hardneg.fields import LATER, MEASURED, MetricName, Name, Reference, marked_references
 from hardneg.fusion.methods import AnyMethod, Fusion, Norm
 from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
@@ -19,7 +20,7 @@ from hardneg.layout import RUN, TUNING
 from hardneg.registry import suggestion
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection
-from hardneg.stages.spec import PROCESS_BYTES, Row, RunSpec, Sizes
+from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
 from hardneg.types import RankedList
 
 
@@ -108,6 +109,23 @@ class Fuse(RunSpec):
         identity = {**super().identity(), "weights": weights} | ({"order": self.labels} if self.method == "zip" else {})
         tuning = cast("Mapping[str, object]", identity.pop("tuning"))
         return identity | ({"tuning": {**tuning, "runs": list(self.tuning.runs)}} if self.tuning else {})
+
+    def list_length(self, recipe: RecipeView) -> int:
+        """Its depth, or as much as all runs have together."""
+        return self._fused_length(recipe, self.runs)
+
+    def _fused_length(self, recipe: RecipeView, runs: Mapping[str, str]) -> int:
+        lengths = [recipe.list_length(run) for run in runs.values()]
+        return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A metric to tune by that is cut below the lists which are tuned on."""
+        if self.tuning is None:
+            return
+        longest = self._fused_length(recipe, self.tuning.runs)
+        if cut_below([self.tuning.metric], longest):
+            advice = "raise depth and that of the runs, or take a smaller cutoff"
+            yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
 
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""

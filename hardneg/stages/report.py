@@ -1,14 +1,16 @@
 """Verb `report`: what an evaluation, trainings, analyses and readings came to, as pages to read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from hardneg.data.collection import StoredCollection
-from hardneg.fields import SECTION, Name, Reference
+from hardneg.fields import LATER, SECTION, Name, Reference
 from hardneg.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
+from hardneg.registry import suggestion
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.row_models import began_from, row_of
 from hardneg.stages.seeded import BySeed, SeededStages, by_label
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.stages.system_costs import steps_behind, system_costs
@@ -27,9 +29,10 @@ class Report(StageSpec):
     """Writes one HTML page: figures of what was compared, then tables, training curves, analyses, what was read.
 
     Each query has its passages there. It is there as Markdown too, and the scores by query as `queries.tsv`.
+    system: the row that it is about; by default that of the model which the recipe hands out.
     """
 
-    version = 3
+    version = 4
     kind = "report"
     purpose = "put tables and figures on a page"
     needs_dataset = True
@@ -39,6 +42,19 @@ class Report(StageSpec):
     analyses: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
     reading: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
     title: str = ""
+    system: str = Field(default="", json_schema_extra=LATER)
+
+    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
+        """The row of the recipe's model, where no other is named."""
+        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
+        found = self.system or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
+        return self.model_copy(update={"system": found})
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A system that the evaluation does not have."""
+        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
+        if self.system and self.system not in rows:
+            yield f"system: no row {self.system!r} in {self.evaluation!r}{suggestion(self.system, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The runs that were evaluated, as `runs.LABEL`, and all steps that they come of, as `behind.NUMBER`."""
@@ -72,7 +88,7 @@ class Report(StageSpec):
         from hardneg.reporting.queries import Passages
 
         evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
-        measured = read_metrics(evaluation.folder / METRICS)
+        measured, split = read_metrics(evaluation.folder / METRICS), getattr(evaluation.spec, "split", "test")
         content = ReportContent.of(
             self.title or "Results",
             measured,
@@ -81,10 +97,11 @@ class Report(StageSpec):
             costs=_costs(context, measured),
             made=[_steps(context)],
             over=_over(evaluation),
-            browse="hardneg browse . (in the folder of this page)",
+            system=self.system,
+            began=_began(context, self.system),
+            browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        split = getattr(evaluation.spec, "split", "test")
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         runs = {label: source.folder / RUN for label, source in _runs(context).items()}
         write_report(context.folder, content, measured, Passages(runs, collection.qrels(split), collection, split))
@@ -122,6 +139,13 @@ def _costs(context: StageContext[Report], measured: "Measured") -> "Section | No
     metric = next((name for scores in measured.results.values() for name in scores), "")
     values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
     return costs_section({label: system_costs(names, made) for label, names in runs.items()}, values, metric)
+
+
+def _began(context: StageContext[Report], system: str) -> str:
+    """The row of the model that the system was trained from; empty where there is none."""
+    rows = getattr(context.inputs["evaluation"].spec, "runs", {})
+    stages = {item.name: item.spec for item in context.inputs_of("behind").values() if item.spec is not None}
+    return began_from(system, rows, stages) if system in rows else ""
 
 
 def _steps(context: StageContext[Report]) -> "Table":

@@ -81,6 +81,11 @@ class Rerank(RunSpec):
         """That of the plugin, where one is named."""
         return source_of(recipe.plugin("plugin"))
 
+    def list_length(self, recipe: RecipeView) -> int:
+        """Its depth, or as much as the run has."""
+        given = recipe.list_length(self.run)
+        return self.depth if given is None else min(self.depth, given)
+
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all pairs."""
         count, shape = sizes.queries(self.split), sizes.network

@@ -25,7 +25,7 @@ from hardneg.stages.spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeVie
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
-    "dev": "rank the passages for the dev queries, to choose the best weights by",
+    "dev": "rank the passages for the dev queries, for validation and tuning",
     "test": "rank the passages for the test queries, to measure",
 }
 
@@ -136,6 +136,11 @@ class Search(RunSpec):
             Trait.OF_POSITIVES: self.text_of == "positive",
         }
         return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
+
+    def list_length(self, recipe: RecipeView) -> int:
+        """Its depth, or what there is to rank; positives that are added stand beyond it."""
+        candidates = recipe.list_length(self.candidates) if self.candidates else None
+        return self.depth if candidates is None else min(self.depth, candidates)
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query: encoded and compared with every vector, or looked up by Lucene."""

@@ -55,6 +55,11 @@ class RecipeView:
         """The stage's configured plugin; None where it could not be configured."""
         return self.plugins.get((self.name, field_name))
 
+    def list_length(self, run: str) -> int | None:
+        """The most documents that a run has of a query; None where its stage does not tell."""
+        known = run in self.stages and run not in self.trail
+        return self.stages[run].list_length(self.at(run)) if known else None
+
     @property
     def encoder(self) -> EncoderKind:
         """The kind of the recipe's model, and of what is trained from it."""
@@ -160,6 +165,14 @@ class StageSpec(BaseModel):
 
     def over_seeds(self, made: "SeededStages") -> Self:
         """For verbs that read what others make with all seeds: the same stage, naming all of it."""
+        return self
+
+    def list_length(self, recipe: RecipeView) -> int | None:
+        """Of a run: the most documents that it has of a query; None where it is not told."""
+        return None
+
+    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
+        """For verbs that are about what the recipe hands out: the same stage, knowing it."""
         return self
 
     def query_model(self, recipe: RecipeView) -> str | None:

@@ -50,6 +50,11 @@ class Train(DualTrainingSpec):
             raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
         return self
 
+    def why(self) -> str:
+        """Without mined negatives, the documents of the other queries in the batch."""
+        others = "the labelled passages of the other queries in the batch"
+        return self.purpose if self.negatives is not None else self.purpose.replace("the hard negatives", others)
+
     @property
     def given(self) -> tuple[str, ...]:
         """A teacher's scores too, where a run is named."""

@@ -108,7 +108,8 @@ def test_weights_are_tuned_on_other_queries(at):
 def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     small_collection(tmp_path / "data")
     text = "dataset: beir:nowhere\nmodel: {name: nowhere}\nstages:\n  index: {stage: encode}\n"
-    text += "  run: {stage: search, index: index, depth: 5}\n  scores: {stage: evaluate, runs: {ours: run}}\n"
+    text += "  run: {stage: search, index: index, depth: 5}\n"
+    text += "  scores: {stage: evaluate, runs: {ours: run}, metrics: [mrr@5]}\n"
     (tmp_path / "mine.yaml").write_text(text)
     chosen = hn.recipe(tmp_path / "mine.yaml").set("stages.run.depth=9", model__name=tiny_model)
     missing = [need.subject for need in chosen.check(**at) if need.missing]
@@ -126,7 +127,7 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     assert again.ran == ()
     run = hn.search(tmp_path / "data", tiny_model, depth=9, **at)
     assert run.key == plan.keys["run"]
-    assert hn.evaluate(run, **at).metrics[run.name] == pytest.approx(done.evaluation.metrics["ours"])
+    assert hn.evaluate(run, metrics=["mrr@5"], **at).metrics[run.name] == pytest.approx(done.evaluation.metrics["ours"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metrics.json").write_text("mine")
     with pytest.raises(UsageError, match=r"metrics.json: there already, and not as .* or overwrite=True to replace it"):

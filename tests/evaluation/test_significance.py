@@ -73,8 +73,10 @@ def test_nothing_to_tell_is_p_one(values: np.ndarray) -> None:
     assert randomisation_test(values) == 1.0
 
 
-def test_a_constant_difference_is_certain_to_the_t_test() -> None:
-    assert paired_t_test(np.full(4, 0.5)) == 0.0
+def test_equal_differences_are_as_likely_as_equal_signs() -> None:
+    assert paired_t_test(np.full(2, 0.5)) == 0.5
+    assert paired_t_test(np.full(4, -0.5)) == 0.125
+    assert paired_t_test(np.array([0.6 - 0.3, 0.5 - 0.2])) == 0.5  # 0.3 and 0.3, but for rounding
 
 
 def test_holm_by_hand() -> None:

@@ -143,13 +143,13 @@ def test_what_is_looked_at_first_stands_first(tmp_path: Path) -> None:
     page, text = (path.read_text() for path in write_report(tmp_path, whole("best"), measured, Passages({}))[1::-1])
     order = [
         "Main comparison", "Gains and losses by query", "Cost beside quality", "Effectiveness", "Paired tests",
-        "Queries", "How it was made", "Notes",
+        "Queries", "How it was made",
     ]  # fmt: skip
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order
     assert "best against the baseline start, on 4 queries, by mrr: best (+0.1000) is better" in page
     assert 'One by one: <a href="#queries">Queries</a>.' in page and 'id="queries"' in page
-    assert "look at their negatives: hardneg browse ." in page and "hardneg browse ." in text
+    assert "see more of what was found: hardneg browse ." in page and "hardneg browse ." in text
 
 
 def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path: Path) -> None:

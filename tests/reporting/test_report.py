@@ -49,18 +49,18 @@ def test_intervals_end_where_metrics_do() -> None:
     assert low.low == 0.0 and low.high == pytest.approx(1 / 30 + 4.302653 * 0.1 / 3, abs=1e-6)
     wide = Comparison("dense", "bm25", "mrr", 0.6, Interval(-0.1, 1.3), 2, 0.1, 0.1, 0.1, 0.1)
     assert difference_bounds(wide) == "[−0.100, +1.000]"
-    assert "cut at 0 and 1" in legend(report())[-1]
+    assert "cut at 0 and 1" in legend(report())[-2]
 
 
 def test_markdown_reads_as_a_paper() -> None:
     text = markdown(report())
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     assert headings == [
-        "Two systems", "Main comparison", "Effectiveness", "Paired tests", "Training", "How it was made", "Notes",
+        "Two systems", "Main comparison", "Effectiveness", "Paired tests", "Training", "How it was made",
     ]  # fmt: skip
     assert r"| bm25 | 0.5000 \[0.400, 0.600\] | 0.7000 |" in text
-    assert r"| dense | **0.6000**† \[0.500, 0.700\] | – |" in text
-    assert "† differs from bm25: p \\< 0.01 in both paired tests" in text
+    assert r"| dense | **0.6000**▲ \[0.500, 0.700\] | – |" in text
+    assert "▲ better, ▼ worse than bm25: p \\< 0.01 in both paired tests" in text
     assert "| dense | loss | 2.0000 | 1.5000 | 1.0000 | 2 |" in text
     assert "| dense | ndcg@10 | 0.4000 | 0.3000 | 0.4000 | 2 |" in text
     assert "| learning rate | 1e-05 |" in text
@@ -98,10 +98,10 @@ def test_of_many_systems_three_of_an_outcome_are_named_and_their_weakest_p() -> 
 
 def test_each_baseline_has_its_sign() -> None:
     pair = [comparison("dense", "bm25", 0.001), comparison("dense", "other", 0.001)]
-    assert "**0.6000**†‡" in markdown(report(comparisons=pair))
-    assert any(line.startswith("‡ differs from other") for line in legend(report(comparisons=pair)))
+    assert "**0.6000**▲a▲b" in markdown(report(comparisons=pair))
+    assert any(line.startswith("▲b better, ▼b worse than other: ") for line in legend(report(comparisons=pair)))
     none = report(comparisons=[comparison("dense", "bm25", 0.01)])
-    assert "†" not in markdown(none)
+    assert "▲" not in markdown(none)
     assert "No difference has p < 0.01 in both paired tests after Holm's correction." in legend(none)
 
 

@@ -37,7 +37,7 @@ def test_a_difference_within_the_seeds_noise_is_told_as_such_where_queries_alone
     page = ReportContent.of("", measured)
     assert [outcome(test, 0.01) for test in page.over_seeds] == ["within the seeds' noise", "better"]
     assert all(test.significant() for test in measured.comparisons)
-    assert marks_of(page, "noisy", "mrr@10") == "" and marks_of(page, "steady", "mrr@10") == "†"
+    assert marks_of(page, "noisy", "mrr@10") == "" and marks_of(page, "steady", "mrr@10") == "▲"
     wide = page.systems["noisy"]["mrr@10"].interval
     narrow = estimates(measured.results["noisy"])["mrr@10"].interval
     assert wide is not None and narrow is not None and wide.high - wide.low > 1.1 * (narrow.high - narrow.low)

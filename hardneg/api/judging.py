@@ -51,9 +51,7 @@ class Judge:
             return self.qrels
         return {} if self.collection is None else self.collection.qrels(self.split)
 
-    def measured(
-        self, names: Sequence[str], runs: Mapping[str, Path], starting: Starting = nullcontext
-    ) -> "Measured":
+    def measured(self, names: Sequence[str], runs: Mapping[str, Path], starting: Starting = nullcontext) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured

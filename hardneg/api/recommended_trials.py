@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from hardneg.api.recommended_recipe import ALONE, METRIC
+from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.significance import Comparison, compare, interval_of
-from hardneg.reporting.content import LEVEL
 from hardneg.reporting.numbers import bounds, number, p_value, within
 from hardneg.reporting.table import Table
 from hardneg.wording import counted

@@ -47,7 +47,7 @@ def report(
     relevance_level: Level = 1,
     significance_level: Significance = LEVEL,
     baseline: list[str] = _FIRST_BASELINE,
-    system: str = typer.Option("", help="The run that the page is about; else that with the highest mean."),
+    about: str = typer.Option("", help="The run that the page is about; else that with the highest mean."),
     title: str = typer.Option("Results", help="The page's title."),
     dataset: DatasetName = None,
     split: Split = "test",
@@ -65,10 +65,10 @@ def report(
     names, labels = metric_names(metrics or [], more_metrics or []), run_labels(run)
     baselines = baseline_labels(baseline, labels) or list(labels.values())[:1]
     judge = Judge(qrels, relevance_level, dataset, split, answer_match, reading("report", dataset, settings, store))
-    about = {str(path): label for path, label in labels.items()}.get(system, system)
-    if about and about not in labels.values():
-        raise UsageError(f"system {about} is not among the runs: {', '.join(labels.values())}")
-    _write_report(output, _Page(title, names, labels, baselines, significance_level, about), judge, overwrite)
+    system = {str(path): label for path, label in labels.items()}.get(about, about)
+    if system and system not in labels.values():
+        raise UsageError(f"about: {system} is not among the runs: {', '.join(labels.values())}")
+    _write_report(output, _Page(title, names, labels, baselines, significance_level, system), judge, overwrite)
 
 
 @dataclass(frozen=True)

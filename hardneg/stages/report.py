@@ -29,7 +29,7 @@ class Report(StageSpec):
     """Writes one HTML page: figures of what was compared, then tables, training curves, analyses, what was read.
 
     Each query has its passages there. It is there as Markdown too, and the scores by query as `queries.tsv`.
-    system: the row that it is about; by default that of the model which the recipe hands out.
+    about: the row that it is about; by default that of the model which the recipe hands out.
     """
 
     version = 4
@@ -42,19 +42,19 @@ class Report(StageSpec):
     analyses: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
     reading: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
     title: str = ""
-    system: str = Field(default="", json_schema_extra=LATER)
+    about: str = Field(default="", json_schema_extra=LATER)
 
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
         """The row of the recipe's model, where no other is named."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
-        found = self.system or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
-        return self.model_copy(update={"system": found})
+        found = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
+        return self.model_copy(update={"about": found})
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A system that the evaluation does not have."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
-        if self.system and self.system not in rows:
-            yield f"system: no row {self.system!r} in {self.evaluation!r}{suggestion(self.system, rows)}"
+        if self.about and self.about not in rows:
+            yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The runs that were evaluated, as `runs.LABEL`, and all steps that they come of, as `behind.NUMBER`."""
@@ -97,8 +97,8 @@ class Report(StageSpec):
             costs=_costs(context, measured),
             made=[_steps(context)],
             over=_over(evaluation),
-            system=self.system,
-            began=_began(context, self.system),
+            system=self.about,
+            began=_began(context, self.about),
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )

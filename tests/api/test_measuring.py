@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from recipe.recipes import small_collection
@@ -58,6 +59,44 @@ def test_judgements_and_metrics_may_be_iterators(at):
     found = hn.evaluate({"second": SECOND}, qrels, metrics=(each for each in ["recall@100"]), **at)
     # of q1's two one is found, of q2 and q3 all
     assert found.metrics == {"second": {"recall@100": pytest.approx((0.5 + 1 + 1) / 3)}}
+
+
+def test_what_must_be_known_stands_beside_the_figures(at):
+    found = hn.evaluate({"first": FIRST, "second": SECOND}, QRELS, metrics=["recall@100"], relevance_level=2, **at)
+    assert (
+        [*found.notes]
+        == found.to_dict()["notes"]
+        == [
+            "first: 1 judged query is not in the run and scores 0",
+            "first: 1 query has no judgement and is left out",
+            "first: no list has more than 2 documents: recall@100 is cut there",
+            "second: no list has more than 1 document: recall@100 is cut there",
+            "2 queries have no document of grade 2 or higher and score 0 by recall@100",
+        ]
+    )
+    assert all(note in found._repr_html_() for note in found.notes)
+
+
+def test_the_level_decides_what_is_marked(at):
+    qrels = {f"q{i}": ["a"] for i in range(6)}
+    runs = {"bad": dict.fromkeys(qrels, {"c": 2.0, "a": 1.0}), "good": dict.fromkeys(qrels, {"a": 2.0})}
+    runs["bad"]["q0"] = {"c": 1.0}
+    asked = {"metrics": ["mrr@10"], "baselines": ["bad"], **at}
+    easy, strict = (hn.evaluate(runs, qrels, significance_level=level, **asked) for level in (0.05, 0.01))
+    assert easy.comparisons[0].randomisation_holm == 2 / 2**6
+    assert "▲" in easy._repr_html_() and "p &lt; 0.05" in easy._repr_html_() and "▲" not in strict._repr_html_()
+    assert easy.to_dict()["significance_level"] == 0.05
+    with pytest.raises(UsageError, match="significance level 1: must be above 0 and below 1"):
+        hn.evaluate(runs, qrels, significance_level=1, **at)
+
+
+def test_intervals_are_drawn_within_zero_and_one(at):
+    lists = {f"q{i}": {"a" if i else "z": 1.0} for i in range(9)}
+    found = hn.evaluate({"ours": lists}, {query: ["a"] for query in lists}, metrics=["hit_rate@1"], **at)
+    [[low, high]] = [ends["hit_rate@1"] for ends in found.to_dict()["intervals"].values()]
+    assert high > 1
+    ticks = [float(text) for text in re.findall(r">(-?\d+\.\d+)</text>", found._repr_html_())]
+    assert ticks and max(ticks) <= 1.0 and f"[{low:.3f}, 1.000]" in found._repr_html_()
 
 
 def test_the_command_has_the_same_figures(at, tmp_path):

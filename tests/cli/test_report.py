@@ -57,8 +57,8 @@ def test_each_query_has_its_difference_and_its_passages(report):
         "q2\t0.500000\t1.000000\t1.000000\t1.000000\t0.500000",
         "q1\t1.000000\t1.000000\t1.000000\t0.500000\t0.000000",
     ]
-    row = '<tr><th scope="row" class="word">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>'
-    assert row.format("a", 2, 2, 1) in html and row.format("z", "–", 1, "–") in html
+    told = '<th scope="row" class="word">{}<span class="ends">relevance {}; first.trec {}, second.trec {}</span></th>'
+    assert told.format("a", 2, 2, 1) in html and told.format("z", "–", 1, "–") in html
 
 
 def test_a_dataset_gives_the_texts_and_the_judgements(tmp_path, monkeypatch):

@@ -142,7 +142,7 @@ def test_what_is_looked_at_first_stands_first(tmp_path: Path) -> None:
     measured = Measured({"best": RESULTS["best"], "start": RESULTS["start"]}, TESTS[:1])
     page, text = (path.read_text() for path in write_report(tmp_path, whole("best"), measured, Passages({}))[1::-1])
     order = [
-        "Main comparison", "Gains and losses by query", "Cost beside quality", "Effectiveness", "Paired tests",
+        "Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality",
         "Queries", "How it was made",
     ]  # fmt: skip
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order

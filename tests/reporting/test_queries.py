@@ -11,6 +11,7 @@ from hardneg.evaluation.significance import Comparison
 from hardneg.reporting.content import ReportContent
 from hardneg.reporting.page import html, markdown, write_report
 from hardneg.reporting.queries import ByQuery, Passages, query_section, shortened, write_query_table
+from hardneg.reporting.table import Cell
 
 RESULTS = {
     "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0}, "map": {"q1": 0.5, "q2": 0.0, "q3": 1.0}},
@@ -67,16 +68,16 @@ def test_a_query_opens_to_the_best_of_each_system_and_to_relevant_passages(tmp_p
     assert [row[1] for row in table.rows] == ["+1.0000", "+0.5000", "−0.2500"]
     empty, opened = table.details[2], table.details[1]
     assert empty.table.rows == [] and opened.title == "passages"
-    assert opened.table.columns == ["passage", "relevance", "start", "best", "other"]
-    assert opened.table.rows == [
-        ["d1", "1", "1", "2", "–"],
-        ["d4", "–", "4", "1", "–"],
-        ["d2", "0", "2", "4", "–"],
-        ["d3", "–", "3", "–", "–"],
-        ["d5", "–", "–", "3", "–"],
-        ["d9", "2", "–", "–", "–"],
-        ["d8", "1", "–", "–", "–"],
-        ["d7", "1", "–", "–", "–"],
+    assert opened.table.columns == [Cell("passage", note="relevance; rank by system")]
+    assert [(cell.text, cell.note) for [cell] in opened.table.rows] == [
+        ("d1", "relevance 1; start 1, best 2, other –"),
+        ("d4", "relevance –; start 4, best 1, other –"),
+        ("d2", "relevance 0; start 2, best 4, other –"),
+        ("d3", "relevance –; start 3, best –, other –"),
+        ("d5", "relevance –; start –, best 3, other –"),
+        ("d9", "relevance 2; start –, best –, other –"),
+        ("d8", "relevance 1; start –, best –, other –"),
+        ("d7", "relevance 1; start –, best –, other –"),
     ]
 
 

@@ -190,11 +190,11 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
     for query_id, doc_ids in chosen.items():
         ranks = [_ranks(lists[system].get(query_id, ())) for system in systems]
         grades = passages.qrels.get(query_id, {})
-        rows = [
+        rows: list[list[str | Cell]] = [
             [_standing(doc_id, grades, systems, ranks), *([texts.get(doc_id, "")] if texts else [])]
             for doc_id in doc_ids
         ]
-        columns = [Cell("passage", note="relevance; rank by system"), *(["text"] if texts else [])]
+        columns: list[str | Cell] = [Cell("passage", note="relevance; rank by system"), *(["text"] if texts else [])]
         title = shortened(passages.queries.get(query_id, "")) or "passages"
         details.append(Detail(title, Table(columns, rows, words=2 if texts else 1)))
     return details

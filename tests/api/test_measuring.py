@@ -79,7 +79,7 @@ def test_what_must_be_known_stands_beside_the_figures(at):
 
 def test_the_level_decides_what_is_marked(at):
     qrels = {f"q{i}": ["a"] for i in range(6)}
-    runs = {"bad": dict.fromkeys(qrels, {"c": 2.0, "a": 1.0}), "good": dict.fromkeys(qrels, {"a": 2.0})}
+    runs = {"bad": {query: {"c": 2.0, "a": 1.0} for query in qrels}, "good": {query: {"a": 2.0} for query in qrels}}
     runs["bad"]["q0"] = {"c": 1.0}
     asked = {"metrics": ["mrr@10"], "baselines": ["bad"], **at}
     easy, strict = (hn.evaluate(runs, qrels, significance_level=level, **asked) for level in (0.05, 0.01))

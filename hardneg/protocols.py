@@ -39,7 +39,7 @@ class StageBlocks(Protocol):
         """The numbers of the blocks that are safely on disk."""
 
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Each of these blocks, ascending, with its number; writes nothing."""
+        """Each of these blocks, ascending, with its number; writes no more than what an unfinished one goes on from."""
 
     def write(self, number: int, made: Any) -> None:
         """Puts a block that was made here or elsewhere safely on disk, and marks it as finished."""

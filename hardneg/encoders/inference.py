@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hardneg.data.begun_blocks import BegunBlock
 from hardneg.encoders.backend import cores
 from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
 from hardneg.encoders.packing import batches, packing_of, packs, taken_packed
-from hardneg.encoders.passes import Budget, ahead, in_passes
+from hardneg.encoders.passes import Budget, ahead, gathered_in_parts, in_passes
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.segmenting import SegmentTokens, rows_of
 from hardneg.encoders.spec import Attention, Kind
@@ -47,6 +49,7 @@ class EncodeOptions:
     attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
     keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.kept_ids`).
+    begun: a folder that keeps what is made of an unfinished window (`hardneg.data.begun_blocks`).
     """
 
     tokens_per_batch: int | None = None
@@ -56,6 +59,7 @@ class EncodeOptions:
     compile: bool = False
     keep_tokens: bool = True
     tf32: bool = False
+    begun: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Inference:
     """A model made ready to encode.
 
     parts: its modules, the first with bfloat16 weights where asked. budget: tokens a pass. tokens: makes the rows of
-    texts. joins: whether windows are joined until they are worth a few passes. tf32: as in `EncodeOptions`.
+    texts. joins: whether windows are joined until they are worth a few passes. tf32, begun: as in `EncodeOptions`.
     """
 
     encoder: "Encoder"
@@ -73,6 +77,7 @@ class Inference:
     tokens: Tokenise
     joins: bool
     tf32: bool = False
+    begun: Path | None = None
 
 
 def prepare(
@@ -101,7 +106,7 @@ def prepare(
     with _computing(encoder, parts, options.tf32):
         found = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(kind))
         budget = Budget(min(found, most_tokens(parts[0], device)))
-    return Inference(encoder, kind, parts, budget, make, device.type != "cpu", options.tf32)
+    return Inference(encoder, kind, parts, budget, make, device.type != "cpu", options.tf32, options.begun)
 
 
 @contextmanager
@@ -131,7 +136,9 @@ def encode_windows(
         pending = ((start, tokenisers.submit(inference.tokens, start, texts)) for start, texts in windows)
         for window in _joined(inference, ahead(pending, threads)):
             tokens = [rows_of(made) for _, made in window]
-            encoded, stop = _encoded(inference, Tokens.join(tokens), advance), 0
+            joined, stop = Tokens.join(tokens), 0
+            begun = BegunBlock(inference.begun if len(window) == 1 else None, str(window[0][0]), len(joined.lengths))
+            encoded = _encoded(inference, joined, begun, advance)
             for (start, made), own in zip(window, tokens, strict=True):
                 first, stop = stop, stop + len(own.lengths)
                 part = encoded if len(window) == 1 else encoded[first:stop]
@@ -167,22 +174,21 @@ def _joined(
         yield held
 
 
-def _encoded(inference: Inference, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
+def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: Callable[[int], None]) -> Encoded:
+    """What the rows become; `begun` is what is made of them already, and what comes is added to it."""
     encoder, made = inference.encoder, inference.encoder.representation
+    packing = packing_of(inference.parts[0]) if packs(tokens) else None
+    put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
 
     def run(features: dict[str, Tensor]) -> Tensor:
         return made.run(inference.parts, features, encoder.device, inference.kind)
 
-    def passes() -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        packing = packing_of(inference.parts[0]) if packs(tokens) else None
-        put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
-        cut = partial(batches, packing=packing)
-        for rows, part in in_passes(tokens.lengths, inference.budget, cut, put, run):
-            yield rows, part
-            advance(len(rows))
+    def gathered(some: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
+        return made.gathered(some, count, encoder.dimension)
 
     with _computing(encoder, inference.parts, inference.tf32):
-        return made.gathered(passes(), len(tokens.lengths), encoder.dimension)
+        passes = in_passes(tokens.lengths, inference.budget, partial(batches, packing=packing), put, run, begun)
+        return gathered_in_parts(passes, begun, gathered, advance)
 
 
 def _check(inference: Inference, start: int, encoded: Encoded, cut: bool) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hardneg.data.begun_blocks import BegunBlock
+from hardneg.encoded import Encoded
 from hardneg.errors import ModelError
 
 Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
@@ -34,6 +36,7 @@ def in_passes(
     cut: Cut,
     put: Callable[[NDArray[np.int64]], _Features],
     run: Callable[[_Features], _Made],
+    begun: BegunBlock,
 ) -> Iterator[tuple[NDArray[np.int64], _Made]]:
     """Of each pass its rows, int64 [b], and what is made of them; the next one is put on its device meanwhile.
 
@@ -45,13 +48,14 @@ def in_passes(
         cut: makes passes.
         put: makes the features of some rows, on the device.
         run: makes of features what is wanted.
+        begun: what is made of the texts already; of passes that are there as a whole nothing is given.
 
     Raises:
         ModelError: memory does not hold one text alone.
     """
     left = np.arange(len(lengths))
     while len(left):
-        passes, done = [left[rows] for rows in cut(lengths[left], budget.tokens)], 0
+        passes, done = begun.left(left[rows] for rows in cut(lengths[left], budget.tokens)), 0
         try:
             for rows, features in one_ahead((rows, put(rows)) for rows in passes):
                 yield rows, run(features)
@@ -66,6 +70,44 @@ def in_passes(
         left = np.concatenate([left[:0], *passes[done:]])
         if len(left):  # what the pass held is free only here, where its exception is gone
             _halve(budget, lengths[passes[done]])
+
+
+def gathered_in_parts(
+    passes: Iterator[tuple[NDArray[np.int64], _Made]],
+    begun: BegunBlock,
+    gathered: Callable[[Iterable[tuple[NDArray[np.int64], _Made]], int], Encoded],
+    advance: Callable[[int], None],
+) -> Encoded:
+    """What all texts become, in their order; whenever that is due, what is made of them is kept.
+
+    Args:
+        passes: as `in_passes` gives them.
+        begun: what is made already; takes up the rest.
+        gathered: what texts become in order, on the host, of so many at most: their places, and what was made of them.
+        advance: told how many texts each pass had, and at the end how many were made already.
+    """
+    told = 0
+
+    def some(places: list[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], _Made]]:
+        nonlocal told
+        first = told
+        for rows, made in passes:
+            yield np.arange(told - first, told - first + len(rows)), made
+            places.append(rows)
+            told += len(rows)
+            advance(len(rows))
+            if begun.due:
+                return
+
+    while begun.missing:
+        places: list[NDArray[np.int64]] = []
+        found = gathered(some(places), begun.count)
+        own = np.concatenate(places)
+        begun.add(own, found[: len(own)])
+    if begun.count > told:
+        advance(begun.count - told)
+    whole = begun.whole()
+    return gathered((), 0) if whole is None else whole
 
 
 def _halve(budget: Budget, lengths: NDArray[np.int64]) -> None:

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from hardneg.data.begun_blocks import drop
 from hardneg.distributed import barrier, from_first, world
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.protocol import StoredRows, TextEncoder
 from hardneg.encoders.sharding import Sharding, ShardWork
-from hardneg.encoders.stream import encoded_blocks
+from hardneg.encoders.stream import encoded_blocks, written
 from hardneg.progress import Progress
 
 
@@ -49,5 +50,6 @@ def _make(work: ShardWork, number: int, options: EncodeOptions, progress: Progre
         label = f"encode shard {number} of {len(work.cut) - 1}"
         with progress.task(label, total, "passages", total - left) as task:
             made = encoded_blocks(work.encoder, work.rows, missing, total, options, task.advance)
-            for block, start, encoded in made:
-                writer.write_block(block, start - part.rows.start, encoded)
+            own_rows = ((block, start - part.rows.start, encoded) for block, start, encoded in made)
+            for block in written(own_rows, writer.write_block):
+                drop(options.begun, work.layout.name(block))

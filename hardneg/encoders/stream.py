@@ -1,7 +1,7 @@
 """Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.distributed import World, barrier, world
+from hardneg.data.begun_blocks import drop
+from hardneg.distributed import World, barrier, from_first, world
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.kept_ids import kept_ids
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder, TextWindows
@@ -45,6 +46,10 @@ class Layout:
         """The blocks that an encoder makes of the rows, wherever they are made."""
         return cls.of(rows, min(BLOCK, encoder.block))
 
+    def name(self, number: int) -> str:
+        """What a block is called while it is begun: as the window of its documents."""
+        return str(int(self.documents[number]))
+
     def sizes(self, numbers: Sequence[int]) -> int:
         """How many rows these blocks have together."""
         return int(np.diff(self.rows)[list(numbers)].sum())
@@ -62,7 +67,7 @@ def write_index(
         ModelError: a number is not finite; names the first such document's row.
     """
     here = world()
-    if encoders[0].is_complete(folder, rows):
+    if from_first(here.first and encoders[0].is_complete(folder, rows)):  # one looks: it may be finished, and renamed
         return
 
     def part(number: int) -> None:
@@ -107,8 +112,26 @@ def encode_blocks(
     total, left = layout.sizes(mine), layout.sizes(missing)
     unit = "segments" if isinstance(rows, SegmentedCorpus) else "passages"
     with progress.task("encode corpus", total, unit, total - left) as task:
-        for number, start, encoded in encoded_blocks(encoder, rows, missing, total, options, task.advance):
-            writer.write_block(number, start, encoded)
+        made = encoded_blocks(encoder, rows, missing, total, options, task.advance)
+        for number in written(made, writer.write_block):
+            drop(options.begun, layout.name(number))
+
+
+def written(made: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int, Encoded], None]) -> Iterator[int]:
+    """The number of each block when it is written, in a thread, while the next one is made."""
+    with ThreadPoolExecutor(1) as disk:
+
+        def put(block: tuple[int, int, Encoded]) -> int:
+            write(*block)
+            return block[0]
+
+        under_way: Future[int] | None = None
+        for block in made:
+            if under_way is not None:
+                yield under_way.result()
+            under_way = disk.submit(put, block)
+        if under_way is not None:
+            yield under_way.result()
 
 
 def encoded_blocks(

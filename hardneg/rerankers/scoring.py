@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from hardneg.data.begun_blocks import BegunBlock
 from hardneg.digest import digest
+from hardneg.encoded import Encoded
 from hardneg.encoders.fastest import arrange, takes_bf16, usual_budget
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.passes import Budget, in_passes, one_ahead
+from hardneg.encoders.passes import Budget, gathered_in_parts, in_passes, one_ahead
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, placed
 from hardneg.errors import ModelError
@@ -132,17 +135,30 @@ class PairScorer:
 
     def _scores(self, tokens: Tokens, advance: Advance) -> NDArray[np.float32]:
         network, device = self.network, self.network.device
-        put = partial(tokens.batch, device=device)
-        scores = torch.empty(len(tokens.lengths), device=device)
-        products = float32_products(device, self.options.tf32)
+        begun = BegunBlock(self.options.begun, _content(tokens) if self.options.begun else "", len(tokens.lengths))
+
+        def gathered(batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
+            scores = torch.empty(count, device=device)
+            for places, logits in batches:
+                scores[placed(places, device)] = network.activated(logits)
+            return scores.cpu().numpy()
+
+        put, products = partial(tokens.batch, device=device), float32_products(device, self.options.tf32)
         with evaluating(network.module), torch.inference_mode(), products:
-            for rows, logits in in_passes(tokens.lengths, self.budget, token_batches, put, network.logits):
-                scores[placed(rows, device)] = network.activated(logits)
-                advance(len(rows))
-        found: NDArray[np.float32] = scores.cpu().numpy()
+            passes = in_passes(tokens.lengths, self.budget, token_batches, put, network.logits, begun)
+            found = np.asarray(gathered_in_parts(passes, begun, gathered, advance))
         if not np.isfinite(found).all():
             raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
         return found
+
+
+def _content(tokens: Tokens) -> str:
+    """What tells the pairs of a window from others."""
+    state = hashlib.blake2b(np.ascontiguousarray(tokens.offsets).data, digest_size=16)
+    for name, column in sorted(tokens.columns.items()):
+        state.update(name.encode())
+        state.update(np.ascontiguousarray(column).data)
+    return state.hexdigest()
 
 
 def best_device() -> str:

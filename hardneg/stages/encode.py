@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.shards import BEGUN_CUT, SHARDS, index_bytes
 from hardneg.data.sparse_store import SHAPE
@@ -101,28 +102,32 @@ class Encode(StageSpec):
         return open_store(source.folder, options, progress)
 
     def make(self, context: "StageContext[Encode]") -> Facts:
-        """Encodes every block that is not yet there; a stopped run goes on at the first unfinished one."""
+        """Encodes every block that is not yet there; a stopped run goes on in the middle of the unfinished one."""
         from hardneg.encoders.sharded import write_shards
         from hardneg.encoders.stream import write_index
 
         encoder, rows = self._opened(context)
         if self._in_shards(context):
-            write_shards(encoder, rows, context.folder, self._options(), context.progress, self._sharding(context))
+            write_shards(
+                encoder, rows, context.folder, self._options(context), context.progress, self._sharding(context)
+            )
         else:
-            write_index([encoder], rows, context.folder, self._options(), context.progress)
+            write_index([encoder], rows, context.folder, self._options(context), context.progress)
         return _finished(context, encoder, rows)
 
     def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
         """Blocks of passages, or of segments; of the shards that are taken, where it is in shards."""
         encoder, rows = self._opened(context)
-        return EncodedBlocks(context, encoder, rows, self._options(), self._store(context, encoder, rows, writer))
+        return EncodedBlocks(
+            context, encoder, rows, self._options(context), self._store(context, encoder, rows, writer)
+        )
 
     def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
         corpus = open_corpus(context)
         encoder = open_encoder(context.inputs["model"], context.device, self.precision)
         return encoder, encoder.rows(corpus, self.segments, context.folder, context.progress, world())
 
-    def _options(self) -> "EncodeOptions":
+    def _options(self, context: "StageContext[Encode]") -> "EncodeOptions":
         from hardneg.encoders.inference import EncodeOptions
 
         return EncodeOptions(
@@ -132,6 +137,7 @@ class Encode(StageSpec):
             compile=self.compile,
             keep_tokens=self.keep_tokens,
             tf32=self.tf32,
+            begun=context.folder / SCRATCH / "begun",
         )
 
     def _in_shards(self, context: "StageContext[Encode]") -> bool:
@@ -192,7 +198,12 @@ class EncodedBlocks:
 
     def write(self, number: int, made: "tuple[int, Encoded]") -> None:
         """Into the store."""
-        self.store.write(self.store.numbers[number], *made)
+        from hardneg.data.begun_blocks import drop
+        from hardneg.encoders.stream import Layout
+
+        block = self.store.numbers[number]
+        self.store.write(block, *made)
+        drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(block))
 
     def finish(self) -> Facts:
         """Completes the index."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
@@ -169,7 +170,12 @@ class _Scoring:
         assert isinstance(plugin, TrainableReranker)
         folder = None if source is None else source.folder / MODEL_FOLDER
         options = EncodeOptions(
-            spec.tokens_per_batch, spec.precision, attention=spec.attention, compile=spec.compile, tf32=spec.tf32
+            spec.tokens_per_batch,
+            spec.precision,
+            attention=spec.attention,
+            compile=spec.compile,
+            tf32=spec.tf32,
+            begun=self.context.folder / SCRATCH / "begun",
         )
         scorer = PairScorer.opened(plugin, folder, self.context.device, options)
         kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None

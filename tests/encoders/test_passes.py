@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from hardneg.data.begun_blocks import BegunBlock
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.passes import Budget, ahead, in_passes
@@ -21,6 +22,15 @@ from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer
 
 Rows = NDArray[np.int64]
+
+
+def same(rows: Rows) -> Rows:
+    return rows
+
+
+def none_of(lengths: Any) -> BegunBlock:
+    """Nothing is made yet, and nothing is kept."""
+    return BegunBlock(None, "", len(lengths))
 
 
 def holding(most: int, lengths: Rows, tried: list[list[int]]) -> Callable[[Rows], int]:
@@ -45,7 +55,7 @@ def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog: py
     """Lengths 9, 5, 5, 5, 2, 2 with 20 tokens: [9, 5] takes 18, and memory is for 10; a budget of 9 fits."""
     lengths, budget, tried = np.array([5, 2, 9, 5, 2, 5]), Budget(20), list[list[int]]()
     with caplog.at_level(logging.WARNING):
-        found = list(in_passes(lengths, budget, token_batches, lambda rows: rows, holding(10, lengths, tried)))
+        found = list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, tried), none_of(lengths)))
     assert tried == [[2, 0], [2], [0], [3], [5], [1, 4]]
     assert [rows.tolist() for rows, _ in found] == tried[1:]
     assert budget.tokens == 9
@@ -53,7 +63,7 @@ def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog: py
         "the device's memory does not hold a pass of 18 tokens: 9 from now on"
     ]
     again = list[list[int]]()
-    list(in_passes(lengths, budget, token_batches, lambda rows: rows, holding(10, lengths, again)))
+    list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), none_of(lengths)))
     assert again == tried[1:]
 
 
@@ -67,14 +77,14 @@ def test_what_is_done_before_stays_done() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return rows.tolist()
 
-    found = [made for _, made in in_passes(lengths, Budget(6), token_batches, lambda rows: rows, run)]
+    found = [made for _, made in in_passes(lengths, Budget(6), token_batches, same, run, none_of(lengths))]
     assert found == [[0, 1], [2, 3], [4], [5], [6], [7]] and tried[2] == [4, 5] and len(tried) == 7
 
 
 def test_one_text_that_does_not_fit_is_told() -> None:
     lengths = np.array([7, 300])
     with pytest.raises(ModelError, match="a text of 300 tokens alone does not fit the device's memory: let texts be"):
-        list(in_passes(lengths, Budget(800), token_batches, lambda rows: rows, holding(100, lengths, [])))
+        list(in_passes(lengths, Budget(800), token_batches, same, holding(100, lengths, []), none_of(lengths)))
 
 
 def short_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, most: int) -> list[int]:

@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.flat import FlatVectors, FlatWriter
+from hardneg.distributed import World
 from hardneg.encoders import stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
@@ -101,11 +103,46 @@ def test_a_broken_vector_is_named_by_its_row(encoder: Encoder):
         encode_blocks(encoder, texts, Blocks(), FP32, Silent())
 
 
+def test_a_block_is_written_while_the_next_one_is_encoded(encoder: Encoder):
+    """The first block waits, in being written, until the second one is made."""
+    second = threading.Event()
+
+    class Waiting(Blocks):
+        def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
+            assert number != 0 or second.wait(20)
+            super().write_block(number, start_row, vectors)
+
+    class Told(Silent):
+        done = 0
+
+        def advance(self, count: int = 1) -> None:
+            self.done += count
+            if self.done > 4:
+                second.set()
+
+        @contextmanager
+        def task(self, title, total, unit, done=0):
+            yield self
+
+    writer = Waiting()
+    encode_blocks(encoder, corpus(10), writer, FP32, Told())
+    assert sorted(writer) == [0, 1, 2]
+
+
+def test_all_processes_go_by_what_the_first_one_sees(encoder: Encoder, tmp_path: Path, monkeypatch):
+    """It may have finished and renamed the folder before another one looks."""
+    monkeypatch.setattr(stream, "world", lambda: World(1, 2))
+    monkeypatch.setattr(stream, "from_first", lambda value: True)
+    stream.write_index([encoder], corpus(5), tmp_path / "gone", FP32, Silent())
+    assert not (tmp_path / "gone").exists()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from hardneg.data.corpus import Corpus
 from hardneg.data.flat import FlatWriter
+from hardneg.distributed import World
 from hardneg.encoders import stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions

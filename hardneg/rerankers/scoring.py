@@ -135,7 +135,7 @@ class PairScorer:
 
     def _scores(self, tokens: Tokens, advance: Advance) -> NDArray[np.float32]:
         network, device = self.network, self.network.device
-        begun = BegunBlock(self.options.begun, _content(tokens) if self.options.begun else "", len(tokens.lengths))
+        begun = BegunBlock(self.options.begun, tokens.content if self.options.begun else "", len(tokens.lengths))
 
         def gathered(batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
             scores = torch.empty(count, device=device)
@@ -150,15 +150,6 @@ class PairScorer:
         if not np.isfinite(found).all():
             raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
         return found
-
-
-def _content(tokens: Tokens) -> str:
-    """What tells the pairs of a window from others."""
-    state = hashlib.blake2b(np.ascontiguousarray(tokens.offsets).data, digest_size=16)
-    for name, column in sorted(tokens.columns.items()):
-        state.update(name.encode())
-        state.update(np.ascontiguousarray(column).data)
-    return state.hexdigest()
 
 
 def best_device() -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
@@ -9,6 +10,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 VERB_KIND = "stages"
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+def on_config(config: Any) -> Any:
+    """Links to the repository whose address the environment tells; mkdocs calls this."""
+    if address := os.environ.get("REPOSITORY_URL"):
+        config["repo_url"], config["repo_name"] = address, address.rstrip("/").rpartition("/")[2]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

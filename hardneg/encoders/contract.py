@@ -237,5 +237,5 @@ def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:
     if said == "dot" and head.normalised and cut:
         return [f"{_CUT}: set similarity"]
     if said == "dot" and head.normalised:
-        return ["similarity dot of normalised vectors is told as cosine: the scores are the same"]
+        return ["dot with normalised vectors is reported as cosine: the scores are the same"]
     return []

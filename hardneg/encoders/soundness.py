@@ -141,7 +141,7 @@ def check_tokenizer(transformer: Any, name: str) -> None:
 def check_weights(model: Any, place: Path, name: str) -> None:
     """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
 
-    Heads that are not used, such as poolers and those of language models, may lack or be too many.
+    Unused heads, such as poolers and those of language models, may be missing or extra.
     """
     missing, unexpected = differences(model, place)
     check_found(missing, name)

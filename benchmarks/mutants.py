@@ -34,11 +34,17 @@ PARTS = {
     },
     "data": ("hardneg/data/**/*.py", ["tests/data"]),
     "training": ("hardneg/training/**/*.py", ["tests/training"]),
-    "masks": ("hardneg/training/masks.py", ["tests/training"]),
-    "scoring": ("hardneg/training/scoring.py", ["tests/training"]),
-    "drawing": ("hardneg/training/drawing.py", ["tests/training"]),
-    "merging": ("hardneg/data/merging.py", ["tests/data", "tests/indexes"]),
-    "journals": ("hardneg/data/*journal*.py", ["tests/data", "tests/encoders"]),
+    "masks": ("hardneg/training/masks.py", ["tests/training/test_masks.py"]),
+    "scoring": (
+        "hardneg/training/scoring.py",
+        [f"tests/training/test_{name}.py" for name in ("scoring", "segment_scores", "loss_terms")],
+    ),
+    "drawing": ("hardneg/training/drawing.py", ["tests/training/test_drawing.py", "tests/training/test_examples.py"]),
+    "merging": ("hardneg/data/merging.py", ["tests/data/test_merging.py"]),
+    "journals": (
+        "hardneg/data/journal.py",
+        ["tests/data/test_block_files.py", "tests/data/test_flat.py", "tests/data/test_shard_writer.py"],
+    ),
 }
 """Of each part: its sources, and the tests that have to notice."""
 

@@ -32,13 +32,14 @@ def kept(batch: ScoreBatch) -> list[list[int]]:
     ("mask", "expected"),
     [
         (GuidedMask(), [[1, 1, 0, 1], [1, 1, 1, 0]]),
+        (GuidedMask(0.02), [[1, 1, 0, 1], [0, 0, 1, 0]]),
         (GuidedMask(0.05), [[1, 0, 0, 1], [0, 0, 1, 0]]),
         (GuidedMask(0.05, "relative"), [[1, 1, 0, 1], [0, 1, 1, 0]]),
         (GuidedMask(0.25, "relative"), [[1, 0, 0, 0], [0, 0, 1, 0]]),
     ],
 )
 def test_a_guide_masks_by_hand(mask: GuidedMask, expected: list[list[int]]) -> None:
-    """Kept up to .5 and -.2; up to .45 and -.25; up to .475 and -.21; up to .375 and -.25."""
+    """Kept up to .5 and -.2; up to .48 and -.22; up to .45 and -.25; up to .475 and -.21; up to .375 and -.25."""
     batch = scored()
     found = mask(replace(batch, guide=batch.scores))
     assert kept(found) == expected
@@ -46,15 +47,16 @@ def test_a_guide_masks_by_hand(mask: GuidedMask, expected: list[list[int]]) -> N
 
 
 def test_queries_and_documents_of_a_positive_are_masked_by_its_row() -> None:
-    """What is above the row's own .5 or -.2; a row of documents is that of the query they were drawn for."""
+    """What is above the row's own .5 or -.2, not what equals it; documents are of the query they were drawn for."""
     batch = scored(query_query=wide([[-torch.inf, 0.3], [0.3, -torch.inf]]), document_document=wide([[0.1] * 4] * 4))
-    guides = {"guide_query_query": wide([[1, 0.4], [0.4, 1]])}
+    guides = {"guide_query_query": wide([[1, 0.5], [0.4, 1]])}
     guides["guide_document_document"] = wide([[0, 0, 0.6, 0.5], [0, 0, 0.5, 0.51], [-0.3, 0, 0, 0], [0, -0.2, 0, 0]])
     found = GuidedMask()(replace(batch, guide=batch.scores, **guides))
     assert found.query_query is not None and found.document_document is not None
-    assert found.query_query.isfinite().int().tolist() == [[0, 1], [0, 0]]
-    assert found.document_document.isfinite().int().tolist() == [
-        [1, 1, 0, 1], [1, 1, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]
+    out = -torch.inf
+    assert found.query_query.tolist() == [[out, 0.3], [out, out]]
+    assert found.document_document.tolist() == [
+        [0.1, 0.1, out, 0.1], [0.1, 0.1, 0.1, out], [0.1, out, out, out], [out, 0.1, out, out]
     ]  # fmt: skip
     untouched = GuidedMask()(replace(batch, guide=batch.scores))
     assert untouched.query_query is batch.query_query and untouched.document_document is batch.document_document
@@ -92,4 +94,4 @@ def test_mistakes() -> None:
     with pytest.raises(TrainingError, match="guided_mask: the batch has no guide's scores: name an encode stage"):
         GuidedMask()(scored())
     assert GuidedMask(-0.1).problems() == ["margin must be 0 or above, not -0.1"]
-    assert GuidedMask(0.1).problems() == []
+    assert GuidedMask(0.1).problems() == GuidedMask(0.0).problems() == []

@@ -99,7 +99,8 @@ class _LinesTask:
         yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
         rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY else 0.0
         if rate:
-            yield f"{rate:.1f} {self.unit}/s"
+            shown = f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
+            yield f"{shown} {self.unit}/s"
         if rate and self.total is not None and self.done < self.total:
             yield f"{duration((self.total - self.done) / rate)} left"
         if self.note:

@@ -35,7 +35,7 @@ def test_without_a_total_nothing_is_said_to_be_left_and_a_note_stands_behind():
         clock.now += 20
         task.describe("loss 0.5")
         task.advance(3)
-    assert told == ["corpus: 3 passages, 0.1 passages/s, loss 0.5"]
+    assert told == ["corpus: 3 passages, 0.15 passages/s, loss 0.5"]
 
 
 def test_short_tasks_one_after_the_other_are_told_as_seldom_and_without_a_rate():

@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.configuration import tokens_read
-from hardneg.encoders.source import HUB_ID
+from hardneg.encoders.source import HUB_ID, ON_HUB
 from hardneg.pyserini.query_encoders import ModelPlace, dense_encoder, sparse_encoder
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def without_place(value: object) -> str:
 def _front_matter(facts: Mapping[str, str], kind: str) -> str:
     lines = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     base = facts.get("Base model", "")
+    base = ON_HUB.get(base, base)
     if "/" in base and HUB_ID.fullmatch(base):
         lines.append(f"base_model: {base}")
     lines.append(f"tags: [sentence-transformers, {kind}-retrieval, hard-negatives, hardneg]")

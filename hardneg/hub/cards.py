@@ -34,7 +34,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
     if run is not None:
         rows = list(run.measured(model))
         _add_metadata(card.data, repo, run, rows)
-        told = [*(scores_section(run, rows) if rows else ()), *made_section(run, model)]
+        told = [*(scores_section(run, rows, list(run.beside(rows))) if rows else ()), *made_section(run, model)]
     if told:
         _add_paragraphs(card, told)
     return str(card).rstrip() + "\n"
@@ -92,16 +92,18 @@ def metric_name(metric: str) -> str:
     return f"{_METRICS.get(name, name)}{at}{cut}"
 
 
-def scores_section(run: RecordedRun, rows: Sequence[MeasuredModel]) -> list[str]:
-    """Paragraphs with the rows of a model, each mean with its interval."""
+def scores_section(run: RecordedRun, rows: Sequence[MeasuredModel], beside: Sequence[MeasuredModel] = ()) -> list[str]:
+    """Paragraphs with the rows of a model and of those beside it, each mean with its interval."""
     metrics = list(dict.fromkeys(metric for row in rows for metric in row.scores))
     head = [["", *map(metric_name, metrics)], ["---"] * (len(metrics) + 1)]
-    body = [[without_places(row.system), *(_with_ends(row, metric) for metric in metrics)] for row in rows]
+    body = [[without_places(row.system), *(_with_ends(row, metric) for metric in metrics)] for row in (*rows, *beside)]
     first = rows[0]
     told = (
         f"Means over {first.queries:,} queries of the split `{first.split}` of {run.dataset_title}; in brackets their "
         "95 % confidence intervals over queries."
     )
+    if beside:
+        told += f" This model is {' and '.join(row.system for row in rows)}; the other rows were measured beside it."
     return ["## Scores", "\n".join("| " + " | ".join(cells) + " |" for cells in head + body), told]
 
 

@@ -1,6 +1,6 @@
 """What a run folder tells of what lies in it: which stage made it, of what, by which options, and how good it is."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from hardneg.hub.privacy import dataset_name, without_places
 from hardneg.hub.upload import HubFile
 from hardneg.layout import LOCK, METRICS
 from hardneg.recipe.load import Recipe, check_recipe
+from hardneg.stages.evaluate import Evaluate
 
 if TYPE_CHECKING:
     from hardneg.stages.spec import StageSpec
@@ -139,17 +140,31 @@ class RecordedRun:
 
     def measured(self, model: str) -> Iterator[MeasuredModel]:
         """The rows of the published metrics that were searched with the model of a stage, and with nothing else."""
-        content = self._metrics
-        for spec in (self._stages[stage] for stage in self.stages("metrics")):
-            runs: Mapping[str, str | Mapping[int, str]] = getattr(spec, "runs", {})
-            if content is None or list(runs) != list(content.results):
-                continue
-            for system, run in runs.items():
-                for seed, name in ({None: run} if isinstance(run, str) else run).items():
-                    if self._searched_with(name) == model:
-                        scores = content.results[system] if seed is None else content.by_seed[system][seed]
-                        yield _row(system, str(getattr(spec, "split", "test")), scores)
+        content, spec = self._metrics, self._evaluation
+        if content is None or spec is None:
             return
+        for system, run in spec.runs.items():
+            for seed, name in ({None: run} if isinstance(run, str) else run).items():
+                if self._searched_with(name) == model:
+                    scores = content.results[system] if seed is None else content.by_seed[system][seed]
+                    yield _row(system, spec.split, scores)
+
+    def beside(self, rows: Sequence[MeasuredModel]) -> Iterator[MeasuredModel]:
+        """The rows that some rows were compared with: the baselines, or where there are none all others."""
+        content, spec = self._metrics, self._evaluation
+        if content is None or spec is None:
+            return
+        own = {row.system for row in rows}
+        for system in spec.baselines or spec.runs:
+            if system not in own:
+                yield _row(system, spec.split, content.results[system])
+
+    @property
+    def _evaluation(self) -> Evaluate | None:
+        """The stage whose systems are those of the published metrics."""
+        found = (self._stages[stage] for stage in self.stages("metrics"))
+        systems = list(self._metrics.results) if self._metrics else None
+        return next((spec for spec in found if isinstance(spec, Evaluate) and list(spec.runs) == systems), None)
 
     def systems(self) -> dict[str, dict[str, float]]:
         """All means, by system and metric."""

@@ -31,6 +31,13 @@ def test_a_base_model_in_a_folder_is_no_hub_id(tiny_model: Path):
     assert "base_model:" not in card and f"- Base model: {tiny_model.name}" in card
 
 
+def test_a_packaged_base_model_is_named_as_the_hub_has_it(tiny_model: Path):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    lines = model_card(encoder, {"Base model": "packaged:all-MiniLM-L6-v2"}).splitlines()
+    assert "base_model: sentence-transformers/all-MiniLM-L6-v2" in lines
+    assert "base_model" not in model_card(encoder, {"Base model": "packaged:wordllama"})
+
+
 def test_a_head_that_pyserini_has_no_class_for_is_opened_by_sentence_transformers(tiny_model: Path):
     card = model_card(Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu"), {})
     assert "AutoQueryEncoder" not in card and "class Vectors(QueryEncoder):" in card.splitlines()

@@ -156,7 +156,9 @@ def test_an_own_card_is_kept_and_gets_what_the_run_tells(run: Path, store: Store
     (run / "model" / "README.md").write_text("---\nlicense: mit\n---\n\n# Ours\n\nRead this.\n")
     card = prepared(run, store).card
     assert "license: mit" in card and "# Ours\n\nRead this." in card and "model-index:" in card
-    assert "## Scores" in card
+    rows = [line.split(" | ")[0] for line in card.partition("## Scores")[2].splitlines() if line.startswith("| ")]
+    assert rows[1:] == ["| ---", "| STAR", "| start"] and "This model is STAR" in card
+    assert card.count("value:") == 1  # the metadata has the model alone
     assert "Negatives `static`: mined by `TopK(depth=10, exclude_copies=True)` from `start-train`" in card
 
 

@@ -25,6 +25,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
 """A folder of a workspace that goes once the artifact is sure: what its maker would need to go on."""
+CHOICES = "choices.json"
+"""There: what trials chose, to which a stage that goes on keeps."""
 KEPT = "kept"
 """A folder of an artifact with the models that its training kept on its way, `step-N` each."""
 EARLIER = "earlier seconds"

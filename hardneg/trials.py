@@ -34,7 +34,7 @@ TRIAL = "trial/"
 
 _known: dict[Path, str] = {}
 _kept: dict[str, str] = {}
-_listening: list[dict[str, str]] = []
+_listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,30 @@ def choose(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
     chosen = _kept.get(subject, "")
     if chosen not in ways:
         chosen = _settled(subject, machine, ways)
-    for told in _listening:
-        told[subject] = chosen
+    for told, file in _listening:
+        if told.get(subject) != chosen:
+            told[subject] = chosen
+            if file is not None:
+                replace_text(file, json.dumps({TRIAL + name: way for name, way in told.items()}, indent=1) + "\n")
     return chosen
 
 
 @contextmanager
-def noted(kept: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
-    """Gives the choices that are made inside, by subject; those in `kept` hold inside, whatever is remembered."""
+def noted(kept: Mapping[str, str] | None = None, file: Path | None = None) -> Iterator[dict[str, str]]:
+    """Gives the choices that are made inside, by subject; those in `kept` hold inside, whatever is remembered.
+
+    file: keeps them for a run that goes on; what an earlier run left in it holds too.
+    """
     before, told = dict(_kept), dict(kept or {})
+    with suppress(OSError, ValueError):
+        left = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        told |= {name.removeprefix(TRIAL): str(way) for name, way in dict(left).items()}
     _kept.update(told)
-    _listening.append(told)
+    _listening.append((told, file))
     try:
         yield told
     finally:
-        _listening[:] = [other for other in _listening if other is not told]
+        _listening[:] = [other for other in _listening if other[0] is not told]
         _kept.clear()
         _kept.update(before)
 

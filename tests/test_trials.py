@@ -4,12 +4,18 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import launch
 
 from hardneg import trials
 from hardneg.distributed import barrier, join, world
+from hardneg.engines.local import Local
+from hardneg.progress import Silent
+from hardneg.recipe import execute
+from hardneg.stages.context import StageContext
+from hardneg.testing.engines import Squares
 from hardneg.trials import choose, forget, noted, remembered
 
 
@@ -179,3 +185,27 @@ def main(folder: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+
+
+def test_a_stage_that_goes_on_keeps_to_what_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its trials are forgotten, or this machine would choose otherwise: blocks are not of two kinds."""
+
+    def making(seen: list[str]) -> StageContext[Squares]:
+        def make(spec: Squares, context: object) -> dict[str, object]:
+            seen.append(choose("a thing", "here", WAYS))
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Squares, "make", make)
+        return StageContext("tried", Squares(), tmp_path, {}, {}, Silent())
+
+    seen: list[str] = []
+    step = SimpleNamespace(spec=Squares(), in_blocks=False)
+    seconds(monkeypatch, plain=1.0, clever=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        execute._run_stage(step, making(seen), Local())  # type: ignore[arg-type]
+    forget()
+    ran = seconds(monkeypatch, plain=0.5, clever=1.0)
+    with noted() as told, pytest.raises(KeyboardInterrupt):
+        execute._run_stage(step, making(seen), Local())  # type: ignore[arg-type]
+    assert seen == ["clever", "clever"] and ran == [] and told == {"a thing": "clever"}
+    assert choose("a thing", "here", WAYS) == "plain"

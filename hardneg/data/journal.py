@@ -1,9 +1,15 @@
 """Which blocks of a folder are on disk, while several processes write them and any of them may be killed."""
 
+import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from hardneg.atomic_write import replace_text
+from hardneg.errors import ArtifactError
+
+_SIZES = "sizes.json"
 
 
 class Journal:
@@ -62,6 +68,20 @@ class Journal:
 
 def _checksum(record: str) -> str:
     return f"{zlib.crc32(record.encode()):08x}"
+
+
+def check_sizes(folder: Path, sizes: Sequence[int]) -> None:
+    """Notes in `folder` how many blocks there are and how large, or compares it with what a stopped run noted.
+
+    Raises:
+        ArtifactError: the run had cut other blocks, so that its numbers mean others.
+    """
+    path, told = folder / _SIZES, [len(sizes), max(sizes, default=0)]
+    if not path.exists():
+        replace_text(path, json.dumps(told))
+    elif (found := json.loads(path.read_text(encoding="utf-8"))) != told:
+        begun = f"begun with {found[0]} blocks of {found[1]} at most, and this hardneg cuts {told[0]} of {told[1]}"
+        raise ArtifactError(f"{folder.parent}: {begun}: delete the folder, and run again")
 
 
 def first_missing(spans: Iterable[tuple[int, int]]) -> int:

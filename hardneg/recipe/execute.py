@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import EARLIER, Artifact, Store, disk_errors
+from hardneg.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
 from hardneg.distributed import from_first, world
 from hardneg.encoders.devices import check_device
 from hardneg.engines.local import Local
@@ -208,7 +208,8 @@ def _context(
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
     try:
-        with _freed(), disk_errors(context.folder), plugin_errors([*_plugins(context), engine]):
+        going_on = noted(file=context.folder / SCRATCH / CHOICES)
+        with _freed(), disk_errors(context.folder), plugin_errors([*_plugins(context), engine]), going_on:
             return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
     except Exception as error:
         _check_inputs(context, error)

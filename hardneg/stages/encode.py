@@ -123,9 +123,15 @@ class Encode(StageSpec):
         )
 
     def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
+        """The model, and what it is to encode. Raises ArtifactError where a stopped run has cut other blocks."""
+        from hardneg.data.journal import check_sizes
+        from hardneg.encoders.stream import block_sizes
+
         corpus = open_corpus(context)
         encoder = open_encoder(context.inputs["model"], context.device, self.precision)
-        return encoder, encoder.rows(corpus, self.segments, context.folder, context.progress, world())
+        rows = encoder.rows(corpus, self.segments, context.folder, context.progress, world())
+        check_sizes(context.folder / SCRATCH, block_sizes(encoder, rows))
+        return encoder, rows
 
     def _options(self, context: "StageContext[Encode]") -> "EncodeOptions":
         from hardneg.encoders.inference import EncodeOptions

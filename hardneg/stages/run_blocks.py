@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.block_files import BlockFiles, BlockFolder
+from hardneg.data.journal import check_sizes
 from hardneg.data.runs import join_runs, run_bytes
 from hardneg.layout import QUERIES, RUN
 from hardneg.stages.context import Facts, StageContext
@@ -36,7 +37,8 @@ class QueryBlocks:
 
     @cached_property
     def files(self) -> BlockFolder:
-        """Where they are until then."""
+        """Where they are until then. Raises ArtifactError where a stopped run has cut other blocks."""
+        check_sizes(self.context.folder / SCRATCH, self.sizes)
         return BlockFolder(self.context.folder / SCRATCH, self.number)
 
     def finished(self) -> set[int]:

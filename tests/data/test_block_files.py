@@ -4,6 +4,10 @@ import pytest
 
 from hardneg.data.block_files import BlockFiles, BlockFolder, contiguous
 from hardneg.errors import ArtifactError
+from hardneg.progress import Silent
+from hardneg.stages.context import StageContext
+from hardneg.stages.run_blocks import QueryBlocks
+from hardneg.testing.engines import Squares
 
 
 def test_blocks_of_several_writers_are_put_in_order(tmp_path):
@@ -21,6 +25,14 @@ def test_blocks_of_several_writers_are_put_in_order(tmp_path):
 def test_a_block_that_was_not_marked_is_not_finished(tmp_path):
     (tmp_path / "000000000.trec").write_bytes(b"half")
     assert BlockFolder(tmp_path).finished() == set()
+
+
+def test_blocks_that_were_cut_in_another_way_are_refused(tmp_path):
+    context = StageContext("tried", Squares(), tmp_path, {}, {}, Silent())
+    QueryBlocks(context, [5, 5, 2], 0).write(0, BlockFiles({"trec": b"a"}, {}))
+    assert QueryBlocks(context, [5, 5, 2], 1).finished() == {0}
+    with pytest.raises(ArtifactError, match="begun with 3 blocks of 5 at most, and this hardneg cuts 2 of 6"):
+        QueryBlocks(context, [6, 6], 0).finished()
 
 
 def test_contiguous():

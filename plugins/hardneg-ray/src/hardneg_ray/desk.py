@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from hardneg.artifacts import SCRATCH
+from hardneg.artifacts import CHOICES, SCRATCH
 from hardneg.atomic_write import replace_text
 
 
 def choices_file(folder: Path) -> Path:
     """Where the choices of the stage in a folder are kept until it is finished."""
-    return folder / SCRATCH / "choices.json"
+    return folder / SCRATCH / CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:

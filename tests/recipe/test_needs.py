@@ -15,7 +15,7 @@ from hub_layouts import add_mteb_msmarco, beir_folder, dpr_folder, parquet
 from hub_server import Hub, hub_server
 from recipe.recipes import small_collection
 from safetensors.torch import load_file
-from tiny import tiny_encoder
+from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -27,7 +27,7 @@ MODELS = {
     "FacebookAI/roberta-base": "safe",
     "Luyu/co-condenser-marco": "safe",
     "albert/albert-base-v2": "safe",
-    "cross-encoder/ms-marco-MiniLM-L6-v2": "safe",
+    "cross-encoder/ms-marco-MiniLM-L6-v2": "reranker",
     "distilbert/distilbert-base-uncased": "safe",
     "google-bert/bert-base-uncased": "safe",
     "google/electra-large-discriminator": "old",
@@ -59,6 +59,7 @@ def add_models(hub: Hub, place: Path) -> None:
     old = {name: data for name, data in files.items() if name != "model.safetensors"}
     torch.save(load_file(safe / "model.safetensors"), place / "pytorch_model.bin")
     forms = {"safe": files, "old": {**old, "pytorch_model.bin": (place / "pytorch_model.bin").read_bytes()}}
+    forms["reranker"] = {path.name: path.read_bytes() for path in tiny_reranker(place / "reranker").iterdir()}
     for name, form in MODELS.items():
         hub.model(name, forms[form])
 

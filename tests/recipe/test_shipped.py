@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from recipe.recipes import paper_presets
 
 from hardneg.artifacts import Store
 from hardneg.digest import digest
@@ -36,7 +37,8 @@ class Keys(dict[tuple[str, str], dict[str, str]]):
 
     def __missing__(self, asked: tuple[str, str]) -> dict[str, str]:
         name, preset = asked
-        self[asked] = dict(make_plan(load_recipe(find_recipe(name), preset), []).keys)
+        known = paper_presets().get(name) if preset == "paper" else None
+        self[asked] = dict(make_plan(known or load_recipe(find_recipe(name), preset), []).keys)
         return self[asked]
 
 
@@ -160,7 +162,7 @@ def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_p
 
 def test_rocketqas_steps_are_those_of_the_paper_whatever_is_withheld():
     """20K and 5K, its Figure 4; ten passes of four rows a query with pseudo-labels; on NQ 30 over 58,880 queries."""
-    paper = load_recipe(find_recipe("rocketqa-table3"), "paper").stages
+    paper = paper_presets()["rocketqa-table3"].stages
     steps = {name: paper[name].options.total_steps(502_939) for name in ("rocketqa-1", "rocketqa-3", "rocketqa-4")}
     assert steps == {"rocketqa-1": 20_000, "rocketqa-3": 5_000, "rocketqa-4": 4_912}
     assert paper["rocketqa-4"].options.total_steps(502_939 + 1_000_000) == 14_678
@@ -176,16 +178,15 @@ LEARNS = ("train", "train-queries", "train-refreshed", "train-reranker", "train-
 PAPERS = [name for name, preset in PRESETS if preset == "paper"]
 
 
-def _trainings(name: str, preset: str) -> dict[str, Any]:
-    stages = load_recipe(find_recipe(name), preset).stages
-    return {stage: spec for stage, spec in stages.items() if getattr(spec, "stage", "") in LEARNS}
+def _trainings(name: str) -> dict[str, Any]:
+    if name not in paper_presets():
+        pytest.skip("a package that it needs is not installed: pip install it from plugins/")
+    return {stage: spec for stage, spec in paper_presets()[name].stages.items() if spec.stage in LEARNS}
 
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_trainings_of_the_paper_preset_are_measured_on_the_way(name: str):
-    if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
-        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install it from plugins/")
-    for stage, spec in _trainings(name, "paper").items():
+    for stage, spec in _trainings(name).items():
         watched = getattr(spec, "watch", None) is not None
         assert watched or (spec.validation_run and spec.options.evaluate_every), stage
         assert watched or (spec.validation.depth, spec.validation.split) == (50, "dev"), stage
@@ -193,9 +194,9 @@ def test_trainings_of_the_paper_preset_are_measured_on_the_way(name: str):
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_no_paper_preset_reports_queries_that_it_chose_by(name: str):
-    if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
-        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install it from plugins/")
-    stages: Any = load_recipe(find_recipe(name), "paper").stages.values()
+    if name not in paper_presets():
+        pytest.skip("a package that it needs is not installed: pip install it from plugins/")
+    stages: Any = paper_presets()[name].stages.values()
     validated = [spec for spec in stages if spec.stage in LEARNS and spec.validation_run]
     chose = {spec.validation.split for spec in validated if spec.options.keep_best}
     assert not chose & {spec.split for spec in stages if spec.stage == "evaluate"}
@@ -203,9 +204,9 @@ def test_no_paper_preset_reports_queries_that_it_chose_by(name: str):
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_trainings_of_the_paper_preset_fit_a_gpu_of_40_gigabytes(name: str, tmp_path: Path):
-    if (name, "paper") in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, "paper"]):
-        pytest.skip(f"{OUTSIDE[name, 'paper']} is not installed: pip install it from plugins/")
-    plan = make_plan(load_recipe(find_recipe(name), "paper"), [])
+    if name not in paper_presets():
+        pytest.skip("a package that it needs is not installed: pip install it from plugins/")
+    plan = make_plan(paper_presets()[name], [])
     for row in estimate(plan, Store(tmp_path), None, Machine(by_sheet("NVIDIA A100"))):
         assert row.gpu_memory < 40e9, row.step.name
 
@@ -220,23 +221,12 @@ def test_schedules_go_on_behind_the_step_that_the_authors_stopped_at():
         ("ance-analyses", "ance-often"): (300_000, 1_000_000),
     }
     for (name, stage), (last, total) in ends.items():
-        options = _trainings(name, "paper")[stage].options
+        options = _trainings(name)[stage].options
         assert (options.last_step(queries), options.total_steps(queries)) == (last, total)
         assert not options.keep_best
-    options = _trainings("star-passage", "paper")["star"].options
+    options = _trainings("star-passage")["star"].options
     left = schedule_factor(50_000, warmup_length(options, 196_461), 196_461, options.decay)
     assert left == pytest.approx(0.749, abs=1e-3)
-
-
-def test_bm25_has_the_parameters_of_each_papers_figures():
-    """Anserini's tuned ones for .187 on passages and .279 on documents; Lucene's for the track's and DPR's."""
-    tuned, documents, own = {"k1": 0.82, "b": 0.68}, {"k1": 3.44, "b": 0.87}, {"k1": 0.9, "b": 0.4}
-    wanted = {"star-passage": tuned, "rocketqa-passage": tuned, "cort-passage": tuned, "star-document": documents}
-    wanted |= dict.fromkeys(("ance-passage", "ance-document", "dpr-nq", "ance-nq", "rocketqa-nq"), own)
-    for name, parameters in wanted.items():
-        backend = load_recipe(find_recipe(name), "paper").stages["bm25-index"].backend
-        assert backend.options == parameters, name
-        assert load_recipe(find_recipe(name), "demo").stages["bm25-index"].backend.options == {}
 
 
 @pytest.mark.parametrize(

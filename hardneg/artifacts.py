@@ -19,7 +19,7 @@ from typing import Any
 
 from hardneg.atomic_write import flush, remove_asides, replace_text
 from hardneg.digest import file_digest
-from hardneg.errors import ArtifactError, NewerArtifact
+from hardneg.errors import ArtifactError, ClosedArtifact, NewerArtifact
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -202,6 +202,11 @@ class Store:
             if self.path(key).exists():
                 raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
             return None
+        except PermissionError:
+            told = (
+                "another user made it, and lets you not read it; ask for rights, or choose another place with --store"
+            )
+            raise ClosedArtifact(f"{path.parent}: {told}") from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):

@@ -6,7 +6,9 @@ HardnegError
 ├── PluginError         a plugin is unknown, claimed twice, broken, or was given bad options
 ├── DataError           a file of the user's has a mistake; names file and line
 ├── ArtifactError       the store holds something that cannot be read or written
-│   ├── NewerArtifact   a newer hardneg wrote it: it is not damaged, and not ours to make again
+│   ├── NotOurs         it is not damaged, and not ours to make again
+│   │   ├── NewerArtifact   a newer hardneg wrote it
+│   │   └── ClosedArtifact  another user made it, who lets us not read it
 │   └── PartDone        this machine's part is done, and others are still to be made elsewhere
 ├── ModelError          a model cannot be found, loaded or saved
 ├── MissingDependency   an optional package or a Java runtime is not there; says what to install
@@ -64,8 +66,16 @@ class ArtifactError(HardnegError):
     exit_code = 5
 
 
-class NewerArtifact(ArtifactError):
+class NotOurs(ArtifactError):
+    """The artifact is not damaged, and not ours to make again."""
+
+
+class NewerArtifact(NotOurs):
     """A newer hardneg wrote the artifact."""
+
+
+class ClosedArtifact(NotOurs):
+    """Another user made the artifact, who lets us not read it."""
 
 
 class PartDone(ArtifactError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hardneg.artifacts import Store
 from hardneg.digest import digest, file_digest
-from hardneg.errors import ArtifactError, NewerArtifact
+from hardneg.errors import ArtifactError, ClosedArtifact, NewerArtifact
 from hardneg.progress import Progress
 
 
@@ -47,6 +47,8 @@ def _checked(store: Store, key: str) -> Checked:
         artifact = store.find(key)
     except NewerArtifact:
         return Checked(key, newer=True)
+    except ClosedArtifact:
+        raise
     except ArtifactError as error:
         return Checked(key, problem=str(error))
     if artifact is None:

@@ -10,7 +10,10 @@ import pytest
 
 from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.atomic_write import aside
-from hardneg.errors import ArtifactError
+from hardneg.data.journal import Journal
+from hardneg.errors import ArtifactError, ClosedArtifact
+from hardneg.integrity import check
+from hardneg.progress import Silent
 from hardneg.roots import garbage, keep
 from tests.nfs_locks import as_nfs
 
@@ -138,3 +141,32 @@ def test_held_locks_are_seen_on_a_network_file_system(tmp_path, monkeypatch, rea
     with Store(tmp_path).lock("a"):
         assert store.held("a")
     assert len(asked) == 5
+
+
+def test_what_another_user_keeps_closed_is_not_damaged(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    make(store)
+
+    def closed(path, **given):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.read_text", closed)
+    with pytest.raises(ClosedArtifact, match="another user made it, and lets you not read it; ask for rights"):
+        store.find(KEY)
+    with pytest.raises(ClosedArtifact):
+        list(check(store, Silent()))
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
+def test_locks_and_journals_are_for_whom_the_umask_lets(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with Store(tmp_path).lock(KEY):
+            pass
+        journal = Journal(tmp_path, "journal")
+        journal.start()
+        journal.release()
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "locks" / KEY, tmp_path / "journal"):
+        assert path.stat().st_mode & 0o777 == mode

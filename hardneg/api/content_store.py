@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, tree_digest
-from hardneg.errors import ArtifactError, NewerArtifact
+from hardneg.errors import ArtifactError, NotOurs
 
 
 def keep_content(store: Store, kind: str, write: Callable[[Path], object]) -> Artifact:
@@ -47,7 +47,7 @@ def keep_made(
 def _found(store: Store, key: str) -> Artifact | None:
     try:
         return store.find(key)
-    except NewerArtifact:
+    except NotOurs:
         raise
     except ArtifactError:
         return None

@@ -56,7 +56,7 @@ class FlatWriter:
         self.folder, self.dimension, self.count = folder, dimension, count
         self._journal = Journal(folder, _JOURNAL, writer)
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / "index", os.O_WRONLY | os.O_CREAT | os.O_DSYNC, 0o644)
+        self._file = os.open(folder / "index", os.O_WRONLY | os.O_CREAT | os.O_DSYNC, 0o666)
         try:
             self._start()
         except BaseException:

@@ -32,7 +32,7 @@ class Journal:
 
     def start(self) -> None:
         """Opens this writer's own file, beginning it where there is none."""
-        self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
 
     def add(self, *numbers: int) -> None:
         """Says that a block is safely on disk."""

@@ -91,7 +91,7 @@ class ShardCache:
             raise
 
     def _lock(self, name: str) -> int:
-        return os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        return os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o666)
 
     def _fetch(self, url: str, name: str) -> None:
         said = read_json(joined(url, "shard.json"))

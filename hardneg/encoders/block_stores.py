@@ -123,7 +123,7 @@ class ShardFolders:
 
     @contextmanager
     def _locked(self, shard: int, kind: int) -> Iterator[None]:
-        handle = os.open(self.work.folder / f"{shard_name(shard)}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(self.work.folder / f"{shard_name(shard)}.lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, kind)
             yield

@@ -12,7 +12,7 @@ from hardneg.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_e
 from hardneg.distributed import from_first, world
 from hardneg.encoders.devices import check_device
 from hardneg.engines.local import Local
-from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NewerArtifact, RecipeError, UsageError
+from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NotOurs, RecipeError, UsageError
 from hardneg.fields import DATASET, START, Trait
 from hardneg.integrity import damage
 from hardneg.progress import Progress, Silent
@@ -163,7 +163,7 @@ class _Run:
 def _take(step: Step, store: Store, watcher: Watcher) -> Artifact | None:
     try:
         return store.find(step.key)
-    except NewerArtifact:
+    except NotOurs:
         raise
     except ArtifactError as error:
         watcher.progress.note(f"{error}; it is made again")

@@ -56,7 +56,7 @@ class Roster:
     @contextmanager
     def _locked(self, kind: int) -> Iterator[None]:
         try:
-            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError as error:  # the folder was finished, or is gone
             raise Dismissed(str(self._lock)) from error
         try:

@@ -25,12 +25,13 @@ def compressed(setting: Setting) -> Figures:
     """Each kind is built and searched where the device is; the same file on the CPU gives the same hits."""
     if setting.gpu and not load_faiss().get_num_gpus():
         raise Skipped('faiss knows no GPU here: pip install "hardneg[gpu]", without faiss-cpu')
-    source, queries = _written(setting)
+    source, queries = written(setting)
     lists = setting.size(1024, 16)
     kinds = {
-        "pq": Pq(48, setting.size(8, 4)),
-        "opq-pq": OpqPq(48, setting.size(8, 4), iterations=setting.size(20, 2)),
-        "ivfpq": IvfPq(48, setting.size(8, 4), lists, lists // 16),
+        "pq": Pq(48),
+        "opq-pq": OpqPq(48, iterations=setting.size(20, 2)),
+        "ivfpq": IvfPq(48, lists=lists, nprobe=lists // 16),
+        "ivfpq, large tables": IvfPq(setting.size(96, 48), lists=lists, nprobe=lists // 16),
         "ivf-flat": IvfFlat(lists, lists // 16),
     }
     found: Figures = {"GPUs that faiss sees": load_faiss().get_num_gpus()}
@@ -53,7 +54,7 @@ def graph(setting: Setting) -> Figures:
 
     if not setting.gpu:
         raise Skipped("cagra is built on a GPU")
-    source, queries = _written(setting)
+    source, queries = written(setting)
     plugin, path = Cagra(), setting.folder / "cagra"
     found: Figures = {"s to build": round(seconds(lambda: plugin.build(source, path, Silent()), setting), 2)}
     exact = Flat().open(source).using(_on(setting.device), None).search(queries, _DEPTH)
@@ -65,7 +66,7 @@ def graph(setting: Setting) -> Figures:
     return found
 
 
-def _written(setting: Setting) -> tuple[Path, NDArray[np.float32]]:
+def written(setting: Setting) -> tuple[Path, NDArray[np.float32]]:
     """A folder of normalised vectors around some topics, as texts have them, and queries of the same."""
     count, dimension = setting.size(500_000, 2000), setting.size(768, 48)
     some = around_topics(np.random.default_rng(0), _TOPICS, dimension)

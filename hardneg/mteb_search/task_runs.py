@@ -37,6 +37,9 @@ def task_run(task: Any, lists: Mapping[str, Mapping[str, float]]) -> Run:
     """The lists of one split as its task measures them: in trec_eval's order, with no equal scores.
 
     A document that is the query itself, and the first one, are left out where the task does that.
+
+    Raises:
+        DataError: a score is not finite.
     """
     return dict(_entries(lists, task.ignore_identical_ids, task.skip_first_result))
 
@@ -50,6 +53,8 @@ def _entries(
         if no_first:
             del ranked[:1]
         values = np.array([score for _, score in ranked], np.float32)
+        if not np.isfinite(values).all():
+            raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
         doc_ids = [word(doc_id) for doc_id, _ in ranked]
         yield word(query_id), RankedList(doc_ids, strictly_decreasing(values))
 

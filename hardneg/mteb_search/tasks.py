@@ -1,9 +1,13 @@
 """mteb's tasks by name: those that a search solves, with their data."""
 
+from collections.abc import Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 from hardneg.errors import DataError, HardnegError, UsageError
 from hardneg.registry import suggestion
+
+_TEXTS = {"string", "large_string"}
 
 
 def named_tasks(name: str) -> list[Any]:
@@ -49,7 +53,7 @@ def load_data(task: Any) -> None:
     """Loads a task's data, unless they are there.
 
     Raises:
-        DataError: they cannot be had.
+        DataError: they cannot be had, or lack what an evaluation needs; all of that is told at once.
     """
     try:
         task.load_data()
@@ -63,3 +67,38 @@ def load_data(task: Any) -> None:
             f"task {task.metadata.name}: its data ({source}) cannot be loaded ({reason:.200}): they come from the hub, "
             "or from its cache on this machine"
         ) from error
+    places = ((subset, split) for subset in task.hf_subsets for split in task.eval_splits)
+    problems = [told for subset, split in places for told in _lacking(task.dataset, subset, split)]
+    if problems:
+        raise DataError(f"task {task.metadata.name} cannot be evaluated: {'; '.join(problems)}")
+
+
+def _lacking(dataset: Mapping[str, Any], subset: str, split: str) -> Iterator[str]:
+    """What is wrong with a split's data."""
+    splits = dataset.get(subset, dataset)
+    place = split if subset == "default" else f"{subset}, {split}"
+    if split not in splits:
+        yield f"{place}: no such split, there is {', '.join(map(str, splits)) or 'none'}"
+        return
+    data, judged = splits[split], splits[split].get("relevant_docs") or {}
+    told = [(part, _lacking_rows(data.get(part))) for part in ("corpus", "queries")]
+    yield from (f"{place}: {part}: {problem}" for part, problem in told if problem)
+    grades = ((query_id, grade) for query_id, found in judged.items() for grade in found.values())
+    if (wrong := next((item for item in grades if not isinstance(item[1], Integral)), None)) is not None:
+        yield f"{place}: query {wrong[0]!r} has grade {wrong[1]!r}, which is no whole number"
+    if not any(problem for _, problem in told) and not any(judged.get(query_id) for query_id in data["queries"]["id"]):
+        yield f"{place}: none of its queries is judged"
+
+
+def _lacking_rows(rows: Any) -> str:
+    """What is wrong with a corpus or queries; nothing where it can be searched."""
+    if rows is None or not len(rows) or "id" not in rows.column_names:
+        return "has no rows with an id"
+    if rows.features["id"].dtype not in _TEXTS:
+        return f"ids are {rows.features['id'].dtype}, not texts"
+    for name in {"title", "text"} & {*rows.column_names}:
+        if rows.data.column(name).null_count:
+            empty = (row["id"] for row in rows.select_columns(["id", name]) if row[name] is None)
+            if (first := next(empty, None)) is not None:
+                return f"{first!r} has no {name}"
+    return ""

@@ -62,10 +62,13 @@ def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("broken", ["predictions/local__one/*/*_predictions.json", "results/local__one/*/beir-*.json"])
-def test_a_file_that_was_cut_off_is_made_again(broken: str, made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_file_that_was_cut_off_or_exchanged_is_made_again(
+    broken: str, whole: bool, made: Path, tmp_path: Path
+) -> None:
     first = evaluated(made, tmp_path / "out", "--json")
     (path,) = sorted((tmp_path / "out").glob(broken))
-    path.write_bytes(path.read_bytes()[:-9])
+    path.write_bytes(b"[]" if whole else path.read_bytes()[:-9])
     assert evaluated(made, tmp_path / "out", "--json").splitlines()[-1] == first.splitlines()[-1]
 
 
@@ -95,12 +98,39 @@ def test_mistakes_have_one_line(made: Path, tmp_path: Path, monkeypatch: pytest.
     assert "mteb has no task 'SciFakt'; did you mean 'SciFact'?" in told
     assert "Banking77Classification is a task of Classification, which is no retrieval" in told
     assert "give --model NAME" in evaluated(made, out, models=(), code=2)
+    assert "give --model NAME" in evaluated(made, out, "--model", "", code=2)
     assert "leave out --qrels" in evaluated(made, out, "--qrels", str(made / "animals"), code=2)
     assert "no such folder" in evaluated(made, out, models=("three",), code=6)
     assert "no folder of mteb's results" in evaluated(made, made, code=2)
     assert "no split 'dev'" in evaluated(made, out, "--split", "dev", code=4)
     monkeypatch.setitem(sys.modules, "mteb", None)
     assert 'pip install "hardneg[mteb]"' in evaluated(made, out, code=7)
+
+
+@pytest.mark.parametrize(
+    ("lists", "told"),
+    [
+        ('{"q1": {"d1": "x"}}', "not a score for each document of each query (could not convert"),
+        ('{"q1": ["d1"]}', "not a score for each document of each query ('list' object"),
+        ('{"q1": {"d1": NaN, "d2": 3}}', "query q1 has a score that is not a finite 32-bit number"),
+        ("{}", "holds no query's documents: evaluate the model on it first"),
+    ],
+)
+def test_predictions_that_are_none_are_told_by_their_file(made: Path, tmp_path: Path, lists: str, told: str) -> None:
+    path = tmp_path / "given" / "beir-animals_predictions.json"
+    path.parent.mkdir()
+    path.write_text(f'{{"default": {{"test": {lists}}}}}')
+    assert f"{path}: split test: {told}" in evaluated(
+        made, tmp_path / "out", "--predictions", str(path.parent), models=(), code=4
+    )
+
+
+def test_a_corpus_without_documents_is_told(made: Path, tmp_path: Path) -> None:
+    empty = shutil.copytree(made / "animals", tmp_path / "empty")
+    (empty / "corpus.jsonl").write_text("")
+    line = ["evaluate", "--mteb", f"beir:{empty}", "--model", str(made / "one"), "--store", str(tmp_path / "store")]
+    found = CliRunner().invoke(app, [*line, "--output", str(tmp_path / "out")])
+    assert "task beir-empty: the corpus has no documents" in str(found.exception)
 
 
 def test_a_run_or_a_task_is_asked_for() -> None:

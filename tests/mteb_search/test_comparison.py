@@ -127,3 +127,35 @@ def test_data_that_cannot_be_had_are_told(monkeypatch: pytest.MonkeyPatch) -> No
         DataError, match=r"task MadeTask: its data \(made/task\) cannot be loaded \(ConnectionError: no"
     ):
         load_data(task)
+
+
+def _made(**changed: Any) -> Any:
+    corpus = [{"id": f"d{n}", "title": "", "text": f"ant bee {n}"} for n in range(3)]
+    given = {"corpus": corpus, "queries": [{"id": "q0", "text": "ant"}], "qrels": {"q0": {"d0": 1}}, **changed}
+    rest = {name: value for name, value in given.items() if name not in ("corpus", "queries", "qrels")}
+    return made_task(given["corpus"], given["queries"], given["qrels"], **rest)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"eval_splits": ["test", "dev"]}, "dev: no such split, there is test"),
+        ({"corpus": []}, "test: corpus: has no rows with an id"),
+        ({"queries": []}, "test: queries: has no rows with an id"),
+        ({"qrels": {}}, "test: none of its queries is judged"),
+        ({"qrels": {"q9": {"d0": 1}, "q0": {}}}, "test: none of its queries is judged"),
+        ({"qrels": {"q0": {"d0": 1.5}}}, "test: query 'q0' has grade 1.5, which is no whole number"),
+        ({"queries": [{"id": "q0", "text": None}]}, "test: queries: 'q0' has no text"),
+        ({"corpus": [{"id": "d0", "title": None, "text": "x"}]}, "test: corpus: 'd0' has no title"),
+        ({"corpus": [{"id": 0, "title": "", "text": "x"}]}, "test: corpus: ids are int64, not texts"),
+    ],
+)
+def test_data_that_cannot_be_evaluated_are_told(compare: Compare, changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError) as found:
+        list(compare().measured(_made(**changed)))
+    assert str(found.value) == f"task MadeTask cannot be evaluated: {told}"
+
+
+def test_all_that_is_wrong_with_a_task_is_told_at_once(compare: Compare) -> None:
+    with pytest.raises(DataError, match=r"test: corpus: has no rows.*; test: queries: 'q0' has no text; dev: no such"):
+        list(compare().measured(_made(corpus=[], queries=[{"id": "q0", "text": None}], eval_splits=["test", "dev"])))

@@ -161,6 +161,20 @@ def test_two_processes_share_a_refresh(tmp_path: Path, data: Path, tiny_model: P
 
 
 @pytest.mark.slow
+def test_two_processes_that_are_killed_go_on_as_if_they_were_not(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+    """The first one dies as it publishes the refresh of step 3, and the other with it; step 2 has a checkpoint."""
+    given = {"per_device_train_batch_size": 2, "max_steps": 5}
+    assert run(tmp_path / "whole", data, tiny_model, 2, every=3, arguments=given) == [0, 0]
+    killed = run(tmp_path / "cut", data, tiny_model, 2, every=3, kill=1, arguments=given)
+    assert killed[0] == -signal.SIGKILL and killed[1] != 0
+    assert run(tmp_path / "cut", data, tiny_model, 2, every=3, resume=True, arguments=given) == [0, 0]
+    for rank in range(2):
+        whole, cut = (json.loads((tmp_path / name / f"seen-{rank}.json").read_text()) for name in ("whole", "cut"))
+        assert cut["seen"] == whole["seen"][2:]
+        assert losses(cut) == losses(whole)
+
+
+@pytest.mark.slow
 def test_one_of_two_processes_scores_a_given_run(tmp_path: Path, data: Path) -> None:
     model = tiny_encoder(tmp_path / "model", kind="transformers")
     found = {f"q{i}": {f"d{(i + n) % 60}": 1 / (n + 1) for n in range(8)} for i in range(24)}

@@ -49,7 +49,7 @@ class Site:
             for place in found.places
             for query_id in [search.query_ids[place]]
         ]
-        elsewhere = None if rows else self.browsed.split_of(words.strip())
+        elsewhere = {} if rows else self.browsed.elsewhere(words[:_QUERY])
         return self._page("queries", label, found=found, rows=rows, words=words, elsewhere=elsewhere)
 
     def query(self, asked: "Request") -> str | None:

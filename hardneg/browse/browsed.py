@@ -52,12 +52,14 @@ class Browsed:
         place = self.places.get(query_id)
         return "" if place is None else self.search.texts[place]
 
-    def split_of(self, query_id: str) -> str | None:
-        """The split that has a query which this page is not of; None where there is none."""
-        if self.collection is None or not query_id:
-            return None
+    def elsewhere(self, words: str) -> dict[str, int]:
+        """How many queries of the splits that this page is not of are found by these words; none are left out."""
+        if self.collection is None or not words.strip():
+            return {}
         others = (split for split in self.collection.splits if split != self.sources.split)
-        return next((split for split in others if query_id in self.collection.queries(split).query_ids), None)
+        queries = {split: self.collection.queries(split) for split in others}
+        found = {split: QuerySearch(each.query_ids, each.texts).page(words, 1).total for split, each in queries.items()}
+        return {split: total for split, total in found.items() if total}
 
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
         """The documents that the collection has, by id."""

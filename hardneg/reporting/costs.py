@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
-from hardneg.reporting.axis import Axis, axis, mark_of, wide_axis
+from hardneg.reporting.axis import axis, wide_axis
+from hardneg.reporting.frame import frame, spread
 from hardneg.reporting.numbers import number
 from hardneg.reporting.svg import Graphic, dot, drawing, fitted, line, words
 from hardneg.reporting.table import Cell, Section, Table
@@ -125,33 +126,10 @@ def _scatter(kind: CostKind, points: Mapping[str, tuple[float, float]], values: 
     across = wide_axis([x for x, _ in points.values()], _ACROSS)
     upright = axis(values, (bottom, _TOP))
     heights = spread([upright.place(y) for _, y in points.values()], _GAP, (_TOP, bottom))
-    parts = [*_frame(across, upright, bottom)]
+    parts = [*frame(across, upright)]
     for (name, (x, y)), height in zip(points.items(), heights, strict=True):
         parts.append(line((across.place(x), _NAMES - 1), (upright.place(y), height), "lead-line"))
         parts.append(words(_NAMES, height + 4, fitted(name, 20), kind="mark"))
     parts += [dot(across.place(x), upright.place(y), "dot plain") for x, y in points.values()]
     told = "; ".join(f"{name}: {_figure(x)} {kind.unit}, {number(y)}" for name, (x, y) in list(points.items())[:_TOLD])
     return drawing(f"cost-{kind.field}", f"{metric} by {kind.name}", f"{told}.", bottom + _FOOT, parts)
-
-
-def _frame(across: Axis, upright: Axis, bottom: float) -> Iterator[str]:
-    """Grid and marks of both axes."""
-    for value in upright.marks:
-        yield line(_ACROSS, (upright.place(value),) * 2, "grid")
-        yield words(0, upright.place(value) + 4, mark_of(value), kind="mark")
-    for value in across.marks:
-        yield line((across.place(value),) * 2, (_TOP, bottom), "grid")
-        yield words(across.place(value), bottom + 16, mark_of(value), "middle", "mark")
-
-
-def spread(places: Sequence[float], gap: float, ends: tuple[float, float]) -> list[float]:
-    """Places at least `gap` apart and between the ends where there is room, in the same order, moved little."""
-    order = sorted(range(len(places)), key=places.__getitem__)
-    found = list(places)
-    for before, after in pairwise(order):
-        found[after] = max(found[after], found[before] + gap)
-    if order:
-        found[order[-1]] = min(found[order[-1]], max(ends[1], ends[0] + gap * (len(order) - 1)))
-    for after, before in pairwise(reversed(order)):
-        found[before] = min(found[before], found[after] - gap)
-    return found

@@ -1,18 +1,26 @@
-"""The training curve: loss and dev metrics by step, as an SVG that fits light and dark pages."""
+"""The training curve: loss and dev metrics by step, drawn into the page as its other figures are."""
 
-import io
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 from hardneg.evaluation.metrics import is_metric
-from hardneg.reporting.figure import Points, lines, plain_axes, svg_figure
+from hardneg.reporting.axis import axis
+from hardneg.reporting.figure import Points
+from hardneg.reporting.frame import frame, spread
+from hardneg.reporting.numbers import number
+from hardneg.reporting.svg import Graphic, dot, drawing, fitted, line, words
 
 History = Sequence[Mapping[str, Any]]
 """The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
 _MOST_POINTS = 300
+_DRAWN = 120
+_COLOURS = 8
+_ACROSS, _NAMES = (13.0, 72.0), 75.0
+_TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
 
 
 def measurements(history: History) -> dict[str, Points]:
@@ -46,21 +54,35 @@ def panels(histories: Mapping[str, History]) -> list[str]:
     return (["loss"] if "loss" in names else []) + metrics[:1]
 
 
-def curve_svg(histories: Mapping[str, History]) -> str:
-    """One line a model and one panel a measurement, on no ground, in letters that suit light and dark pages.
-
-    Empty where there is nothing to draw; equal histories give equal text.
-    """
+def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
+    """One line a model and one figure a measurement; none where there is nothing to draw."""
     found = {label: measurements(history) for label, history in histories.items()}
-    names = panels(histories)
-    if not names:
-        return ""
-    text = io.StringIO()
-    with svg_figure(text, len(names)) as axes:
-        for name, panel in zip(names, axes, strict=True):
-            lines(panel, {label: thinned(measured.get(name, [])) for label, measured in found.items()})
-            plain_axes(panel, "training loss" if name == "loss" else f"{name} on the dev set", "step", "")
-    return text.getvalue()
+    kinds = {label: f"c{place % _COLOURS}" for place, label in enumerate(histories)}
+    graphics = []
+    for place, name in enumerate(panels(histories)):
+        title = "Training loss" if name == "loss" else f"{name} on the dev set"
+        curves = {label: thinned(measured[name], _DRAWN) for label, measured in found.items() if name in measured}
+        graphics.append(Graphic(_drawn(f"learning-{place}", title, curves, kinds), f"{title} by step."))
+    return graphics
+
+
+def _drawn(name: str, title: str, curves: Mapping[str, Points], kinds: Mapping[str, str]) -> str:
+    """A line a model, and its name at the line's end, as high as that where there is room."""
+    bottom = _TOP + max(150.0, _GAP * len(curves))
+    across = axis([step for points in curves.values() for step, _ in points], _ACROSS)
+    upright = axis([value for points in curves.values() for _, value in points], (bottom, _TOP))
+    parts = [*frame(across, upright)]
+    heights = spread([upright.place(points[-1][1]) for points in curves.values()], _GAP, (_TOP, bottom))
+    for (label, points), height in zip(curves.items(), heights, strict=True):
+        places = [(across.place(step), round(upright.place(value), 1)) for step, value in points]
+        drawn = (
+            line((x, next_x), (y, next_y), f"curve {kinds[label]}") for (x, y), (next_x, next_y) in pairwise(places)
+        )
+        parts += drawn if len(places) > 1 else [dot(*places[0], f"dot {kinds[label]}")]
+        parts.append(line((places[-1][0], _NAMES - 1), (places[-1][1], height), "lead-line"))
+        parts.append(words(_NAMES, height + 4, fitted(label, 20), kind="mark"))
+    told = "; ".join(f"{label}: {number(points[0][1])} to {number(points[-1][1])}" for label, points in curves.items())
+    return drawing(name, title, f"{told}.", bottom + _FOOT, parts)
 
 
 def thinned(points: Points, most: int = _MOST_POINTS) -> Points:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hardneg.reporting.content import ReportContent, systems_section, tests_section
-from hardneg.reporting.curve import History, curve_svg, measurements
+from hardneg.reporting.curve import History, learning_graphics, measurements
 from hardneg.reporting.intervals import comparison_section
 from hardneg.reporting.numbers import number
 from hardneg.reporting.seeds import seed_section
@@ -44,7 +44,7 @@ def _query_section(report: ReportContent) -> Section | None:
 
 def _training_section(histories: Mapping[str, History]) -> Section | None:
     table = _training(histories)
-    return Section("Training", [table], svg=curve_svg(histories)) if table.rows else None
+    return Section("Training", [table], graphics=learning_graphics(histories)) if table.rows else None
 
 
 def _made_section(report: ReportContent) -> Section | None:

@@ -10,7 +10,8 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval
 from hardneg.evaluation.two_level import TwoLevel
 from hardneg.reporting.content import MeanScore, ReportContent
-from hardneg.reporting.costs import SystemCosts, costs_section, spread
+from hardneg.reporting.costs import SystemCosts, costs_section
+from hardneg.reporting.frame import spread
 from hardneg.reporting.gains import QueryGains, gains_section
 from hardneg.reporting.intervals import comparison_section
 from hardneg.reporting.order import sections

@@ -65,8 +65,9 @@ def test_round_trip_with_counts_and_notes(tmp_path: Path) -> None:
             "unknown_queries": 2,
             "repeated": 1,
             "without_relevant": 1,
+            "highest_grade": 2,
         },
-        "test": {"queries": 2, "judgements": 4, "without_relevant": 0},
+        "test": {"queries": 2, "judgements": 4, "without_relevant": 0, "highest_grade": 1},
         "dev": {"queries": 0, "judgements": 0, "without_relevant": 0},
     }
     assert progress.lines == counts["notes"]

@@ -53,7 +53,8 @@ def test_dpr_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> No
     assert list(collection.qrels("test")) == []
     stored = tmp_path_factory.mktemp("stored")
     facts = write_collection(collection, stored, Silent())
-    assert facts["splits"]["train"] == {"queries": 2, "judgements": 2, "without_relevant": 0, "with_answers": 1}
+    known = {"queries": 2, "judgements": 2, "without_relevant": 0, "highest_grade": 1, "with_answers": 1}
+    assert facts["splits"]["train"] == known
     assert facts["notes"] == [
         "nq-train.qa.csv: left out, biencoder-nq-train.json is read for train",
         "biencoder-nq-train.json: 1 positive passages left out: they have no id",

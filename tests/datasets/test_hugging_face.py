@@ -87,7 +87,7 @@ def test_plain_folder(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     check(loader)
     counts = write_collection(loader.load(), tmp_path_factory.mktemp("stored"), Silent())
     assert counts["documents"] == 3
-    assert counts["splits"]["train"] == {"queries": 2, "judgements": 2, "without_relevant": 0}
+    assert counts["splits"]["train"] == {"queries": 2, "judgements": 2, "without_relevant": 0, "highest_grade": 1}
 
 
 def test_folder_with_a_card(carded: Path) -> None:

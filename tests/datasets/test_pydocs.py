@@ -219,7 +219,7 @@ def test_the_default_dataset(tmp_path: Path) -> None:
     for split, told in loader.query_hint().items():
         assert told == pytest.approx(counts["splits"][split]["queries"], rel=0.15)
     for count in counts["splits"].values():
-        assert set(count) == {"queries", "judgements", "without_relevant"}
+        assert set(count) == {"queries", "judgements", "highest_grade", "without_relevant"}
         assert count["judgements"] > count["queries"]
         assert count["without_relevant"] == 0
     queries = [query for split in collection.splits() for query in collection.queries(split)]

@@ -3,6 +3,7 @@
 import pytest
 
 from hardneg.data.block_files import BlockFiles, BlockFolder, contiguous
+from hardneg.data.journal import first_missing
 from hardneg.errors import ArtifactError
 from hardneg.progress import Silent
 from hardneg.stages.context import StageContext
@@ -39,3 +40,9 @@ def test_contiguous():
     assert list(contiguous([])) == []
     assert list(contiguous([4])) == [range(4, 5)]
     assert list(contiguous([0, 1, 2, 5, 7, 8])) == [range(3), range(5, 6), range(7, 9)]
+
+
+def test_the_first_row_that_nothing_covers():
+    assert first_missing([]) == first_missing([(1, 4)]) == 0
+    assert first_missing([(3, 2), (0, 3), (6, 1)]) == 5
+    assert first_missing([(0, 5), (1, 2), (5, 1)]) == 6

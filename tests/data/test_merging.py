@@ -74,6 +74,11 @@ def test_what_does_not_fit_is_told_at_once(parts, tmp_path):
     assert f"{other}: vectors of dimension 3, and {parts[0]} has 2: merge what one model encoded" == lines[2]
 
 
+def test_two_indexes_of_other_dimensions(tmp_path):
+    with pytest.raises(UsageError, match=r"second: vectors of dimension 3, and .*first has 2"):
+        open_flat([written(tmp_path / "first", "ab", dimension=2), written(tmp_path / "second", "xy", dimension=3)])
+
+
 def test_a_document_in_two_is_told_with_its_places(parts, tmp_path):
     again = written(tmp_path / "again", "xb")
     with pytest.raises(DataError, match=r"again/docid:2: document 'b' stands in .*/a/docid:2 too: keep one"):

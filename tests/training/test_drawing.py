@@ -48,6 +48,8 @@ def test_without_replacement_where_there_are_enough() -> None:
     assert sorted(by_margin(scores, 4, generator(0)).tolist()) == [0, 1, 3, 4]
     assert sorted(by_margin(scores, 8, generator(0)).tolist()) == [0, 0, 1, 1, 3, 3, 4, 4]
     assert sorted(by_margin(np.float32([NAN, NAN]), 2, generator(0)).tolist()) == [0, 1]
+    for seed in range(20):
+        assert {*by_margin(np.float32([2, 2, 2]), 5, generator(seed)).tolist()} == {0, 1, 2}
 
 
 def test_windows_by_epoch() -> None:
@@ -55,6 +57,7 @@ def test_windows_by_epoch() -> None:
     assert [drawing.window(epoch, 200, 1) for epoch in range(5)] == [(100, 200), (50, 100), (0, 20), (0, 20), (0, 20)]
     assert drawing.window(0, 150, 1) == (100, 150)
     assert drawing.window(0, 60, 4) == (56, 60)
+    assert drawing.window(0, 100, 4) == (96, 100) and drawing.window(0, 101, 4) == (100, 101)
     assert drawing.window(0, 3, 4) == (0, 3)
     assert Drawing().window(7, 9, 4) == (0, 9)
 

@@ -10,8 +10,9 @@ from hardneg.atomic_write import link_file
 from hardneg.data.doc_ids import DOC_IDS
 from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.data.hash_index import hash_texts
+from hardneg.data.remote import is_url
 from hardneg.data.shard_folder import Closed, close_folder, close_shard
-from hardneg.data.shards import Shards, shard_name
+from hardneg.data.shards import Shard, Shards, shard_name
 from hardneg.data.sparse_store import SHAPE
 from hardneg.errors import ArtifactError, DataError, UsageError
 from hardneg.progress import Progress
@@ -110,21 +111,30 @@ def merge_in_shards(opened: Sequence[FlatVectors], folder: Path) -> int:
     shards = list[Closed]()
     for vectors in opened:
         given = Shards.of(vectors.folder)
-        far = given is not None and given.elsewhere
-        places = [shard.place if far else str(vectors.folder / shard.place) for shard in given.listed] if given else []
-        for place in places or [str(vectors.folder)]:
-            shards.append(_closed(place, folder / shard_name(len(shards)), far))
+        for shard in given.listed if given else [Shard("", len(vectors), 0, "")]:
+            own = folder / shard_name(len(shards))
+            shards.append(_far(shard) if is_url(shard.place) else _linked(vectors.folder / shard.place, own))
     close_folder(folder, shards)
     return sum(shard.rows for shard in shards)
 
 
-def _closed(place: str, own: Path, far: bool) -> Closed:
-    """The shard at a URL, or one made of the index in a folder."""
-    if not far:
-        for name in ("index", DOC_IDS):
-            link_file(Path(place) / name, own / name)
-        vectors = FlatVectors.open(own)
-        close_shard(own, len(vectors), {"dimension": vectors.dimension})
-    if (found := Closed.find(place if far else str(own))) is None:
-        raise ArtifactError(f"{place}: the shard is not there, or not complete: encode the corpus again")
+def _far(shard: Shard) -> Closed:
+    """The shard at a URL, if it is what a list says."""
+    found = Closed.find(shard.place)
+    if found is None:
+        raise ArtifactError(f"{shard.place}: the shard is not there, or not complete: encode the corpus again")
+    if found.listed(shard.place) != shard:
+        raise ArtifactError(f"{shard.place}: the shard is another one than was listed: encode the corpus again")
+    found.check_sizes()
+    return found
+
+
+def _linked(place: Path, own: Path) -> Closed:
+    """A shard made of the index in a folder."""
+    for name in ("index", DOC_IDS):
+        link_file(place / name, own / name)
+    vectors = FlatVectors.open(own)
+    close_shard(own, len(vectors), {"dimension": vectors.dimension})
+    found = Closed.find(str(own))
+    assert found is not None
     return found

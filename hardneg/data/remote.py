@@ -65,6 +65,21 @@ def find_file(url: str, path: Path) -> bool:
         return True
 
 
+def file_size(url: str) -> int | None:
+    """The bytes of the file at a URL; None where there is none.
+
+    Raises:
+        ArtifactError: the URL cannot be read.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    with _opened(url) as (files, place):
+        files.invalidate_cache()
+        try:
+            return int(files.size(place))
+        except FileNotFoundError:
+            return None
+
+
 def read_json(url: str) -> Any:
     """The JSON at a URL; None where there is none, or it was not written to its end.
 

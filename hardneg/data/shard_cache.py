@@ -95,7 +95,7 @@ class ShardCache:
 
     def _fetch(self, url: str, name: str) -> None:
         said = read_json(joined(url, "shard.json"))
-        if said is None:
+        if not isinstance(said, dict):
             raise ArtifactError(f"{url}: the shard is not there, or not complete: encode the corpus again")
         files: dict[str, dict[str, Any]] = said.get("files", {})
         if digest(files) != name:

@@ -18,7 +18,7 @@ from hardneg.atomic_write import replace_text, replacing
 from hardneg.data.doc_ids import DOC_IDS
 from hardneg.data.flat import TOKEN_OFFSETS
 from hardneg.data.number_file import NumberFile, writing_numbers
-from hardneg.data.remote import fetch_file, is_url, joined, put_file, read_json
+from hardneg.data.remote import fetch_file, file_size, is_url, joined, put_file, read_json
 from hardneg.data.shards import SHARD, Shard, Shards
 from hardneg.data.sparse_store import SHAPE
 from hardneg.data.term_list import TERMS
@@ -43,7 +43,19 @@ class Closed:
         else:
             path = Path(place) / SHARD
             said = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        return cls(place, said) if isinstance(said, dict) and "files" in said else None
+        return cls(place, said) if _says_all(said) else None
+
+    def check_sizes(self) -> None:
+        """Compares the sizes of a far shard's files with what it says of them, without reading them.
+
+        Raises:
+            ArtifactError: one is not there, or was cut short.
+        """
+        for name, told in self.said["files"].items() if is_url(self.place) else ():
+            url = joined(self.place, name)
+            if (size := file_size(url)) != told["bytes"]:
+                found = "is not there" if size is None else f"{size} bytes instead of {told['bytes']}"
+                raise ArtifactError(f"{url}: {found}: remove the shard there, and encode the corpus again")
 
     @property
     def rows(self) -> int:
@@ -70,6 +82,13 @@ class Closed:
             if file_digest(Path(aside) / name) != self.said["files"][name]["digest"]:
                 raise ArtifactError(f"{joined(self.place, name)}: the bytes have changed: encode the corpus again")
             yield Path(aside) / name
+
+
+def _says_all(said: Any) -> bool:
+    """Whether this tells the rows of a shard, and its files with their sizes and digests."""
+    files = said.get("files") if isinstance(said, dict) and isinstance(said.get("rows"), int) else None
+    told = files.values() if isinstance(files, dict) else ()
+    return bool(told) and all(isinstance(file, dict) and {"bytes", "digest"} <= file.keys() for file in told)
 
 
 def close_shard(folder: Path, rows: int, told: dict[str, Any]) -> None:

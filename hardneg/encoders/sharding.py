@@ -132,12 +132,14 @@ class ShardWork:
         )
 
     def find(self, number: int) -> Closed | None:
-        """The shard, if it is complete. Raises ArtifactError where it is one of something else."""
+        """The shard, if it is complete. Raises ArtifactError where it is one of something else, or was cut short."""
         found, own = Closed.find(self.place(number)), self.part(number).rows
         wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
         if found and any(found.said.get(name) != value for name, value in wanted.items()):
             told = "is a shard of another corpus, model or cut"
             raise ArtifactError(f"{found.place}: {told}: name another place, or remove it")
+        if found:
+            found.check_sizes()
         return found
 
     def close(self, number: int) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from hardneg.data.flat import FlatVectors
 from hardneg.data.remote import find_file, joined, put_file
 from hardneg.data.shards import Shards
 from hardneg.digest import digest
+from hardneg.errors import ArtifactError
 from hardneg.indexes.exact import Engine, ExactOptions, search_exact, settled
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.max_passage import PooledSearcher
@@ -47,29 +49,44 @@ class KeptLists:
     url: str | None = None
 
     def find(self, name: str) -> Hits | None:
-        """The lists of this name; None where there are none."""
+        """The lists of this name; None where there are none.
+
+        Raises:
+            ArtifactError: they are damaged, or were put under another name.
+        """
         path = self.folder / f"{name}.npz"
         if not path.exists() and self.url is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_suffix(".new")
             if find_file(joined(self.url, path.name), aside):
+                _read(aside, name, joined(self.url, path.name))
                 aside.replace(path)
-        if not path.exists():
-            return None
-        with np.load(path, allow_pickle=False) as found:
-            return Hits(found["rows"], found["scores"])
+        return _read(path, name, str(path)) if path.exists() else None
 
     def keep(self, name: str, hits: Hits) -> None:
         """Keeps them: what is half-written is not found."""
         path = self.folder / f"{name}.npz"
         with replacing(path) as file:
-            np.savez(file, rows=hits.rows, scores=hits.scores, allow_pickle=False)
+            np.savez(file, name=np.array(name), rows=hits.rows, scores=hits.scores, allow_pickle=False)
         if self.url is not None:
             put_file(path, joined(self.url, path.name))
 
     def drop(self, name: str) -> None:
         """Frees the disk of them; those at the URL stay."""
         (self.folder / f"{name}.npz").unlink(missing_ok=True)
+
+
+def _read(path: Path, name: str, place: str) -> Hits:
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            told, hits = str(found["name"]), Hits(found["rows"], found["scores"])
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ArtifactError(
+            f"{place}: damaged lists of a shard ({error}): remove the file, and search again"
+        ) from error
+    if told != name or hits.rows.ndim != 2 or hits.rows.shape != hits.scores.shape:
+        raise ArtifactError(f"{place}: lists of another search or shard: remove the file, and search again")
+    return hits
 
 
 def shard_by_shard(searcher: Searcher, kept: KeptLists) -> Searcher:

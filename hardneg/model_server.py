@@ -177,7 +177,7 @@ class ModelServer:
         line = self._shown(_first_line(self.without_key(content.decode("utf-8", "replace"))))
         told = f"status {response.status_code}{f': {line}' if line else ''}"
         if response.status_code in _PASSING:
-            raise _Passing(told, _seconds(response.headers.get("Retry-After")))
+            raise _Passing(told, _seconds(response.headers.get("Retry-After"), response.headers.get("Date")))
         raise self.error("; ".join(filter(None, (told, _REFUSED.get(response.status_code)))))
 
     def _shown(self, text: str) -> str:
@@ -200,13 +200,19 @@ def _first_line(text: str) -> str:
     return "".join(character for character in line if character.isprintable())
 
 
-def _seconds(header: str | None) -> float:
-    """What `Retry-After` asks for: seconds, or a date."""
+def _seconds(header: str | None, date: str | None = None) -> float:
+    """What `Retry-After` asks for: seconds, or a date by the server's own clock, which `Date` tells."""
     try:
         return max(0.0, float(header or 0))
     except ValueError:
         pass
+    wanted = _moment(header)
+    now = _moment(date) or time.time()
+    return 0.0 if wanted is None else max(0.0, wanted - now)
+
+
+def _moment(date: str | None) -> float | None:
     try:
-        return max(0.0, parsedate_to_datetime(header or "").timestamp() - time.time())
+        return parsedate_to_datetime(date or "").timestamp()
     except (ValueError, TypeError):
-        return 0.0
+        return None

@@ -123,6 +123,9 @@ def test_the_server_says_when_to_ask_again(served: Echo) -> None:
 def test_a_date_to_ask_again_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_server, "time", SimpleNamespace(time=lambda: 1_000_000.0))
     assert _seconds(formatdate(1_000_060, usegmt=True)) == 60 and _seconds(formatdate(999_940, usegmt=True)) == 0
+    servers = formatdate(2_000_000, usegmt=True)  # this machine's clock is far behind
+    assert _seconds(formatdate(2_000_060, usegmt=True), servers) == 60
+    assert _seconds("soon", servers) == 0 and _seconds(formatdate(1_000_060, usegmt=True), "soon") == 60
 
 
 def test_it_is_given_up_at_the_deadline(served: Echo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from hardneg.artifacts import Store
+from hardneg.cli.main import app
 from hardneg.errors import ArtifactError
 from hardneg.roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
 
@@ -161,3 +163,15 @@ def test_a_removal_that_was_killed_is_finished_by_the_next(store: Store, monkeyp
         collect(store)
     assert store.find(KEY) is None and len(collect(store)) == 2
     assert sorted(path.name for path in store.root.iterdir()) == ["locks"]
+
+
+def test_a_clock_that_is_set_back_lets_nothing_go(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardneg.roots.time.time", lambda: 4e9)
+    with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [KEY, OTHER]):
+        raise KeyboardInterrupt
+    monkeypatch.undo()
+    result = CliRunner().invoke(app, ["artifacts", "gc", "--delete", "--store", str(store.root)])
+    assert result.exit_code == 0 and "begun <1 s ago; what it has made is kept" in result.output, result.output
+    assert store.find(KEY) and (store.root / f"{OTHER}.partial").exists()

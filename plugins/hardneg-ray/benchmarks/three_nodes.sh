@@ -86,12 +86,15 @@ for i in 1 2; do
 done
 # a machine that sees the store has journals of its own; the command writes the blocks of the other one
 lose() {
-  until grep -qs . "$work"/store/*.partial/{,shard-*/}index.journal$2; do sleep 0.05; done
+  until grep -qs . "$work"/store/*.partial/{,shard-*/}index.journal$2; do
+    [ -d "$work" ] || return 0
+    sleep 0.05
+  done
   echo "== the Ray of host $1 is killed"
   kill -9 "$(raylet "$1")"
 }
 [[ " $* " != *" kill "* ]] || lose 1 '.*' &
-[[ " $* " != *" kill-far "* ]] || lose 2 '' &
+[[ " $* " != *" kill-far "* ]] || { up 2; lose 2 '' & }
 # the driver lives where Ray's head does: it shares that machine's /tmp/ray by the address alone
 nsenter -t "$(raylet 0)" -n -m --wd="$work" "$python" -m hardneg recipe run r.yaml --device cpu --output three-out \
   --engine ray --engine-option address=10.98.0.1:6379 --engine-option num_cpus=1

@@ -169,3 +169,20 @@ def test_tas_b_learns_from_the_cross_encoders_logits() -> None:
 def test_colbert_marks_queries_and_documents() -> None:
     model = paper("star-colbert").model
     assert (model.query_prompt, model.document_prompt) == ("[Q] ", "[D] ")
+
+
+@pytest.mark.parametrize(
+    ("name", "dev", "trec"),
+    [
+        ("star-adore-trec-dl", "scores", "dl-scores"),
+        ("star-document", "scores", "dl-scores"),
+        ("adore-star-document", "scores", "dl-scores"),
+        ("adore-baselines-document", "scores", "dl-scores"),
+        ("adore-ance-passage", "dev-scores", "scores"),
+        ("adore-ance-document", "dev-scores", "scores"),
+    ],
+)
+def test_table_2_is_tested_at_the_papers_levels(name: str, dev: str, trec: str) -> None:
+    """Its caption: "p-value threshold of 0.01 on dev dataset and 0.05 on TREC test dataset"."""
+    stages: Mapping[str, Any] = paper(name).stages
+    assert (stages[dev].significance_level, stages[trec].significance_level) == (0.01, 0.05)

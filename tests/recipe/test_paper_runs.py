@@ -13,7 +13,7 @@ import yaml
 from hub_layouts import MTEB_MSMARCO, beir_folder, dpr_folder, mteb
 from hub_server import Hub, hub_server
 from recipe.recipes import small_collection
-from recipe.test_needs import add_models, vectors_of_others
+from recipe.test_needs import PASSAGES_MODELS, add_models, vectors_of_others
 from tiny import tiny_encoder
 
 from hardneg.recipe.language import expand
@@ -130,7 +130,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
         dpr_folder(place / "data" / "nq", beir)
         catalogued_documents(place / "ir" / "msmarco-document", beir)
         (place / "unlabelled-queries.tsv").write_text("u1\tblue river\nu2\told engine\n")
-        for name in ("star", "inbatch-neg", "rand-neg", "bm25-neg", "ance-bm25-neg"):
+        for name in PASSAGES_MODELS:
             tiny_encoder(place / "runs" / f"{name}-passage-paper" / "model")
         yield hub, place
 

@@ -17,7 +17,7 @@ from hardneg.artifacts import Store
 from hardneg.data.collection import StoredCollection
 from hardneg.data.hash_index import ranges
 from hardneg.data.qrels import positives
-from hardneg.distributed import world
+from hardneg.distributed import barrier, world
 from hardneg.encoders.representation import list_products
 from hardneg.errors import DataError, UsageError
 from hardneg.indexes.exact import ExactOptions
@@ -83,6 +83,7 @@ class AdoreLoss(nn.Module):
         place = Workplace(Store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, place.store), split=split)
         made = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), place, ENCODED)
+        barrier()  # one that finds all in the store may be done before another has read the model
         if world().first:
             shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(made["dataset"].path), split

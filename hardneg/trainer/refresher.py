@@ -86,6 +86,7 @@ class Refresher:
             plan = self.recipe.plan(str(folder), str(self.place.device), self.place.seed + number)
             made = mine_with(self.recipe, plan, self.place)
             told = from_first({} if made is None else self._publish(made, number, step, oldest))
+            barrier()  # one that finds all in the store may be done before another has read the model
             for key in () if made is None else made.made:
                 self.place.store.discard(key)
             if world().first:

@@ -11,7 +11,8 @@ from trainer_toy import write_toy
 
 from hardneg.data.negatives import read_negatives
 from hardneg.errors import RecipeError, TrainingError, UsageError
-from hardneg.trainer import RefreshedNegatives
+from hardneg.trainer import RefreshedNegatives, refresher
+from hardneg.trainer.refresh_recipe import MinedRefresh
 from hardneg.trainer.refreshed import RefreshOptionsGiven
 
 QUIET = {"report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
@@ -173,3 +174,21 @@ def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path: Path, data: Path)
     assert rows.column_names == ["anchor", "positive", "negative_1", "negative_2"]
     with pytest.raises(TrainingError, match=r"call attach\(trainer\)"):
         rows.__getitems__([0, 1])
+
+
+def test_the_model_of_a_refresh_stays_until_all_processes_have_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a stop the first process may find all in the store, and be done before another has looked at the model."""
+    done = list[str]()
+    made = MinedRefresh(SimpleNamespace(), {}, ("key",))
+    monkeypatch.setattr(refresher, "saved", lambda model, folder: folder)
+    monkeypatch.setattr(refresher, "mine_with", lambda *given: made)
+    monkeypatch.setattr(refresher, "barrier", lambda: done.append("barrier"))
+    monkeypatch.setattr(refresher.shutil, "rmtree", lambda folder, ignore_errors: done.append(folder.name))
+    monkeypatch.setattr(refresher.Refresher, "_publish", lambda *given: {"refresh": 0})
+    place = SimpleNamespace(device="cpu", seed=0, store=SimpleNamespace(discard=done.append))
+    rows = SimpleNamespace(refreshes=SimpleNamespace(folder=tmp_path))
+    one = refresher.Refresher(SimpleNamespace(plan=lambda *given: None), rows, place)
+    assert one.refresh(None, 0, 0, 0)["refresh"] == 0
+    assert done == ["barrier", "key", "model"]

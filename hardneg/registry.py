@@ -13,7 +13,7 @@ from typing import Any
 from hardneg.errors import HardnegError, PluginError, UsageError
 from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
-from hardneg.wording import complaint
+from hardneg.wording import complaint, not_finite
 
 KINDS = (
     "datasets", "encoders", "miners", "losses", "regularizers", "batches", "indexes", "rerankers", "stages", "analyses",
@@ -32,6 +32,9 @@ _OUTSIDE = {
     ("stages", "train-reader"): "hardneg-reader",
 }
 """Plugins of packages that stand in plugins/ of hardneg's sources, beside hardneg itself."""
+
+_ELSEWHERE = dict.fromkeys([("losses", "mnrl"), ("losses", "multiplenegativesrankingloss")], "infonce")
+"""What plugins are called that sentence-transformers has by other names, written small."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +114,8 @@ def configure(kind: str, setting: PluginSetting) -> Any:
         problems += [_option_problem(kind, setting.name, plugin, item) for item in error.errors()]
     except (ValueError, UsageError) as error:
         problems.append(str(error))
+    else:
+        problems += [f"{name}: must be a finite number (got {value})" for name, value in not_finite(vars(instance))]
     if problems:
         raise PluginError("; ".join(problems))
     return instance
@@ -203,7 +208,9 @@ def _unknown(kind: str, name: str) -> str:
     if told := not_installed(kind, name):
         return f"the {kind} plugin {name!r} is {told}"
     names = plugin_names(kind)
-    return f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
+    meant = _ELSEWHERE.get((kind, name.lower()))
+    hint = f"; did you mean {meant!r}?" if meant in names else suggestion(name, names)
+    return f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}"
 
 
 def _entry_points(kind: str) -> importlib.metadata.EntryPoints:

@@ -1,7 +1,9 @@
 """Words of messages: counts, and what pydantic says of a wrong value as recipes and options are spoken of."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,6 +54,20 @@ def complaint(item: Mapping[str, Any]) -> str:
         return rule
     hint = _nearest(str(got), str(context.get("expected", ""))) if kind in ("literal_error", "enum") else ""
     return f"{rule} (got {got!r:.60}){hint}"
+
+
+def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers within a value that are infinite or none, each with its path."""
+    if isinstance(value, float) and not isfinite(value):
+        yield path, value
+    is_model = hasattr(type(value), "model_fields") or is_dataclass(value)
+    inner = getattr(value, "__dict__", value) if is_model else value
+    if isinstance(inner, Mapping):
+        for name, each in inner.items():
+            yield from not_finite(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(inner, list | tuple):
+        for number, each in enumerate(inner):
+            yield from not_finite(each, f"{path}.{number}")
 
 
 def mistakes(error: "ValidationError") -> "list[ErrorDetails]":

@@ -157,3 +157,9 @@ def test_looking_around_loads_nothing_heavy(arguments):
 def test_help_loads_no_arrays():
     program = "import sys, hardneg.cli.main; print(sorted({'numpy', 'yaml', 'rich'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["mnrl", "MultipleNegativesRankingLoss"])
+def test_a_loss_by_the_name_that_sentence_transformers_has_for_it(name):
+    with pytest.raises(PluginError, match=f"no losses plugin is called '{name}'; did you mean 'infonce'"):
+        load_plugin("losses", name)

@@ -45,7 +45,7 @@ class AdhocRecipe:
         from hardneg.recipe.task_prompts import with_prompts_of
         from hardneg.recipe.yaml_load import apply_settings
 
-        model = {"name": self.model or "none"}
+        model = {"name": "none" if self.model is None else self.model}
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
         changed, problems = apply_settings(tree, self.settings)
         changed = with_prompts_of(changed, problems)
@@ -85,12 +85,17 @@ def planned_recipe(
 
 
 def mining_stage(miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()) -> dict[str, Any]:
-    """The stage that mines; a miner's options stand beside its `name`. Raises UsageError where it is neither."""
-    if not isinstance(miner, str | Mapping):
-        raise UsageError(f"miner: a name, or a dict of its options with its name, not {miner!r:.60}")
+    """The stage that mines; a miner's options stand beside its `name`."""
     more = {"also_qrels": [str(path) for path in also_qrels]} if also_qrels else {}
-    setting = {"name": miner} if isinstance(miner, str) else dict(miner)
-    return {"stage": "mine", "split": split, "miner": setting, **more}
+    return {"stage": "mine", "split": split, "miner": plugin_setting("miner", miner), **more}
+
+
+def plugin_setting(argument: str, given: Any) -> dict[str, Any]:
+    """A plugin with its options beside its `name`, from that or its name alone. Raises UsageError where it is none."""
+    setting = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    if not isinstance(setting.get("name"), str):
+        raise UsageError(f"{argument}: must be a name, or a dict of its options with its name, not {given!r:.60}")
+    return setting
 
 
 def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hardneg.api.content_store import keep_content
 from hardneg.api.evaluation import Evaluation
 from hardneg.api.given_qrels import named_qrels
 from hardneg.api.given_run import is_run, labelled_runs, run_file
+from hardneg.api.given_values import name_of
 from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
 from hardneg.api.workplace import Where, Workplace
@@ -54,7 +55,7 @@ def analyze(name: str, **given: Any) -> "AnalysisResult":
         PluginError: there is no such analysis.
         UsageError: it has no such field, or one is missing.
     """
-    kind: type[Analysis] = load_plugin("analyses", name)
+    kind: type[Analysis] = load_plugin("analyses", name_of("name", name))
     beside = [asked.rstrip("?") for asked in kind.asks if asked != "stages"]
     known = [*kind.model_fields, *beside, *(["run_folder"] if "stages" in kind.asks else []), *Where.__annotations__]
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in given if each not in known]:

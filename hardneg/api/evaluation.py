@@ -10,7 +10,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_qrels import AnyQrels, named_qrels
 from hardneg.api.given_run import labelled_runs
-from hardneg.api.given_values import names_of, number_of
+from hardneg.api.given_values import field_value, names_of
 from hardneg.api.judging import Judge, tested
 from hardneg.api.labels import known_baselines, known_metrics
 from hardneg.api.making import make_dataset
@@ -78,10 +78,8 @@ def evaluate(
 
 
 def _judge(runs: Any, qrels: AnyQrels | None, own: Mapping[str, Any], place: Workplace) -> Judge:
-    level, match = (
-        number_of("evaluate", "relevance_level", own.get("relevance_level", 1)),
-        own.get("answer_match", "string"),
-    )
+    level = field_value("evaluate", "relevance_level", own.get("relevance_level", 1))
+    match = field_value("evaluate", "answer_match", own.get("answer_match", "string"))
     if "dataset" in own:
         named, split = named_dataset(own["dataset"], place.store), split_of(own["dataset"], own.get("split"), "test")
         recipe = AdhocRecipe("evaluate", named, settings=place.settings)

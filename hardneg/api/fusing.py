@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 from hardneg.api.content_store import keep_made
 from hardneg.api.given_qrels import AnyQrels, named_qrels
 from hardneg.api.given_run import labelled_runs
+from hardneg.api.given_values import field_value
 from hardneg.api.results import FoundRun, source_of_runs
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.digest import file_digest
@@ -71,8 +72,11 @@ def fuse(
     files = labelled_runs(runs, place.store)
     labels = list(files)
     check_several(labels)
-    numbers = (own.get("missing_scores", "lowest"), own.get("constant", 60), own.get("norm"), own.get("parameter"))
-    asked = Fusion(method, weights_of(weights or {}, labels), *numbers, depth)
+    usual = {"missing_scores": "lowest", "constant": 60, "norm": None, "parameter": None}
+    wanted = {"method": method, "weights": weights or {}, "depth": depth, **usual}
+    named = {name: field_value("fuse", name, own.get(name, value)) for name, value in wanted.items()}
+    named |= {"missing": named.pop("missing_scores"), "weights": weights_of(named["weights"], labels)}
+    asked = Fusion(**named)
     grid: Grid = {name: list(values) for name, values in own.get("grid", {}).items()}
     check_fusion(asked, tuned="parameter" in grid)
     read, query_ids = _read(files)
@@ -96,7 +100,8 @@ def _read(files: Mapping[str, Path]) -> "tuple[dict[str, Run], list[str]]":
 def _development(labels: Sequence[str], tune_runs: Any, own: Mapping[str, Any], place: Workplace) -> "Development":
     files = labelled_runs(tune_runs, place.store)
     given = [files[label] for label in labels] if set(files) == set(labels) else list(files.values())
-    metric, level = own.get("metric", "ndcg@10"), own.get("relevance_level", 1)
+    metric = own.get("metric", "ndcg@10")
+    level = field_value("evaluate", "relevance_level", own.get("relevance_level", 1))
     return development(labels, given, named_qrels(own.get("qrels")), metric, level)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hardneg.api.beir_folder import WholeCollection, write_beir
 from hardneg.api.content_store import keep_content
+from hardneg.api.given_values import name_of
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
 from hardneg.artifacts import Store
@@ -27,10 +28,10 @@ def named_dataset(given: Dataset, store: Store) -> str:
         UsageError: it is none of the forms that a dataset may have.
         DataError: one in memory has a mistake; each is told with its place.
     """
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and find_file(Path(given), "corpus.jsonl")):
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and _is_folder(given)):
         return f"beir:{os.fspath(given)}"
     if isinstance(given, str):
-        return given
+        return name_of("dataset", given)
     collection = collection_of(given)
     made = keep_content(store, "given-collection", lambda folder: write_beir(collection, folder))
     return f"beir:{made.path}"
@@ -54,6 +55,13 @@ def split_of(given: Dataset, wanted: str | None, usual: str) -> str:
         return wanted or usual
     known = collection_of(given).splits()
     return known[0] if len(known) == 1 else usual
+
+
+def _is_folder(given: str) -> bool:
+    try:
+        return find_file(Path(given), "corpus.jsonl") is not None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"dataset: {given!r:.60} is no name ({getattr(error, 'strerror', error)}); {_FORMS}") from None
 
 
 def _first(given: Any) -> Any:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.api.content_store import keep_content
+from hardneg.api.given_values import name_of
 from hardneg.artifacts import Store
 from hardneg.errors import UsageError
 
@@ -20,7 +21,7 @@ def named_model(given: Model, store: Store) -> str:
         UsageError: it is nothing that a model may be.
     """
     if isinstance(given, str | os.PathLike):
-        return os.fspath(given)
+        return name_of("model", os.fspath(given))
     if not hasattr(given, "save_pretrained") or not hasattr(given, "tokenizer"):
         raise UsageError(
             f"model: cannot use {given!r:.60}; give a folder, a hub id, or a model of sentence-transformers"

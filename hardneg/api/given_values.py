@@ -1,7 +1,9 @@
-"""Names and numbers as functions are given them, checked by the fields of the stages that they are for."""
+"""Names, paths and numbers as functions are given them, checked by the fields of the stages that they are for."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Annotated, Any
 
 from hardneg.errors import UsageError
@@ -15,13 +17,55 @@ def names_of(argument: str, given: Any) -> list[str]:
     return names
 
 
-def number_of(verb: str, field: str, given: Any, argument: str = "") -> Any:
-    """A number within the bounds of a verb's field; whole, where that is of whole numbers.
+def name_of(argument: str, given: Any) -> str:
+    """A text. Raises UsageError where it is none, or empty."""
+    if not isinstance(given, str) or not given:
+        raise UsageError(f"{argument}: must be a name (got {given!r:.60})")
+    return given
+
+
+def mapping_of(argument: str, given: Any) -> dict[str, Any]:
+    """Values by name. Raises UsageError where it is no dict."""
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{argument}: must be a dict of values by name, not {given!r:.60}")
+    return dict(given)
+
+
+def file_path(given: Any, argument: str = "path") -> Path:
+    """A path. Raises UsageError where it is none."""
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise UsageError(f"{argument}: must be a path, not {given!r:.60}")
+    return Path(text).expanduser()
+
+
+def files_of(argument: str, given: Any) -> list[Path]:
+    """One path, or several. Raises UsageError where something is none."""
+    several = given if isinstance(given, Iterable) and not isinstance(given, str | os.PathLike) else [given]
+    return [file_path(each, argument) for each in several]
+
+
+def whole_number(argument: str, given: Any) -> int:
+    """A whole number. Raises UsageError where it is none."""
+    if not _is_whole(given):
+        raise UsageError(f"{argument}: must be a whole number (got {given!r:.60})")
+    return int(given)
+
+
+def at_least_one(argument: str, given: Any) -> int:
+    """A count. Raises UsageError where it is no whole number, or less than 1."""
+    if whole_number(argument, given) < 1:
+        raise UsageError(f"{argument}: must be at least 1 (got {given!r:.60})")
+    return int(given)
+
+
+def field_value(verb: str, field: str, given: Any, argument: str = "") -> Any:
+    """A value as a verb's field takes it: a number within its bounds, and whole where that is; several by name.
 
     argument: what the function calls it; as the field, if empty.
 
     Raises:
-        UsageError: it is no such number.
+        UsageError: the field does not take it.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -29,13 +73,22 @@ def number_of(verb: str, field: str, given: Any, argument: str = "") -> Any:
     from hardneg.wording import complaint
 
     info = load_plugin("stages", verb).model_fields[field]
-    plain = int(given) if _is_whole(given) else float(given) if isinstance(given, Real) else given
-    kind: Any = Annotated[(info.annotation, *info.metadata)]
+    kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
     try:
-        return TypeAdapter(kind).validate_python(plain, strict=True)
+        return TypeAdapter(kind).validate_python(_plain(given), strict=True)
     except ValidationError as error:
-        told = {**error.errors()[0], "input": given}
-        raise UsageError(f"{argument or field}: {complaint(told)}") from None
+        first = error.errors()[0]
+        path = ".".join([argument or field, *map(str, first["loc"])])
+        raise UsageError(f"{path}: {complaint(first)}") from None
+
+
+def _plain(given: Any) -> Any:
+    """Numbers of other libraries as Python's own."""
+    if isinstance(given, Mapping):
+        return {name: _plain(value) for name, value in given.items()}
+    if isinstance(given, bool) or not isinstance(given, Real):
+        return given
+    return int(given) if isinstance(given, Integral) else float(given)
 
 
 def _is_whole(given: Any) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.given_values import file_path
 from hardneg.errors import UsageError
 from hardneg.progress import Progress
 
@@ -69,7 +70,7 @@ def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> 
 def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterator[tuple[str, "RankedList"]]:
     from hardneg.types import RankedList
 
-    searcher = index.searcher
+    searcher, depth = index.searcher, min(depth, len(index.doc_ids))
     for start in range(0, len(queries), _AT_ONCE):
         stop = min(start + _AT_ONCE, len(queries))
         hits = searcher.search(queries.read(start, stop), depth)
@@ -95,6 +96,7 @@ def given_vectors(command: str, index: Path | None, queries: Path | None, ids: P
 def named_vectors(verb: str, given: Mapping[str, Any]) -> GivenVectors | None:
     """The same of a function's arguments `index`, `query_vectors` and `query_ids`. Raises as `given_vectors`."""
     index, queries, ids = (
-        None if given.get(name) is None else Path(given[name]) for name in ("index", "query_vectors", "query_ids")
+        None if given.get(name) is None else file_path(given[name], name)
+        for name in ("index", "query_vectors", "query_ids")
     )
     return given_vectors(verb, index, queries, ids)

@@ -8,9 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hardneg.api.content_store import keep_made
+from hardneg.api.given_values import at_least_one, file_path
 from hardneg.api.notebook import ROWS, caption, cut
 from hardneg.api.results import ROWS_FILE, Made, TextSource
-from hardneg.api.writing import file_path, writing
+from hardneg.api.writing import writing
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.layout import NEGATIVES
 from hardneg.reporting.table import Table
@@ -84,6 +85,8 @@ class MinedNegatives(Made):
         from hardneg.data.export.catalogue import check_form
 
         check_form(form, file_path(path))
+        if negatives is not None:
+            at_least_one("negatives", negatives)
         with writing("MinedNegatives.write", [path], overwrite, self.source.store) as (file,):
             return self.write_form(file, form, negatives, scores)
 
@@ -106,6 +109,7 @@ class MinedNegatives(Made):
         """
         from hardneg.api.tables import dataset_of
 
+        at_least_one("negatives", negatives)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
         origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
         made = keep_made(

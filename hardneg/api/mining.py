@@ -10,6 +10,7 @@ from hardneg.api.content_store import keep_content
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, named_model
 from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.given_values import files_of
 from hardneg.api.given_vectors import GivenVectors, named_vectors
 from hardneg.api.making import make_dataset, make_from
 from hardneg.api.mined import MinedNegatives, mined_in
@@ -74,7 +75,7 @@ def mine(
     check_sources(model is not None, lists)
     named = None if model is None else named_model(model, place.store)
     more = own.get("also_qrels", ())
-    mining = mining_stage(miner, split_of(dataset, split, "train"), [more] if isinstance(more, str | Path) else more)
+    mining = mining_stage(miner, split_of(dataset, split, "train"), files_of("also_qrels", more))
     stages = mining_stages(mining, depth if model is not None else None)
     recipe = place.recipe("mine", named_dataset(dataset, place.store), stages, named)
     made = MiningJob(recipe, lists).make(recipe.plan(), place)

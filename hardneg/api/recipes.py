@@ -1,6 +1,5 @@
 """`hardneg.recipe`: a recipe of a file, or a shipped one, changed, planned, checked and run."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,10 +9,10 @@ from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.api.evaluation import Evaluation
 from hardneg.api.given_dataset import named_dataset
 from hardneg.api.given_model import named_model
+from hardneg.api.given_values import file_path, names_of
 from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
 from hardneg.api.workplace import Where, Workplace, setting_texts
-from hardneg.api.writing import file_path
 from hardneg.artifacts import Artifact
 from hardneg.errors import HardnegError
 from hardneg.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
@@ -34,7 +33,7 @@ def recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
         name: as `hardneg recipe list` tells it, or a path.
         preset: `demo` (the default), `paper`, or another that it has.
     """
-    return ChosenRecipe(os.fspath(name), preset)
+    return ChosenRecipe(str(file_path(name, "name")), preset)
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class ChosenRecipe:
         """
         live = {name: value for name, value in values.items() if _is_live(name, value)}
         plain = {name: value for name, value in values.items() if name not in live}
-        settings = (*self.settings, *setting_texts(texts, plain))
+        settings = (*self.settings, *setting_texts(names_of("set", texts), plain))
         return replace(self, settings=settings, live={**self.live, **live})
 
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":

@@ -11,6 +11,7 @@ from hardneg.api.adhoc_recipe import (
     SEARCHED,
     TRAINED,
     mining_stage,
+    plugin_setting,
     reranker_setting,
     reranking_stages,
     searching_stages,
@@ -20,6 +21,7 @@ from hardneg.api.content_store import keep_content, keep_made
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, model_name, named_model
 from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.given_values import file_path, mapping_of
 from hardneg.api.given_vectors import GivenVectors, named_vectors
 from hardneg.api.making import make_dataset, make_from
 from hardneg.api.results import BuiltIndex, FoundRun, TextSource, TrainedModel, run_of
@@ -67,8 +69,8 @@ def index(
         UsageError: the backend is built from the other of the two, or from something else than the folder holds.
     """
     place = Workplace.of(where)
-    setting = {"name": backend} if isinstance(backend, str) else dict(backend)
-    check_built_from(str(setting["name"]), dataset is not None, None if vectors is None else Path(vectors))
+    setting = plugin_setting("backend", backend)
+    check_built_from(setting["name"], dataset is not None, None if vectors is None else file_path(vectors, "vectors"))
     if vectors is not None:
         return _compressed(vectors, setting, place)
     stages = {ENCODED: {"stage": "index", "backend": setting}}
@@ -197,7 +199,7 @@ def rerank(
         where: what every function takes (`Where`).
     """
     place, wanted = Workplace.of(where), split_of(dataset, split, "test")
-    setting = reranker_setting(reranker, {}) if isinstance(reranker, str) else dict(reranker)
+    setting = reranker_setting(reranker, {}) if isinstance(reranker, str) else plugin_setting("reranker", reranker)
     stages = reranking_stages(setting, wanted, depth)
     plan = place.recipe("rerank", named_dataset(dataset, place.store), stages).plan()
     read = make_dataset(plan, place)
@@ -239,7 +241,7 @@ def train(
     place = Workplace.of(given)
     mining = mining_stage(own.get("miner", "topk"), split_of(dataset, own.get("split"), "train"))
     named = named_model(model, place.store)
-    stages = training_stages(mining, own.get("depth", 210), loss, options or {})
+    stages = training_stages(mining, own.get("depth", 210), loss, mapping_of("options", options or {}))
     plan = place.recipe("train", named_dataset(dataset, place.store), stages, named).plan()
     made = place.make(plan).artifacts[TRAINED]
     return TrainedModel(f"{model_name(model)}-{TRAINED}", made.key, made.path / MODEL_FOLDER, made.facts)

@@ -10,7 +10,8 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.adhoc_recipe import AdhocRecipe, plugin_setting
+from hardneg.api.given_values import file_path, name_of, names_of, whole_number
 from hardneg.artifacts import Store
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.progress import Progress, Silent, Task
@@ -103,13 +104,13 @@ class Workplace:
         if (device := given.get("device")) is not None:
             from hardneg.encoders.devices import check_device
 
-            check_device(device)
+            check_device(name_of("device", device), "device")
         store, progress = given.get("store"), given.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
         settings = setting_texts(given.get("settings", ()))
-        engine = configured_engine(given["engine"]) if "engine" in given else None
-        opened = usual_store(store)
-        return cls(opened, device, given.get("seed", 42), settings, shown, engine)
+        engine = configured_engine(given["engine"]) if given.get("engine") is not None else None
+        opened = usual_store(store if store in (None, "") else file_path(store, "store"))
+        return cls(opened, device, whole_number("seed", given.get("seed", 42)), settings, shown, engine)
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
@@ -159,13 +160,31 @@ def setting_texts(given: Settings, named: Mapping[str, Any] | None = None) -> tu
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"settings: give a list, [{given!r}], or a dict of values by path")
-    pairs = [_pair(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
+    pairs = (
+        [_pair(path, value) for path, value in given.items()]
+        if isinstance(given, Mapping)
+        else names_of("settings", given)
+    )
     return (*pairs, *(_pair(name.replace("__", "."), value) for name, value in (named or {}).items()))
 
 
 def _pair(path: str, value: Any) -> str:
-    """`path=value`, the value as YAML has it."""
-    return f"{path}={json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value)}"
+    """`path=value`, the value as YAML has it. Raises UsageError where a recipe cannot hold it."""
+    name_of("settings", path)
+    try:
+        return f"{path}={json.dumps(value, default=_plain, allow_nan=False)}"
+    except (TypeError, ValueError, RecursionError):
+        told = "must be a finite number, a text, or a list or dict of them"
+        raise UsageError(f"settings: {path}: {told}, not {value!r:.60}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A path, or a number of numpy, as JSON has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return value.item()
+    raise TypeError
 
 
 def configured_engine(given: str | Mapping[str, Any]) -> "Engine":
@@ -173,6 +192,6 @@ def configured_engine(given: str | Mapping[str, Any]) -> "Engine":
     from hardneg.registry import configure
     from hardneg.types import PluginSetting
 
-    options = {"name": given} if isinstance(given, str) else dict(given)
-    engine: Engine = configure("engines", PluginSetting(str(options.pop("name", "local")), options))
+    options = plugin_setting("engine", {"name": "local", **given} if isinstance(given, Mapping) else given)
+    engine: Engine = configure("engines", PluginSetting(options.pop("name"), options))
     return engine

@@ -1,14 +1,13 @@
 """Files that results write: by the rule of the commands, so that nothing of the user's is replaced."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.given_values import file_path
 from hardneg.api.workplace import usual_store
 from hardneg.artifacts import Store
-from hardneg.errors import UsageError
 from hardneg.outputs import Outputs, Target
 
 
@@ -29,10 +28,3 @@ def writing(
     outputs.check()
     with outputs.laid_out():
         yield files
-
-
-def file_path(given: Any, argument: str = "path") -> Path:
-    """A path as a function is given it. Raises UsageError where it is none."""
-    if not isinstance(given, str | os.PathLike) or not (text := os.fspath(given)) or not isinstance(text, str):
-        raise UsageError(f"{argument}: must be a path, not {given!r:.60}")
-    return Path(text).expanduser()

@@ -78,7 +78,9 @@ def mine(
     lists = GivenLists(run, given, filter_by, depth)
     check_sources(model is not None, lists)
     mining = mining_stage({"name": miner, **plugin_options(option)}, split, also_qrels)
-    recipe = AdhocRecipe("mine", dataset, mining_stages(mining, depth if model else None), model, settings, seed)
+    recipe = AdhocRecipe(
+        "mine", dataset, mining_stages(mining, depth if model is not None else None), model, settings, seed
+    )
     _mine(MiningJob(recipe, lists), target, place, overwrite)
 
 

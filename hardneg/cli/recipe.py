@@ -8,17 +8,14 @@ import typer
 
 from hardneg.artifacts import Store
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import plan_outputs
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
-from hardneg.cli.recipe_plan import plan
+from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.distributed import world
 from hardneg.errors import RecipeError, UsageError
-from hardneg.layout import LOCK
-from hardneg.outputs import Outputs, Target
 from hardneg.wording import counted, size
 
 if TYPE_CHECKING:
@@ -129,15 +126,8 @@ def run(
         made, opened = planned(name, preset, settings), open_store(store)
         check_stages(made, until, force)
         folder = output or default_folder(made.recipe.name, made.recipe.preset)
-        with _outputs(made, opened, folder, overwrite).begun():
+        with run_outputs(made, opened, folder, overwrite).begun():
             _run(made, opened, options, folder)
-
-
-def _outputs(made: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
-    from hardneg.recipe.run_folder import COMMAND, names
-
-    target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
-    return plan_outputs(COMMAND, made, opened, [target], overwrite)
 
 
 def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:

@@ -10,12 +10,15 @@ import typer
 
 from hardneg.artifacts import Store
 from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import plan_outputs
 from hardneg.cli.console import say, say_json
 from hardneg.cli.doctor import memory
-from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store
+from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store, output
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.errors import UsageError
+from hardneg.layout import LOCK
+from hardneg.outputs import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.machine import Machine
@@ -30,6 +33,7 @@ _RATES = typer.Option(
     rich_help_panel=MACHINE,
     show_default=False,
 )
+_OUTPUT = output("The run folder, as `recipe run` takes it: whether it can be written is checked.", None)
 _PRICE = typer.Option(None, min=0, help="What a GPU costs in an hour, in your currency.", rich_help_panel=MACHINE)
 
 
@@ -68,6 +72,7 @@ def plan(
     gpus: int | None = _GPUS,
     rates: str | None = _RATES,
     price: float | None = _PRICE,
+    folder: Path | None = _OUTPUT,
     store: Path | None = STORE,
     processes: int | None = PROCESSES,
     as_json: bool = JSON,
@@ -84,6 +89,8 @@ def plan(
     problems: list[str] = []
     made, opened = planned(name, preset, settings, problems), open_store(store)
     check_stages(made, until)
+    if folder is not None:
+        run_outputs(made, opened, folder, overwrite=False).check()
     if not as_json:
         say(headline(made))
     told = _told(made, opened, until, documents, where)
@@ -91,6 +98,14 @@ def plan(
     if as_json:
         return say_json(_content(told), indent=1)
     _tell(told, until)
+
+
+def run_outputs(made: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
+    """The run folder of a plan."""
+    from hardneg.recipe.run_folder import COMMAND, names
+
+    target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
+    return plan_outputs(COMMAND, made, opened, [target], overwrite)
 
 
 def show_plan(made: "Plan", store: Store, as_json: bool) -> None:

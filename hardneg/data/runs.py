@@ -267,12 +267,14 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
     Documents that the corpus lacks are left out; ties keep the run's order.
 
     Raises:
-        DataError: the run has a mistake, or none of its queries is in the split.
+        DataError: the run has a mistake, or none of its queries is in the split, or of its documents in the corpus.
     """
     run, facts = read_run(path), Counter[str]()
     write_run(target, _entries(run, collection.queries(split).query_ids, collection.corpus, facts))
     if not facts["queries in the run"]:
         raise DataError(f"{path}: none of its queries is in split {split}; name the split it is of")
+    if not facts.pop("documents", 0) and facts["run documents that are not in the corpus"]:
+        raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
     return {name: count for name, count in facts.items() if count}
 
 
@@ -286,6 +288,7 @@ def _entries(
             continue
         facts["queries in the run"] += 1
         known = corpus.rows(ranked.doc_ids) >= 0
+        facts["documents"] += int(known.sum())
         facts["run documents that are not in the corpus"] += int((~known).sum())
         doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
         yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))

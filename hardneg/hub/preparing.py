@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hardneg.artifacts import Store
-from hardneg.errors import UsageError
+from hardneg.artifacts import MANIFEST, Store
+from hardneg.errors import DataError, UsageError
 from hardneg.hub.index import index_upload, is_index, run_index_upload
 from hardneg.hub.model import model_upload, run_model_upload
 from hardneg.hub.negatives import Rows, negatives_upload, run_negatives_upload
@@ -17,6 +17,7 @@ from hardneg.hub.upload import Upload
 from hardneg.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, NEGATIVES
 
 KINDS = ("model", "index", "negatives", "runs")
+_RUNS = "runs"
 _TABLES = (".arrow", ".parquet")
 
 
@@ -62,6 +63,12 @@ def _run(folder: Path, wanted: Wanted) -> tuple[RecordedRun, Wanted] | None:
     kind = {MODEL_FOLDER: "model", INDEX_FOLDER: "index"}.get(folder.name)
     if kind and wanted.what in (None, kind) and (folder.parent / LOCK).is_file():
         return RecordedRun.open(folder.parent), replace(wanted, what=kind)
+    if not (folder / MANIFEST).is_file() and any(
+        (folder / name).is_dir() for name in (MODEL_FOLDER, INDEX_FOLDER, _RUNS)
+    ):
+        raise DataError(
+            f"{folder}: no finished run: {LOCK} is missing; run the recipe again, or push its model or index"
+        )
     return None
 
 

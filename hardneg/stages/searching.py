@@ -81,6 +81,11 @@ class Searching:
             for _ in entries:
                 pass
 
+    @property
+    def _depth(self) -> int:
+        """How many documents a list may have: there are no more than the corpus has."""
+        return min(self.context.spec.depth, len(self.collection.corpus.doc_ids))
+
     @cached_property
     def _searcher(self) -> "Searcher":
         from hardneg.indexes.sharded import KeptLists, shard_by_shard
@@ -109,7 +114,7 @@ class Searching:
                 raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
             wanted = self._encoded(self._encoder, self.queries.texts[start : start + step])
             encoded = check_encoded("shards are searched", wanted)
-            missing |= searcher.search_some(encoded, self.context.spec.depth, taken)
+            missing |= searcher.search_some(encoded, self._depth, taken)
         return missing
 
     @cached_property
@@ -160,9 +165,9 @@ class Searching:
     def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
         with self.seconds.of("search"):
             if lists is None:
-                return searcher.search(wanted, self.context.spec.depth)
+                return searcher.search(wanted, self._depth)
             given = _rows(self.collection.corpus, [ranked.doc_ids for ranked in islice(lists, count)])
-            return rank_candidates(searcher, wanted, given, self.context.spec.depth)
+            return rank_candidates(searcher, wanted, given, self._depth)
 
     def _reported(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         return angular_scores(scores) if self.context.spec.scores == "angular" else scores

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from hardneg.encoders.kinds import kind_of
 from hardneg.encoders.protocol import EncoderKind
@@ -20,6 +20,7 @@ from hardneg.stages.sizes import Row as Row
 from hardneg.stages.sizes import Sizes as Sizes
 from hardneg.stages.sizes import encoding as encoding
 from hardneg.types import PluginSetting
+from hardneg.wording import not_finite
 
 if TYPE_CHECKING:
     from hardneg.data.collection import StoredCollection
@@ -102,6 +103,13 @@ class StageSpec(BaseModel):
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
+
+    @model_validator(mode="after")
+    def _finite(self) -> Self:
+        """Numbers are part of keys, which no endless one can be."""
+        if found := [f"{path}: must be a finite number (got {value})" for path, value in not_finite(vars(self))]:
+            raise ValueError("; ".join(found))
+        return self
 
     @property
     def verb(self) -> str:

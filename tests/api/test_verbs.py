@@ -180,7 +180,7 @@ def test_mistakes_in_what_is_given(place, at):
         hn.mine(place / "data", run={"q0": {"d1": float("nan")}}, **at)
     with pytest.raises(DataError, match="run: an id has half of a character"):
         hn.mine(place / "data", run={"q0": {"d\ud800": 1.0}}, **at)
-    with pytest.raises(UsageError, match="miner: a name, or a dict of its options with its name, not 3"):
+    with pytest.raises(UsageError, match="miner: must be a name, or a dict of its options with its name, not 3"):
         hn.mine(place / "data", place / "model", miner=3, **at)
     with pytest.raises(UsageError, match="runs: there are none"):
         hn.evaluate({}, {"q0": {"d1": 1}}, **at)

@@ -9,7 +9,8 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import DataError
+from hardneg.data.runs import read_run
+from hardneg.errors import DataError, UsageError
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -60,3 +61,25 @@ def test_evaluate_an_empty_run(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "hardneg", *words], text=True, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == f"hardneg: {tmp_path}/run: the run is empty\n"
+
+
+@pytest.mark.parametrize("command", [["mine", "--output", "n.jsonl"], ["encode", "--output", "out"]])
+def test_a_model_without_a_name(folder: Path, command: list[str]) -> None:
+    """An unset variable of a shell."""
+    result = CliRunner().invoke(app, [*command, "--dataset", f"beir:{folder}", "--model", ""])
+    assert isinstance(result.exception, UsageError) and "name is empty" in str(result.exception), result.output
+
+
+def test_mine_from_a_run_of_other_documents(folder: Path) -> None:
+    Path("run").write_text("q1 Q0 x1 1 2 x\nq2 Q0 x2 1 1 x\n")
+    words = ["--dataset", f"beir:{folder}", "--run", "run", "--form", "n-tuple", "--output", "n.jsonl"]
+    assert "run: none of its documents is in the corpus" in refused("mine", *words) and not Path("n.jsonl").exists()
+
+
+@pytest.mark.parametrize("depth", [10**12, 10**20])
+def test_a_list_is_as_long_as_the_corpus_at_most(folder: Path, tiny_model: Path, depth: int) -> None:
+    words = ["--model", str(tiny_model), "--device", "cpu", "--depth", str(depth), "--output", "run.trec.gz"]
+    result = CliRunner().invoke(app, ["search", "--dataset", f"beir:{folder}", *words])
+    assert result.exit_code == 0, result.exception
+    documents = len((folder / "corpus.jsonl").read_text().splitlines())
+    assert {len(ranked.doc_ids) for ranked in read_run(Path("run.trec.gz")).values()} == {documents}

@@ -65,3 +65,10 @@ def test_as_json_nothing_else_is_said(plan):
 def test_what_cannot_be_planned_for_is_refused(plan, words, told):
     code, said = plan(*words)
     assert code != 0 and told in " ".join(said.replace("│", "").split())
+
+
+def test_the_line_of_a_run_is_planned_with_its_output(plan, tmp_path: Path):
+    assert plan("--output", str(tmp_path / "out"))[0] == 0 and not (tmp_path / "out").exists()
+    (tmp_path / "a file").write_text("mine")
+    code, told = plan("--output", str(tmp_path / "a file"))
+    assert code == 1 and "a file: is a file; give the folder to write" in told

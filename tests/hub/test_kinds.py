@@ -18,6 +18,7 @@ from hardneg.errors import ArtifactError, DataError, UsageError
 from hardneg.hub.negatives import Rows
 from hardneg.hub.preparing import Wanted, prepare
 from hardneg.hub.push import planned
+from hardneg.layout import LOCK
 from hardneg.types import Negatives
 
 VECTORS = np.eye(3, 4, dtype=np.float32)
@@ -120,6 +121,13 @@ def test_equal_negatives_make_no_second_commit(hub: Hub, negatives: Path, store:
 def test_a_runs_negatives_come_from_the_store(run: Path, store: Store, scratch: Path) -> None:
     with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one with --store"):
         prepare(run, "org/made", Wanted("negatives"), store, scratch)
+
+
+def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run: Path, store: Store, scratch: Path) -> None:
+    (run / LOCK).unlink()
+    for what in (None, "index", "model"):
+        with pytest.raises(DataError, match=r"no finished run: recipe.lock.yaml is missing; run the recipe again"):
+            prepare(run, "org/made", Wanted(what), store, scratch)
 
 
 def test_forms_of_rows_are_checked(negatives: Path, store: Store, scratch: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hardneg.data.corpus import Corpus
 from hardneg.data.export import passages
 from hardneg.data.export import sentence_transformers as st
-from hardneg.data.export.rows import Counts, ExportRow, TextLookup, WriteOptions, gather, merged
+from hardneg.data.export.rows import Counts, ExportRow, NoRows, TextLookup, WriteOptions, gather, merged
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.data.queries import Queries
 from hardneg.errors import UsageError
@@ -67,14 +67,19 @@ def write_form(
     """Writes negatives in a form, streaming, whole or not at all; returns `rows` and what was left out, by reason.
 
     Raises:
-        UsageError: the form is unknown or the file's ending is not one of its own.
+        UsageError: the form is unknown, the file's ending is not one of its own, or no query can have a row.
         DataError: a query or document is unknown.
     """
     check_form(form, path)
     if form == OWN:
         return {"rows": write_negatives(path, _cut(negatives, options.negatives))}
     counts: Counts = Counter()
-    rows = FORMS[form].write(path, gather(negatives, source.queries, source.corpus, options, counts), options, counts)
+    gathered = gather(negatives, source.queries, source.corpus, options, counts)
+    try:
+        rows = FORMS[form].write(path, gathered, options, counts)
+    except NoRows as error:
+        told = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
+        raise UsageError(f"form {form}: {error}{told and f': {told}'}; take more negatives, or write fewer") from None
     return {"rows": rows, **{reason: count for reason, count in counts.items() if count}}
 
 

@@ -23,7 +23,7 @@ from hardneg.data.hash_index import find_equal, hash_texts, normalise
 from hardneg.data.json_rows import json_row, read_array
 from hardneg.data.queries import Queries
 from hardneg.data.text_lines import read_lines
-from hardneg.errors import DataError
+from hardneg.errors import ArtifactError, DataError, UsageError
 from hardneg.types import Document, Negatives
 
 _QUERIES = 256
@@ -191,6 +191,7 @@ def write_json_lines(path: Path, rows: Iterable[JsonObject]) -> int:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             count += 1
+        _check_rows(count)
     return count
 
 
@@ -203,6 +204,7 @@ def write_json_list(path: Path, rows: Iterable[JsonObject]) -> int:
             file.write((b",\n" if count else b"\n") + json.dumps(row, ensure_ascii=False).encode())
             count += 1
         file.write(b"\n]\n")
+        _check_rows(count)
     return count
 
 
@@ -213,7 +215,17 @@ def write_parquet(path: Path, rows: Iterable[JsonObject], schema: pa.Schema) -> 
         while block := list(islice(stream, _ROWS)):
             writer.write_table(pa.Table.from_pylist(block, schema))
             count += len(block)
+        _check_rows(count)
     return count
+
+
+class NoRows(UsageError):
+    """Nothing of what was to be written can be a row."""
+
+
+def _check_rows(count: int) -> None:
+    if not count:
+        raise NoRows("there is no row to write")
 
 
 @contextmanager
@@ -222,7 +234,7 @@ def _writing(path: Path) -> Iterator[IO[bytes]]:
         with replacing(path) as file:
             yield file
     except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, JsonObject]]:

@@ -1,0 +1,119 @@
+"""What no argument can be is told in one line that names the argument, before any work."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hardneg as hn
+from hardneg.errors import HardnegError
+
+DATA = {
+    "corpus": {"d1": "one river", "d2": "a hill", "d3": "a lake"},
+    "queries": {"q1": "river"},
+    "qrels": {"q1": {"d1": 1}},
+}
+RUN = {"q1": {"d2": 2.0, "d1": 1.0}}
+QRELS = DATA["qrels"]
+TWO = {"one": RUN, "two": {"q1": {"d3": 1.0}}}
+NAN, INF = float("nan"), float("inf")
+MODEL = "packaged:wordllama"
+
+CASES: list[tuple[str, Callable[..., Any]]] = [
+    *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
+    (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=torch.device("cpu"))),
+    (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=0)),
+    (r"seed: must be a whole number", lambda at: hn.mine(DATA, run=RUN, store=at, seed=True)),
+    (r"settings: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, settings=[4])),
+    (
+        r"settings: seed: must be a finite number",
+        lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": object()}),
+    ),
+    (r"settings: seed: must be a finite number", lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": NAN})),
+    (r"engine: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, engine=3)),
+    (r"dataset: .* is no name \(File name too long\)", lambda at: hn.mine("d" * 5000, run=RUN, store=at)),
+    (r"dataset: must be a name", lambda at: hn.mine("", run=RUN, store=at)),
+    (r"model: must be a name", lambda at: hn.mine(DATA, "", store=at)),
+    (r"model: must be a name", lambda at: hn.encode(DATA, "", store=at)),
+    (r"miner: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, miner={"depth": 3})),
+    (r"also_qrels: must be a path", lambda at: hn.mine(DATA, run=RUN, store=at, also_qrels=3)),
+    (r"query_vectors: must be a path", lambda at: hn.mine(DATA, index="i", query_vectors=np.eye(2), store=at)),
+    (r"metrics: must be a name", lambda at: hn.evaluate(RUN, QRELS, metrics=[3], store=at)),
+    (r"metrics: must be a name", lambda at: hn.evaluate(RUN, QRELS, metrics=None, store=at)),
+    (r"baselines: must be a name", lambda at: hn.evaluate(RUN, QRELS, baselines=3, store=at)),
+    (r"answer_match: must be 'string' or 'regex'", lambda at: hn.evaluate(RUN, QRELS, answer_match="re", store=at)),
+    *(
+        (r"relevance_level: must be", lambda at, bad=bad: hn.evaluate(RUN, QRELS, relevance_level=bad, store=at))
+        for bad in ("1", None, NAN, 1.5, 0, True)
+    ),
+    (r"run\['q1'\]\['d1'\]: must be a finite number", lambda at: hn.evaluate({"q1": {"d1": 10**400}}, QRELS, store=at)),
+    (r"run: id 1 must be one word", lambda at: hn.evaluate({1: {"d1": 1.0}}, QRELS, store=at)),
+    (r"weights: must be a mapping", lambda at: hn.fuse(TWO, weights=[1, 2], store=at)),
+    *(
+        (r"weights.two: must be", lambda at, bad=bad: hn.fuse(TWO, weights={"two": bad}, store=at))
+        for bad in ("1", NAN, INF)
+    ),
+    *((r"depth: must be", lambda at, bad=bad: hn.fuse(TWO, depth=bad, store=at)) for bad in ("3", 0, -1, 1.5)),
+    *(
+        (r"constant: must be", lambda at, bad=bad: hn.fuse(TWO, "reciprocal-rank", constant=bad, store=at))
+        for bad in (-60.5, -1, "60")
+    ),
+    (r"parameter: must be a finite number", lambda at: hn.fuse(TWO, "rrf", parameter=NAN, store=at)),
+    (r"backend: must be a name", lambda at: hn.index(DATA, {"k1": 1}, store=at)),
+    (r"backend: .*k1: must be a finite number", lambda at: hn.index(DATA, {"name": "bm25", "k1": NAN}, store=at)),
+    (r"reranker: must be a name", lambda at: hn.rerank(DATA, RUN, 3, store=at)),
+    (r"options: must be a dict", lambda at: hn.train(DATA, MODEL, options=["max_steps=2"], store=at)),
+    (
+        r"learning_rate: must be a finite number",
+        lambda at: hn.train(DATA, MODEL, options={"learning_rate": "1e400"}, store=at),
+    ),
+    (r"name: must be a name", lambda at: hn.analyze(3, store=at)),
+    (r"name: must be a path", lambda at: hn.recipe(3)),
+    (r"set: must be a name", lambda at: hn.recipe("star-passage").set(3)),
+    (r"output: must be a path", lambda at: hn.recipe("star-passage").run(3, store=at)),
+]
+
+
+@pytest.mark.parametrize(("told", "call"), CASES, ids=[f"{number} {told}" for number, (told, _) in enumerate(CASES)])
+def test_what_an_argument_cannot_be(told: str, call: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(HardnegError, match=told):
+        call(tmp_path / "store")
+    assert not list((tmp_path / "store").glob("artifacts/*"))
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return hn.mine(DATA, run=RUN, store=tmp_path_factory.mktemp("store"))
+
+
+@pytest.mark.parametrize("bad", [-1, 0, "2", 1.5, True])
+def test_a_count_of_negatives(mined: Any, tmp_path: Path, bad: Any) -> None:
+    for call in (
+        lambda: mined.to_dataset("triplet", negatives=bad),
+        lambda: mined.write(tmp_path / "a.jsonl", negatives=bad),
+    ):
+        with pytest.raises(HardnegError, match="negatives: must be"):
+            call()
+
+
+def test_no_query_has_so_many_negatives(mined: Any, tmp_path: Path) -> None:
+    (tmp_path / "mined.jsonl").write_text("as it was")
+    told = r"form n-tuple: there is no row to write: rows left out: fewer than 99 negatives \(1\)"
+    for call in (
+        lambda: mined.to_dataset(negatives=99),
+        lambda: mined.write(tmp_path / "mined.jsonl", negatives=99, overwrite=True),
+    ):
+        with pytest.raises(HardnegError, match=told):
+            call()
+    assert (tmp_path / "mined.jsonl").read_text() == "as it was"
+    assert len(mined.to_dataset(negatives=1)) == 1
+
+
+def test_a_run_of_other_documents_has_no_negatives(tmp_path: Path) -> None:
+    with pytest.raises(
+        HardnegError, match="none of its documents is in the corpus; name the dataset that was searched"
+    ):
+        hn.mine(DATA, run={"q1": {"x1": 1.0, "x2": 0.5}}, store=tmp_path)

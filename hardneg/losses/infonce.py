@@ -24,13 +24,14 @@ class InfoNCE:
     Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval
     (EMNLP 2020). The directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning
     (2023), section 3.2, all four but `positive-positive` in one softmax, the positive in two of them; Solatorio,
-    GISTEmbed (2024), with `query-query` and `positive-positive`. The hardness: Lan et al., LLaVE (2025), Eq. 5, of
+    GISTEmbed (2024), with `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2
+    (2021), whose program names it InBatchPairwiseNLL. The hardness: Lan et al., LLaVE (2025), Eq. 5, of
     `others` by 9; Schechter Vera et al., EmbeddingGemma (2025), of `own` by 5.
 
     Attributes:
         temperature: what scores are divided by first.
         negatives: `all` takes every document of the batch as a negative, `own` only those mined
-            for the query.
+            for the query, `own_and_positives` those and the other queries' positives.
         directions: what stands in the softmax: of a query `query-document` and `query-query`; of its positive
             `document-query`, `document-document` (documents of other queries) and `positive-positive` (their
             positives alone).
@@ -43,7 +44,7 @@ class InfoNCE:
     later: ClassVar[frozenset[str]] = frozenset({"directions", "hardness", "hardness_of"})
 
     temperature: float = 1.0
-    negatives: Literal["all", "own"] = "all"
+    negatives: Literal["all", "own", "own_and_positives"] = "all"
     directions: tuple[Direction, ...] = ("query-document",)
     hardness: float = 0.0
     hardness_of: Literal["all", "own", "others"] = "all"
@@ -75,7 +76,7 @@ class InfoNCE:
         """
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
-        chosen = negatives(batch) & batch.own if self.negatives == "own" else negatives(batch)
+        chosen = negatives(batch) & self._chosen(batch)
         lowest = torch.finfo(scores.dtype).min / 2
         logits = [self._weighted(scores, batch).masked_fill(~chosen, lowest)]
         for direction in self.directions:
@@ -86,6 +87,12 @@ class InfoNCE:
         all_logits = torch.cat(logits, dim=1).logsumexp(1, keepdim=True)
         counted = present & chosen.any(1, keepdim=True)
         return weighted_mean(softplus(all_logits - positive), counted, batch.weights)
+
+    def _chosen(self, batch: ScoreBatch) -> Tensor:
+        """bool [B, M]: the documents that `negatives` names, a row's positives among them."""
+        if self.negatives == "all":
+            return torch.ones_like(batch.own)
+        return batch.own if self.negatives == "own" else batch.own | batch.positive.any(0)
 
     def _weighted(self, scores: Tensor, batch: ScoreBatch) -> Tensor:
         """The logits with the hardness of those that have it."""

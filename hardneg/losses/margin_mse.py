@@ -35,19 +35,26 @@ class MarginMSE:
         probabilities: the teacher's scores are probabilities; their logits are compared.
         in_batch: the weight of a second teacher's part, the stage's guide, over all pairs of a query's positive with a
             negative of the batch; 0 leaves it out.
+        in_batch_own: whether the second teacher's part has the pairs of a query's positive with its own negatives too;
+            TAS-B's program leaves them to the first teacher.
     """
 
     version: ClassVar[int] = 1
-    later: ClassVar[frozenset[str]] = frozenset({"in_batch"})
+    later: ClassVar[frozenset[str]] = frozenset({"in_batch", "in_batch_own"})
 
     temperature: float = 1.0
     probabilities: bool = False
     in_batch: float = 0.0
+    in_batch_own: bool = True
 
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
         if not (self.in_batch >= 0 and isfinite(self.in_batch)):
             raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+        if not (self.in_batch or self.in_batch_own):
+            raise PluginError(
+                "margin-mse: in_batch_own goes with in_batch: give an in_batch above 0, or leave in_batch_own out"
+            )
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -63,8 +70,9 @@ class MarginMSE:
         found = self._margins(batch, *taught_scores("margin-mse", batch, self.probabilities))
         if not self.in_batch:
             return found
-        guide = taught_scores("margin-mse", replace(batch, teacher=batch.guide))
-        return found + self.in_batch * self._margins(batch, *guide)
+        scores, taught = taught_scores("margin-mse", replace(batch, teacher=batch.guide))
+        taught = taught if self.in_batch_own else taught & ~batch.own
+        return found + self.in_batch * self._margins(batch, scores, taught)
 
     def _margins(self, batch: ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
         gaps = safe_scores(batch) / self.temperature - teacher

@@ -36,7 +36,9 @@ def shown(value: Any) -> Any:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool = False) -> dict[str, Any]:
-    """`base` with `changes` laid over it, mapping by mapping; a null removes the key, or stays for a later merge.
+    """`base` with `changes` laid over it, mapping by mapping; a null removes the key.
+
+    keep_nulls: one that removes nothing stays for a later merge.
 
     A dataset of another name has none of the options of the loader before it, but still withholds what that one does.
     """
@@ -44,7 +46,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
     if _another(base.get("dataset"), changes.get("dataset")):
         merged["dataset"] = {key: value for key, value in base["dataset"].items() if key == "withheld"}
     for key, value in changes.items():
-        if is_removed(value) and not keep_nulls:
+        if is_removed(value) and not (keep_nulls and is_removed(merged.get(key))):
             merged[key] = REMOVED
         elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
             merged[key] = merge(merged[key], value, keep_nulls)

@@ -26,7 +26,7 @@ from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, K
 from hardneg.training.figures import Unread
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
-from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, warmup_length
+from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
 from hardneg.training.options import TrainOptions
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, logged, numbers, shared
@@ -190,12 +190,11 @@ class _TrainingRun:
         self.method.trainable.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate
-        warmup = warmup_length(options, self.total)
         starts = range(start * per_step, stop * per_step, options.batch_size)
         stream = self.method.batches(starts, options.batch_size)
         unread = Unread(self.method.encoder.device)
         for step in range(start, stop):
-            rate = options.learning_rate * schedule_factor(step, warmup, self.total, options.decay)
+            rate = options.learning_rate * schedule_factor(step, self.total, options)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             due = unread.add(done, {"learning_rate": rate}, self.method.log_metrics(step + 1))
             loss = self._told(unread) if due or step + 1 == stop else None

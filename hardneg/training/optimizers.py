@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -105,9 +105,6 @@ def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Paramet
     return decayed, [weights for weights in learning if id(weights) in exempt]
 
 
-Decay = Literal["linear", "cosine", "constant"]
-
-
 def warmup_length(options: TrainOptions, total: int) -> int:
     """How many steps of `total` the learning rate rises."""
     if options.warmup_steps is not None:
@@ -115,14 +112,16 @@ def warmup_length(options: TrainOptions, total: int) -> int:
     return math.ceil(options.warmup_ratio * total)
 
 
-def schedule_factor(step: int, warmup: int, total: int, decay: Decay) -> float:
-    """The factor for a step counted from 0: it rises to 1 at step `warmup`, then falls to 0 at `total`."""
+def schedule_factor(step: int, total: int, options: TrainOptions) -> float:
+    """The factor for a step counted from 0: it rises to 1 at the warm-up's end, then falls to 0 at `total`."""
+    warmup = warmup_length(options, total)
     if step < warmup:
-        return (step + 1) / (warmup + 1)
-    if decay == "constant":
+        return step / warmup if options.warmup_from_zero else (step + 1) / (warmup + 1)
+    if options.decay == "constant":
         return 1.0
-    left = max(0.0, (total - step) / max(1, total - warmup))
-    return left if decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
+    began = 0 if options.decay_from_start else warmup
+    left = max(0.0, (total - step) / max(1, total - began))
+    return left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
 
 
 GROUPS = ("bottom", "middle", "top")

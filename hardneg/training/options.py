@@ -51,7 +51,11 @@ class TrainOptions:
         warmup_steps: steps during which the learning rate rises: step s of them, from 0, has (s + 1) / (warmup_steps +
             1) of its peak; goes before `warmup_ratio`.
         warmup_ratio: the same as a part of all steps.
+        warmup_from_zero: step s of the warm-up, from 0, has s / warmup_steps of the peak instead, so the first one has
+            rate 0, as schedules of transformers and of the papers' programs do.
         decay: the learning rate after the warm-up: `linear` or `cosine` to 0 at the end, or `constant`.
+        decay_from_start: the rate after the warm-up is that of a decay which began with the first step, as RocketQA's
+            program does: it falls by the warm-up's part at once.
         clip_norm: largest norm of the gradient, all weights together; 0 or none means no clipping.
         accumulate: batches that share one step; each is scored on its own.
         chunk: queries that are encoded at a time, with their documents, so that a batch needs the memory of so many;
@@ -97,6 +101,8 @@ class TrainOptions:
             "passes",
             "compile",
             "tf32",
+            "warmup_from_zero",
+            "decay_from_start",
         }
     )
     """Options that models were trained without: they count where they have another value than their default."""
@@ -125,7 +131,9 @@ class TrainOptions:
     weight_decay: float = 0.01
     warmup_steps: int | None = None
     warmup_ratio: float = 0.1
+    warmup_from_zero: bool = False
     decay: Literal["linear", "cosine", "constant"] = "linear"
+    decay_from_start: bool = False
     clip_norm: float | None = 1.0
     accumulate: int = 1
     chunk: int | None = None
@@ -210,8 +218,10 @@ class TrainOptions:
         return found
 
     def _at_odds(self) -> list[str]:
-        """Options that change how dropout is drawn, beside those that have to repeat it."""
+        """Options that leave another without effect, or that draw dropout in a way which another cannot repeat."""
         found = []
+        if self.decay_from_start and self.decay == "constant":
+            found.append("decay_from_start goes with decay linear or cosine: leave decay_from_start out")
         if self.gradient_checkpointing and self.passes == "by_length":
             found.append("gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out")
         if self.compile and self.passes == "by_length":

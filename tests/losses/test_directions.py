@@ -53,6 +53,24 @@ def test_directions_by_hand(directions: tuple[str, ...], others: tuple[int, int]
     assert loss(batch_of()).item() == pytest.approx(expected, abs=1e-12)
 
 
+def test_own_negatives_and_the_others_positives_by_hand() -> None:
+    """As in SPLADE's program: p0 4 against n0 2 and p1 1; p1 2 against p0 5 and n1 6. The others' n0, n1 do not count.
+
+    The slope is softmax less 1 for the positive, over two rows, by the score e^logit.
+    """
+    batch = batch_of()
+    scores = batch.scores.clone().requires_grad_()
+    value = InfoNCE(negatives="own_and_positives")(replace(batch, scores=scores))
+    value.backward()
+    assert value.item() == pytest.approx((math.log(7 / 4) + math.log(13 / 2)) / 2, abs=1e-12)
+    assert scores.grad is not None
+    assert scores.grad[0].tolist() == pytest.approx([(4 / 7 - 1) / 2, 2 / 14, 1 / 14, 0])
+    assert scores.grad[1].tolist() == pytest.approx([5 / 26, 0, (2 / 13 - 1) / 2, 6 / 26])
+    known = replace(batch, valid=batch.valid & torch.tensor([[1, 1, 1, 1], [0, 1, 1, 1]], dtype=torch.bool))
+    expected = (math.log(7 / 4) + math.log(8 / 2)) / 2
+    assert InfoNCE(negatives="own_and_positives")(known).item() == pytest.approx(expected, abs=1e-12)
+
+
 def test_what_is_not_valid_is_left_out_in_all_directions() -> None:
     """The second query knows p0: it is no negative of its, nor is it itself one of p0."""
     loss, batch = InfoNCE(directions=("query-document", "document-query")), batch_of([[1, 1, 1, 1], [0, 1, 1, 1]])
@@ -114,6 +132,28 @@ def test_margins_of_two_teachers_by_hand() -> None:
         MarginMSE(in_batch=0.75)(replace(batch, guide=None))
 
 
+def test_the_second_teacher_without_own_pairs_by_hand() -> None:
+    """TAS-B's program at two queries, columns p0 n0 p1 n1; each query is set against the other's two documents.
+
+    Student's less guide's: row 0 has 2 1 0 3 - 5 4 2 9 = -3 -3 -2 -6, so margins -1 and 3; row 1 has 1 0 4 2 - 1 3 6 0
+    = 0 -3 -2 2, so -2 and 1. Squares 1, 9, 4, 1: the mean is 15/4. With own pairs, 0 and 16, it is 31/6.
+    """
+    positive, own = ([[1, 0, 0, 0], [0, 0, 1, 0]], [[0, 1, 0, 0], [0, 0, 0, 1]])
+    sides = [torch.tensor(rows, dtype=torch.bool) for rows in (positive, own, [[1] * 4] * 2)]
+    scores = torch.tensor([[2.0, 1, 0, 3], [1, 0, 4, 2]], dtype=torch.float64, requires_grad=True)
+    teacher = torch.full_like(scores, math.nan).masked_scatter(sides[0] | sides[1], torch.zeros(4, dtype=torch.float64))
+    guide = torch.tensor([[5.0, 4, 2, 9], [1, 3, 6, 0]], dtype=torch.float64)
+    batch = ScoreBatch(scores, *sides, teacher=teacher.detach(), guide=guide)
+    own = ((2 - 1) ** 2 + (4 - 2) ** 2) / 2
+    assert MarginMSE(in_batch=0.5)(batch).item() == pytest.approx(own + 0.5 * 31 / 6)
+    value = MarginMSE(in_batch=0.5, in_batch_own=False)(batch)
+    value.backward()
+    assert value.item() == pytest.approx(own + 0.5 * 15 / 4)
+    assert scores.grad is not None
+    assert scores.grad[0].tolist() == pytest.approx([1 + (-1 + 3) / 4, -1, 1 / 4, -3 / 4])
+    assert scores.grad[1].tolist() == pytest.approx([2 / 4, -1 / 4, 2 + (-2 + 1) / 4, -2])
+
+
 def test_needs_follow_the_options() -> None:
     assert needs_of(InfoNCE()) == () and needs_of(InfoNCE(hardness=1)) == ()
     assert needs_of(InfoNCE(directions=("query-document", "positive-positive"))) == ("document_document",)
@@ -143,3 +183,5 @@ def test_options_that_make_no_sense() -> None:
         InfoNCE(hardness_of="others")
     with pytest.raises(PluginError, match="in_batch must be 0 or above, not -1"):
         MarginMSE(in_batch=-1)
+    with pytest.raises(PluginError, match="in_batch_own goes with in_batch: give an in_batch above 0, or leave"):
+        MarginMSE(in_batch_own=False)

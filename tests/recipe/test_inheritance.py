@@ -31,6 +31,16 @@ def test_presets_are_merged_with_the_nulls_that_they_hold(tmp_path: Path):
     assert (without_removed(tree), problems) == ({"stages": {"x": {"l": 2}}}, [])
 
 
+def test_a_null_in_a_preset_takes_away_what_the_preset_before_it_added(tmp_path: Path):
+    """Also where the recipe without its preset has nothing of it."""
+    write(tmp_path, "a", presets={"paper": {"stages": {"x": {"loss": {"name": "ranknet", "pairs": "own"}}}}})
+    loss = {"name": "infonce", "pairs": None, "negatives": "all"}
+    path = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"stages": {"x": {"loss": loss}}}})
+    tree, _, problems = apply_preset(read_whole_tree(path), "paper")
+    assert without_removed(tree) == {"stages": {"x": {"loss": {"name": "infonce", "negatives": "all"}}}}
+    assert not problems
+
+
 def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path: Path):
     star = read_whole_tree(write(tmp_path, "mine", extends="star-passage:small", stages={"star": {"seed": 7}}))
     small, _, _ = apply_preset(read_whole_tree(find_recipe("star-passage")), "small")

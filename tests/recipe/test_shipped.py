@@ -22,7 +22,7 @@ from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment, shipped_recipes
-from hardneg.training.optimizers import schedule_factor, warmup_length
+from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
     ("cort-electra-passage", "paper"): "hardneg_electra",
@@ -225,7 +225,7 @@ def test_schedules_go_on_behind_the_step_that_the_authors_stopped_at():
         assert (options.last_step(queries), options.total_steps(queries)) == (last, total)
         assert not options.keep_best
     options = _trainings("star-passage")["star"].options
-    left = schedule_factor(50_000, warmup_length(options, 196_461), 196_461, options.decay)
+    left = schedule_factor(50_000, 196_461, options)
     assert left == pytest.approx(0.749, abs=1e-3)
 
 

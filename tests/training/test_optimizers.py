@@ -1,10 +1,12 @@
 """LAMB against published numbers, the groups without weight decay, and the schedule's corner points."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from transformers import get_linear_schedule_with_warmup
 
 from hardneg.training.optimizers import Lamb, decay_groups, make_optimizer, schedule_factor, warmup_length
 from hardneg.training.options import TrainOptions
@@ -55,14 +57,47 @@ def test_biases_and_layer_norms_do_not_decay() -> None:
     assert isinstance(make_optimizer(head, TrainOptions(optimizer="lamb")), Lamb)
 
 
+def rates(steps: Iterable[int], total: int, **options: Any) -> list[float]:
+    return [schedule_factor(step, total, TrainOptions(**options)) for step in steps]
+
+
 def test_the_learning_rate_rises_and_falls() -> None:
-    linear = [schedule_factor(step, 2, 6, "linear") for step in range(7)]
-    assert linear == pytest.approx([1 / 3, 2 / 3, 1, 0.75, 0.5, 0.25, 0])
-    cosine = [schedule_factor(step, 2, 6, "cosine") for step in range(2, 7)]
+    assert rates(range(7), 6, warmup_steps=2) == pytest.approx([1 / 3, 2 / 3, 1, 0.75, 0.5, 0.25, 0])
+    cosine = rates(range(2, 7), 6, warmup_steps=2, decay="cosine")
     assert cosine == pytest.approx([1, 0.8535534, 0.5, 0.1464466, 0])
-    assert [schedule_factor(step, 1, 3, "constant") for step in range(4)] == [0.5, 1, 1, 1]
-    assert schedule_factor(5, 5, 5, "linear") == 0
-    assert schedule_factor(0, 0, 1, "linear") == 1
+    assert rates(range(4), 3, warmup_steps=1, decay="constant") == [0.5, 1, 1, 1]
+    assert rates([5], 5, warmup_steps=5) == [0] and rates([0], 1, warmup_steps=0) == [1]
+
+
+def test_the_learning_rate_of_the_papers_programs() -> None:
+    """Steps 0, 1, W, W + 1 and S for W = 4 and S = 20: s / W and (S - s) / (S - W), of transformers' schedule."""
+    steps, program = [0, 1, 4, 5, 20], {"warmup_steps": 4, "warmup_from_zero": True}
+    assert rates(steps, 20, **program) == pytest.approx([0, 1 / 4, 1, 15 / 16, 0])
+    theirs = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = get_linear_schedule_with_warmup(theirs, 4, 20)
+    for step, rate in enumerate(rates(range(21), 20, **program)):
+        assert rate == pytest.approx(schedule.get_last_lr()[0]), step
+        theirs.step()
+        schedule.step()
+    assert rates(steps, 20, warmup_steps=4) == pytest.approx([1 / 5, 2 / 5, 1, 15 / 16, 0])
+    assert rates([0, 1], 20, warmup_steps=0, warmup_from_zero=True) == pytest.approx([1, 19 / 20])
+
+
+def test_the_learning_rate_of_rocketqas_program() -> None:
+    """s / W, then 1 - s / S: at the end of the warm-up it falls from 3/4 to 16/20 of the peak, not to the peak."""
+    program = {"warmup_steps": 4, "warmup_from_zero": True, "decay_from_start": True}
+    assert rates([0, 1, 3, 4, 5, 20], 20, **program) == pytest.approx([0, 1 / 4, 3 / 4, 16 / 20, 15 / 20, 0])
+    cosine = rates([4, 10, 20], 20, warmup_steps=4, decay="cosine", decay_from_start=True)
+    assert cosine == pytest.approx([0.9045085, 0.5, 0])
+    assert TrainOptions(decay="constant", decay_from_start=True).problems() == [
+        "decay_from_start goes with decay linear or cosine: leave decay_from_start out"
+    ]
+
+
+def test_rates_of_programs_count_where_they_are_asked_for() -> None:
+    known = TrainOptions().identity()
+    assert not {"warmup_from_zero", "decay_from_start"} & {*known}
+    assert TrainOptions(warmup_from_zero=True).identity() == {**known, "warmup_from_zero": True}
 
 
 def test_warm_up_in_steps_goes_before_its_ratio() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -48,6 +49,9 @@ class ExactOptions:
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew,
         block by block.
+    begun: how far a search of a folder is, is kept about twice a minute in files beside this path, whose names begin
+        as its own; the same search takes that up after a stop, and finds the same to the bit. Who searches gives
+        another path for other queries or another depth, and removes the files.
     """
 
     corpus_block: int | None = None
@@ -56,6 +60,7 @@ class ExactOptions:
     engine: Literal["auto", "torch", "faiss", "bf16"] = "auto"
     resident: int = 0
     devices: tuple[str, ...] = ()
+    begun: Path | None = None
 
     @property
     def where(self) -> torch.device:
@@ -135,7 +140,7 @@ def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
-    return Blocks(corpus, queries, device)
+    return Blocks(corpus, queries, device, options.begun)
 
 
 def _engine(options: ExactOptions, products: int, dimension: int) -> Engine:

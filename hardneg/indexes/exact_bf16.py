@@ -7,13 +7,14 @@ searched by `search_blocks` in the end; so is one whose bar was set too high, an
 bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.indexes.begun_pass import State
 from hardneg.indexes.best import best_hits
 from hardneg.indexes.exact_torch import Blocks, Vectors, device_blocks, search_blocks, to_device
 from hardneg.indexes.pair_products import pair_products
@@ -50,6 +51,19 @@ class _Queries:
         met = torch.zeros(count, dtype=torch.int64, device=queries.device)
         least = starting_bar(rounded, sample, rank, space)
         return cls(queries, rounded, least, RunningBest(count, k, queries.device), met, met > 0)
+
+    def state(self) -> State:
+        """What `going_on` takes up: all that tells which candidates are scored anew, so that the same ones are."""
+        own = {"met": self.met.cpu().numpy(), "given_up": self.given_up.cpu().numpy()}
+        return {**own, **self.best.state()}
+
+    def going_on(self, state: State | None) -> "_Queries":
+        """The same as far as a stopped search was."""
+        if not state:
+            return self
+        met, given_up = (torch.from_numpy(state[name]).to(self.met.device) for name in ("met", "given_up"))
+        self.best.restore(state)
+        return replace(self, met=met, given_up=given_up)
 
     def look(self, tile: Tile, k: int, space: Tensor) -> None:
         """Takes up what a tile holds of the best."""
@@ -88,7 +102,8 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
     hits, unproven = _searched(vectors, queries, k, blocks, groups, task)
     if len(again := np.flatnonzero(unproven)):
         with Silent().task("", None, "") as unseen:
-            found = search_blocks(vectors, queries[again], k, blocks, unseen)
+            aside = None if blocks.begun is None else blocks.begun.with_name(f"{blocks.begun.name}.again")
+            found = search_blocks(vectors, queries[again], k, replace(blocks, begun=aside), unseen)
         hits.rows[again], hits.scores[again] = found.rows, found.scores
     return hits
 
@@ -103,13 +118,18 @@ def _searched(
         sample = list(sample_tiles(vectors, groups, size, blocks.device))
         rank, starts = sample_rank(len(vectors), k, len(groups)), range(0, len(queries), blocks.queries)
         held = (to_device(queries[start : start + blocks.queries], blocks.device) for start in starts)
-        parts = [_Queries.of(some, sample, rank, k, space) for some in held]
+        begun = blocks.pass_over(vectors, "bf16")
+        parts = [
+            _Queries.of(some, sample, rank, k, space).going_on(begun.state(number)) for number, some in enumerate(held)
+        ]
         sample.clear()
-        for start, block in device_blocks(vectors, blocks):
+        begun.tell(task)
+        for start, block in device_blocks(vectors, blocks, begun.done):
             for place in range(0, len(block), size):
                 tile = Tile.of(start + place, block[place : place + size])
                 for part in parts:
                     part.look(tile, k, space)
+            begun.at(start + len(block), lambda: (part.state() for part in parts))
             task.advance(len(block))
         found = [best_hits([part.best.best()], len(part.queries), k) for part in parts]
         unproven = np.concatenate([part.unproven(hits) for part, hits in zip(parts, found, strict=True)])

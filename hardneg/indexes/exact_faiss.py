@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hardneg.data.flat import FlatVectors
 from hardneg.errors import ArtifactError
+from hardneg.indexes.begun_pass import State
 from hardneg.indexes.exact_torch import Blocks, DeviceVectors, Vectors, search_blocks
 from hardneg.indexes.validation import no_hits, vector_blocks
 from hardneg.progress import Silent, Task
@@ -30,6 +32,19 @@ class _Part:
     queries: NDArray[np.float32]
     heap: Any
 
+    @classmethod
+    def of(cls, queries: NDArray[np.float32], depth: int, state: State | None) -> "_Part":
+        import faiss
+
+        heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
+        if state:
+            heap.D[:], heap.I[:] = state["scores"], state["rows"]
+        return cls(queries, heap)
+
+    def state(self) -> State:
+        """Of faiss the heap is to be kept as it is: which of equal scores it lets go hangs on its order."""
+        return {"scores": self.heap.D, "rows": self.heap.I}
+
 
 def search_spans(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
     """What `hardneg.indexes.exact.search_exact` says, on the CPU; takes what it has checked.
@@ -37,17 +52,18 @@ def search_spans(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks:
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
-    import faiss
-
     hits = no_hits(len(queries), k)
     depth = min(k + 1, len(vectors))
     queries = np.ascontiguousarray(queries, np.float32)
     starts = range(0, len(queries) if depth else 0, blocks.queries)
     chunks = [queries[start : start + blocks.queries] for start in starts]
-    parts = [_Part(chunk, faiss.ResultHeap(len(chunk), depth, keep_max=True)) for chunk in chunks]
-    for start, block in _spans(vectors, blocks.corpus):
+    begun = blocks.pass_over(vectors, "faiss")
+    parts = [_Part.of(chunk, depth, begun.state(number)) for number, chunk in enumerate(chunks)]
+    begun.tell(task)
+    for start, block in _spans(vectors, blocks.corpus, begun.done):
         for part in parts:
             _add(part, start, block, depth)
+        begun.at(start + len(block), lambda: (part.state() for part in parts))
         task.advance(len(block))
     for start, part in zip(starts, parts, strict=True):
         rows, scores = _ranked(part, vectors, k)
@@ -56,7 +72,12 @@ def search_spans(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks:
     return hits
 
 
-def _spans(vectors: Vectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def _spans(vectors: Vectors, size: int, done: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The number of each span's first row and its rows; so many rows of a folder are left out, whole spans."""
+    if isinstance(vectors, FlatVectors):
+        rest = vectors.part(range(done, len(vectors)))
+        yield from ((done + start, block) for start, block in vector_blocks(rest, size))
+        return
     if not isinstance(vectors, DeviceVectors):
         yield from vector_blocks(vectors, size)
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.data.flat import FlatVectors
-from hardneg.indexes.best import Best, best_hits, merged
+from hardneg.indexes.begun_pass import BegunPass, best_of, kept_best
+from hardneg.indexes.best import best_hits, merged
 from hardneg.indexes.copied_ahead import copied_ahead
 from hardneg.indexes.validation import vector_blocks
 from hardneg.progress import Task
@@ -56,11 +58,18 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where."""
+    """How many vectors and queries are multiplied at a time, and where; begun: as in `ExactOptions`."""
 
     corpus: int
     queries: int
     device: torch.device
+    begun: Path | None = None
+
+    def pass_over(self, vectors: Vectors, engine: str) -> BegunPass:
+        """How far a stopped search by an engine was with these vectors; one of arrays is not kept."""
+        if not isinstance(vectors, FlatVectors):
+            return BegunPass(None, "")
+        return BegunPass(self.begun, f"{engine}-{self.corpus}-{self.queries}-{vectors.first_row}-{len(vectors)}")
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -71,20 +80,29 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     """
     device = blocks.device
     parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
-    best: list[Best | None] = [None] * len(parts)
+    begun = blocks.pass_over(vectors, "torch")
+    best = [best_of(begun.state(i), device) for i in range(len(parts))]
+    begun.tell(task)
     with torch.inference_mode():
         space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
-        for start, block in device_blocks(vectors, blocks):
+        for start, block in device_blocks(vectors, blocks, begun.done):
             for i, part in enumerate(parts):
                 scores = space[: len(part) * len(block)].view(len(part), len(block))
                 best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
+            begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
             task.advance(len(block))
         return best_hits(best, len(queries), k)
 
 
-def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
-    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it."""
-    if isinstance(vectors, DeviceVectors):
+def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:
+    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it.
+
+    done: so many rows of a folder are left out, whole blocks.
+    """
+    if isinstance(vectors, FlatVectors) and done:
+        rest = vectors.part(range(done, len(vectors)))
+        yield from ((done + start, block) for start, block in device_blocks(rest, blocks))
+    elif isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
     elif blocks.device.type == "cuda":

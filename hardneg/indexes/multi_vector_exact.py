@@ -12,7 +12,8 @@ from torch import Tensor
 
 from hardneg.data.token_store import TokenStore
 from hardneg.float32_products import float32_products
-from hardneg.indexes.best import Best, best_hits, merged
+from hardneg.indexes.begun_pass import BegunPass, best_of, kept_best
+from hardneg.indexes.best import best_hits, merged
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.exact_torch import DeviceVectors
 from hardneg.indexes.multi_vector_scores import block_scores, check_tokens, documents_at_once, tensor
@@ -124,21 +125,26 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     asked = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[asked], sizes.queries, options.where))
-    best: list[Best | None] = [None] * len(parts)
     cells = _cells(store, searcher.searched)
     spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
-    done = int(np.count_nonzero(np.diff(store.offsets[: spans[0][0] + 1]))) if spans else 0
     total = sum(stop - start for start, stop in spans)
+    begun = BegunPass(options.begun, f"tokens-{sizes.documents}-{sizes.queries}-{searcher.searched.start}-{total}")
+    best = [best_of(begun.state(number), options.where) for number in range(len(parts))]
+    first = spans[0][0] if spans else 0
+    spans = [span for span in spans if span[0] >= first + begun.done]
+    done = int(np.count_nonzero(np.diff(store.offsets[: first + begun.done + 1])))
     told = (searcher.progress or Silent()).task("search", total, "passages")
     with torch.inference_mode(), float32_products(options.where), told as task:
+        begun.tell(task)
         for start, stop in spans:
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
                 block = _block(store, start, stop, held, options.where)
                 scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
-                best = [merged(mine, found, done, k) for mine, found in zip(best, scores, strict=True)]
+                best[:] = [merged(mine, found, done, k) for mine, found in zip(best, scores, strict=True)]
             done += len(counts)
+            begun.at(stop - first, lambda: (kept_best(mine, k) for mine in best))
             task.advance(stop - start)
         found = best_hits(best, len(asked), k)
     hits = no_hits(len(queries), k)

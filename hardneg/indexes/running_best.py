@@ -1,8 +1,10 @@
 """The best k documents of each query of a part, kept in place while few candidates at a time come in."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from hardneg.indexes.begun_pass import State
 from hardneg.indexes.best import Best, selected
 
 _SLACK = 128  # candidates beyond k that there is room for, at least
@@ -38,6 +40,28 @@ class RunningBest:
         if not self._begun and int(self._filled.amin()) >= self._k:
             self._select()
             self._begun = True
+
+    def state(self) -> State:
+        """All candidates and how much room there is: what tells when the next selection comes, and so the bar."""
+        width = int(self._filled.amax())
+        tensors = {
+            "filled": self._filled,
+            "scores": self._scores[:, :width],
+            "rows": self._rows[:, :width],
+            "bar": self.bar,
+        }
+        told = {name: found.cpu().numpy() for name, found in tensors.items()}
+        return {**told, "room": np.array(self._scores.shape[1]), "begun": np.array(self._begun)}
+
+    def restore(self, state: State) -> None:
+        """Becomes the one whose state that is."""
+        device = self.bar.device
+        filled, scores, rows, bar = (
+            torch.from_numpy(state[name]).to(device) for name in ("filled", "scores", "rows", "bar")
+        )
+        self._widen(int(state["room"]) - self._scores.shape[1])
+        self._scores[:, : scores.shape[1]], self._rows[:, : rows.shape[1]] = scores, rows
+        self._filled, self.bar, self._begun = filled, bar, bool(state["begun"])
 
     def _select(self) -> None:
         width, best = int(self._filled.amax()), self.best()

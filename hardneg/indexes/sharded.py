@@ -2,10 +2,12 @@
 
 A part is what one shard adds: the cells of the whole that begin in it. Cells are equal on all devices and for all
 options, and the blocks that are multiplied never reach over one. So every block is multiplied as it would be in one
-file, the lists are the same to the bit, and parts that different machines search lie beside each other without a gap.
-Kept lists are named by their rows too: a search that is cut in another way does not take them for its own. Engines
-other than torch's, of which the last bits of a score depend on what else is searched, go through all shards in one
-pass, unless machines share the search.
+file, and the lists are the same to the bit. Engines other than torch's, of which the last bits of a score depend on
+what else is searched, go through all shards in one pass.
+
+Where machines share the search, a part is the shard itself, searched by torch from its own first row on: small shards
+can be shared too, and a part is the same whichever machine searches it. Kept lists are named by their rows: a search
+that is cut in another way does not take them for its own.
 """
 
 import hashlib
@@ -21,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.atomic_write import replacing
-from hardneg.data.flat import FlatVectors
+from hardneg.data.begun_blocks import drop
 from hardneg.data.remote import find_file, joined, put_file
 from hardneg.data.shards import Shards
 from hardneg.digest import digest
@@ -75,6 +77,10 @@ class KeptLists:
         """Frees the disk of them; those at the URL stay."""
         (self.folder / f"{name}.npz").unlink(missing_ok=True)
 
+    def drop_begun(self, name: str) -> None:
+        """Frees the disk of what the search of this name has kept on its way."""
+        drop(self.folder, name)
+
 
 def _read(path: Path, name: str, place: str) -> Hits:
     try:
@@ -90,21 +96,21 @@ def _read(path: Path, name: str, place: str) -> Hits:
 
 
 def shard_by_shard(searcher: Searcher, kept: KeptLists) -> Searcher:
-    """A searcher that keeps what it found in each shard, for a search that goes on after a stop.
+    """A searcher that keeps what it found, and how far it is in each shard, for a search that goes on after a stop.
 
-    Of what is not in shards, or has structure that is searched as a whole, it is `searcher` itself.
+    What is in one folder is one shard. Of what has structure that is searched as a whole, it is `searcher` itself.
     """
     if isinstance(searcher, PooledSearcher):
         return replace(searcher, searcher=shard_by_shard(searcher.searcher, kept))
     if not isinstance(searcher, FlatSearcher | SparseSearcher | MultiVectorSearcher):
         return searcher
     shards = searcher.flat.shards if isinstance(searcher, FlatSearcher) else searcher.store.shards
-    return ShardedSearcher(searcher, shards, kept) if len(shards.listed) > 1 else searcher
+    return ShardedSearcher(searcher, shards, kept)
 
 
 @dataclass(frozen=True)
 class ShardedSearcher:
-    """Searches a shard after the other; what was found in each is kept.
+    """Searches a shard after the other; what was found in each is kept, and how far the search of one is.
 
     name: of these queries, for what is kept; by default made from what they are encoded into.
     """
@@ -114,8 +120,13 @@ class ShardedSearcher:
     kept: KeptLists
     name: str | None = None
 
+    @property
+    def several(self) -> bool:
+        """Whether there are shards that machines can share."""
+        return len(self.shards.listed) > 1
+
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """What `whole` finds; of a search that was stopped, only the shards that were not searched are.
+        """What `whole` finds; of a search that was stopped, only the rows that were not searched are.
 
         Raises:
             UsageError: what `whole` refuses.
@@ -125,26 +136,28 @@ class ShardedSearcher:
         name = self._named(wanted, k)
         if (found := KeptLists(self.kept.folder).find(name)) is not None:
             return found
-        parts = self._parts(wanted, k)
+        parts = self._parts(name, wanted, k)
         for part in parts:
-            own = self._list(name, part)
+            own = self._list(part) if self.several else part.search()
             found = own if found is None else merged_lists(found, own)
         assert found is not None
         KeptLists(self.kept.folder).keep(name, found)
         for part in parts:
-            self.kept.drop(part.named(name))
+            self.kept.drop(part.name)
+            self.kept.drop_begun(part.name)
         return found
 
     def search_some(self, queries: Encoded, k: int, taken: slice) -> set[int]:
         """Searches the shards that are taken; returns the numbers of those whose lists nobody has put yet."""
-        name, parts = self._named(queries, k), self._parts(queries, k)
+        parts = self._parts(self._named(queries, k), queries, k)
         for part in parts[taken]:
-            self._list(name, part)
-        return {number for number, part in enumerate(parts) if self.kept.find(part.named(name)) is None}
+            self._list(part)
+        return {number for number, part in enumerate(parts) if self.kept.find(part.name) is None}
 
-    def _list(self, name: str, part: "_ShardPart") -> Hits:
-        if (found := self.kept.find(part.named(name))) is None:
-            self.kept.keep(part.named(name), found := part.search())
+    def _list(self, part: "_ShardPart") -> Hits:
+        if (found := self.kept.find(part.name)) is None:
+            self.kept.keep(part.name, found := part.search())
+            self.kept.drop_begun(part.name)
         return found
 
     def _named(self, queries: Encoded, k: int) -> str:
@@ -160,45 +173,45 @@ class ShardedSearcher:
         """How many documents may be asked for at a time, where `whole` says it."""
         return cast(int, getattr(self.whole, "at_once"))  # noqa: B009
 
-    def _parts(self, queries: Encoded, k: int) -> "Sequence[_ShardPart]":
-        """What searches each shard's part, in order: together they are all rows."""
-        whole, edges = self.whole, self.shards.first.tolist()
+    def _parts(self, name: str, queries: Encoded, k: int) -> "Sequence[_ShardPart]":
+        """What searches each shard's part for queries that are called `name`, in order: together they are all rows."""
+        whole, edges, alone = self.whole, self.shards.first.tolist(), self.kept.url is None
+        search: Callable[[range, Path], Hits]
         if isinstance(whole, SparseSearcher):  # a score is the same in whatever block
-            return [_ShardPart(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
-        if isinstance(whole, MultiVectorSearcher):
-            edges = [*(cell_at(whole.store, edge) for edge in edges[:-1]), edges[-1]]
-            return [_ShardPart(rows, partial(replace(whole, rows=rows).search, queries, k)) for rows in _ranges(edges)]
-        vectors = check_vectors("flat", queries)
-        options = whole.options or ExactOptions()
-        if self.kept.url is not None:
-            options = replace(options, engine=_IN_PARTS)
-        options = settled(options, len(whole.flat), vectors)
-        cell = _CELL if options.engine == _IN_PARTS else len(whole.flat)
-        edges = [min(-(-edge // max(1, cell)) * cell, edges[-1]) for edge in edges]
-        searcher = replace(whole, options=options)
-        return [_ShardPart(rows, partial(_search_flat, searcher, vectors, k, rows)) for rows in _ranges(edges)]
+            search = partial(_search_weights, whole, queries, k)
+        elif isinstance(whole, MultiVectorSearcher):
+            edges = [*(cell_at(whole.store, edge) for edge in edges[:-1]), edges[-1]] if alone else edges
+            search = partial(_search_tokens, whole, queries, k)
+        else:
+            vectors, options = check_vectors("flat", queries), whole.options or ExactOptions()
+            options = settled(options if alone else replace(options, engine=_IN_PARTS), len(whole.flat), vectors)
+            cell = _CELL if options.engine == _IN_PARTS else max(1, len(whole.flat))
+            edges = [min(-(-edge // cell) * cell, edges[-1]) for edge in edges] if alone else edges
+            search = partial(_search_flat, replace(whole, options=options), vectors, k)
+        named = [(f"{name}-{start}-{stop}", range(start, stop)) for start, stop in pairwise(edges)]
+        return [_ShardPart(told, partial(search, rows, self.kept.folder / told)) for told, rows in named]
 
 
 @dataclass(frozen=True)
 class _ShardPart:
-    """Some of the rows, and what searches them."""
+    """Some of the rows: what their lists are called, and what searches them."""
 
-    rows: range
+    name: str
     search: Callable[[], Hits]
 
-    def named(self, name: str) -> str:
-        """What its lists are called, of queries that are called `name`."""
-        return f"{name}-{self.rows.start}-{self.rows.stop}"
 
-
-def _ranges(edges: Sequence[int]) -> list[range]:
-    return [range(start, stop) for start, stop in pairwise(edges)]
-
-
-def _search_flat(searcher: FlatSearcher, queries: NDArray[np.float32], k: int, rows: range) -> Hits:
-    part: FlatVectors = searcher.flat.part(rows)
-    found = search_exact(part, queries, k, searcher.options, searcher.progress)
+def _search_flat(searcher: FlatSearcher, queries: NDArray[np.float32], k: int, rows: range, begun: Path) -> Hits:
+    options = replace(searcher.options or ExactOptions(), begun=begun)
+    found = search_exact(searcher.flat.part(rows), queries, k, options, searcher.progress)
     return Hits(np.where(found.rows >= 0, found.rows + rows.start, -1), found.scores)
+
+
+def _search_weights(searcher: SparseSearcher, queries: Encoded, k: int, rows: range, begun: Path) -> Hits:
+    return replace(searcher, rows=rows, begun=begun).search(queries, k)
+
+
+def _search_tokens(searcher: MultiVectorSearcher, queries: Encoded, k: int, rows: range, begun: Path) -> Hits:
+    return replace(searcher, rows=rows, options=replace(searcher.settings, begun=begun)).search(queries, k)
 
 
 def _digest(queries: Encoded, k: int, shards: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.data.sparse_store import SparseStore
 from hardneg.errors import UsageError
+from hardneg.indexes.begun_pass import BegunPass, best_of, kept_best
 from hardneg.indexes.best import Best, best_hits, merged
 from hardneg.indexes.sparse_products import as_matrix, check_weights
 from hardneg.indexes.validation import check_rows
@@ -42,11 +43,15 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher:
-    """Searches the weights of a folder, on the CPU; `progress` is told of each block; `rows`: these alone."""
+    """Searches the weights of a folder, on the CPU; `progress` is told of each block.
+
+    rows: these alone are searched. begun: as in `ExactOptions`.
+    """
 
     store: SparseStore
     progress: Progress | None = None
     rows: range | None = None
+    begun: Path | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest inner product with each query, exactly; ties by ascending row.
@@ -62,15 +67,16 @@ class SparseSearcher:
         check_weights(queries, self.store.width, k)
         starts = range(0, len(queries), _QUERIES)
         parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
-        best = [_none_yet(part.shape[0], k) for part in parts]
-        with (
-            (self.progress or Silent()).task("search", len(self._searched), "passages") as task,
-            torch.inference_mode(),
-        ):
-            for start, block in self.store.blocks(_ROWS, _WEIGHTS, self.rows):
+        rows, device = self._searched, torch.device("cpu")
+        begun = BegunPass(self.begun, f"weights-{_QUERIES}-{rows.start}-{len(rows)}")
+        best = [best_of(begun.state(i), device) or _none_yet(part.shape[0], k) for i, part in enumerate(parts)]
+        with (self.progress or Silent()).task("search", len(rows), "passages") as task, torch.inference_mode():
+            begun.tell(task)
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS, rows[begun.done :]):
                 columns = as_matrix(block).T.tocsr()
                 for i, part in enumerate(parts):
                     best[i] = merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
+                begun.at(start + len(block) - rows.start, lambda: (kept_best(mine, k) for mine in best))
                 task.advance(len(block))
             hits = best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf

@@ -110,7 +110,7 @@ class Searching:
 
         missing, step = set[int](), _at_once(self._encoder)
         for start in range(0, len(self.queries), step):
-            if not isinstance(searcher := self._searcher_at(start), ShardedSearcher):
+            if not isinstance(searcher := self._searcher_at(start), ShardedSearcher) or not searcher.several:
                 raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
             wanted = self._encoded(self._encoder, self.queries.texts[start : start + step])
             encoded = check_encoded("shards are searched", wanted)

@@ -252,6 +252,26 @@ def test_machines_share_what_they_find_at_a_url(whole, tmp_path):
     assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_machine_reads_no_shard_but_those_that_it_took_however_small_they_are(whole, tmp_path, form):
+    """Shards that a cell has room for several of are the parts themselves."""
+    shards, url = in_shards(whole[form], tmp_path / "shards", [50, 130]), f"file://{tmp_path}/found"
+    queries = drawn_queries(form, documents(form), exact=False)
+    options = [ExactOptions(device="cpu", engine="torch", corpus_block=size) for size in (64, 1000, 64)]
+    one, two, last = (
+        shard_by_shard(open_store(shards, each), KeptLists(tmp_path / f"{number}", url))
+        for number, each in enumerate(options)
+    )
+    aside = tmp_path / "aside"
+    for number, machine, taken, missing in ((1, one, slice(0, 1), {1, 2}), (0, two, slice(1, None), set())):
+        (shards / f"shard-0000{number}").rename(aside)
+        assert machine.search_some(queries, 400, taken) == missing
+        aside.rename(shards / f"shard-0000{number}")
+    found, expected = last.search(queries, 400), open_store(whole[form], options[0]).search(queries, 400)
+    assert sorted(found.rows[0]) == sorted(expected.rows[0])
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
 def shared_by_two(folder, form, options):
     """What machines that cut blocks in two ways put together: the first has searched shard 0, the second the others."""
     docs = drawn_documents(form, 3000, 8, exact=False)

@@ -1,5 +1,6 @@
 """What the kinds of encoders share that lie in a folder or on the hub: what is known of them before they are opened."""
 
+from collections.abc import Set
 from pathlib import Path
 from typing import ClassVar
 
@@ -67,6 +68,13 @@ class FolderKind:
     def remarks(self, folder: Path) -> list[str]:
         """What a user should know before a model in a folder becomes one of this kind."""
         return []
+
+    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+        """Whether sentence-transformers opens a folder with the vectors that it has here.
+
+        others: the names of what a spec sets, and the folder does not.
+        """
+        return True
 
     def digest(self, spec: ModelSpec) -> str:
         """That of the files' content and the options."""

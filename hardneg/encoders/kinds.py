@@ -1,5 +1,6 @@
 """The kind of a model: the one that its spec names, or that its folder says; what is asked of a model goes to it."""
 
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -76,6 +77,15 @@ def remarks(spec: ModelSpec, folder: Path) -> list[str]:
     """What a user should know before the model in a folder becomes one of its kind."""
     kind = kind_of(spec)
     return kind.remarks(folder) if isinstance(kind, FolderKind) else []
+
+
+def opens_alone(spec: ModelSpec, folder: Path, others: Set[str]) -> bool:
+    """Whether sentence-transformers opens the model in a folder with the vectors that it has here.
+
+    others: the names of what the spec sets, and the folder does not.
+    """
+    kind = kind_of(spec)
+    return not isinstance(kind, FolderKind) or kind.opens_alone(folder, others)
 
 
 def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:

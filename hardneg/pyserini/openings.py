@@ -10,10 +10,9 @@ from hardneg.data.shards import SHARDS
 from hardneg.data.term_list import TERMS
 from hardneg.encoders.contract import SPEC_FILE, overrides
 from hardneg.encoders.files import sides
-from hardneg.encoders.kinds import contract_of, kind_of, remarks
+from hardneg.encoders.kinds import contract_of, opens_alone, remarks
 from hardneg.encoders.source import HUB_ID, at_hand
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.encoders.static.files import table_files
 from hardneg.errors import ArtifactError
 from hardneg.indexes.stored import form_in
 from hardneg.pyserini.query_encoders import ROUNDED, ModelPlace, Program, dense_encoder, quoted, sparse_encoder
@@ -139,19 +138,13 @@ def place_of(spec: ModelSpec, full: FullSpec) -> ModelPlace:
     if (folder / SPEC_FILE).is_file():
         return ModelPlace(name, transformer)
     others = overrides(full, contract)
-    if getattr(kind_of(spec), "tables", False) and not _opened_as_it_is(folder, others.keys()):
+    if not opens_alone(spec, folder, others.keys()):
         return ModelPlace(name, spec=_told(spec))
     options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
     options |= {ROUNDED: {"dtype": "float32"}} if contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
     return ModelPlace(name, transformer, options, lengths, _added(spec, full, others.keys() | made_head(spec, folder)))
-
-
-def _opened_as_it_is(folder: Path, others: Set[str]) -> bool:
-    """Whether sentence-transformers opens a static model with the same vectors: it has no length to be set."""
-    files = table_files(folder)
-    return files is not None and files.modules and "query_length" not in others
 
 
 def _told(spec: ModelSpec) -> dict[str, object]:

@@ -13,7 +13,7 @@ from hardneg.cli import stages
 from hardneg.cli.main import app
 from hardneg.data.negatives import read_negatives
 from hardneg.data.runs import read_run
-from hardneg.errors import DataError, RecipeError, UsageError
+from hardneg.errors import DataError, HardnegError, RecipeError, UsageError
 from tests.run_lists import doc_lists
 
 
@@ -61,8 +61,9 @@ def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg
     out = hardneg(*MINE, "--form", "tevatron-v2", "--output", "v2.jsonl", "--corpus-output", "corpus.jsonl")
     assert hardneg.err.count("in the store") == 4
     assert len(lines("corpus.jsonl")) == 60 and len(lines("v2.jsonl")[0]["negative_document_ids"]) == 8
-    out = hardneg(*MINE, "--count", "11", "--output", "none.jsonl")
-    assert "none.jsonl: 0 rows" in out and "rows left out: fewer than 11 negatives: 36" in out
+    with pytest.raises(HardnegError, match=r"there is no row to write: .*fewer than 11 negatives \(36\)"):
+        hardneg(*MINE, "--count", "11", "--output", "none.jsonl")
+    assert not Path("none.jsonl").exists()
 
 
 def test_scores_of_positives_that_the_search_did_not_reach_are_the_models(hardneg):

@@ -45,7 +45,7 @@ def place(tmp_path_factory, tiny_model):
 def short_tree(tree):
     """The same in the short forms: defaults, a system, a grid."""
     stages = {name: stage for name, stage in tree["stages"].items() if name not in ("star-index", "star-test")}
-    stages["start-{split}"] = {"for": {"split": {"dev": {"k": 5}}}, "stage": "search", "index": "start-index"}
+    stages["start-{split}"] = {"for": {"split": {"dev": {"k": 15}}}, "stage": "search", "index": "start-index"}
     stages["start-{split}"] |= {"split": "{split}", "depth": "{split.k}"}
     stages["star"] = {**stages["star"], "system": {"name": "STAR", "searches": {"dev": {"split": "dev", "row": False}}}}
     stages["scores"] = {**stages["scores"], "runs": {"{n}": "start-{n}", "start": "start-test"}}

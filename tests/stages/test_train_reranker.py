@@ -41,7 +41,7 @@ def planned(tmp_path, tiny_model, monkeypatch):
         reranker = {"name": "cross-encoder", "source": str(tiny_model), "length": 32}
         trained = {"stage": "train-reranker", "reranker": reranker, "negatives": "static", "options": OPTIONS, **more}
         reranked = {"stage": "rerank", "reranker": "judge", "run": "start-test", "depth": 4, "precision": "fp32"}
-        scores = {"stage": "evaluate", "runs": {"start": "start-test", "judge": "reranked"}, "metrics": ["mrr@10"]}
+        scores = {"stage": "evaluate", "runs": {"start": "start-test", "judge": "reranked"}, "metrics": ["mrr@4"]}
         report = {"stage": "report", "evaluation": "scores", "training": {"judge": "judge"}}
         tree["stages"] = {
             **kept,

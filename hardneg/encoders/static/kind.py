@@ -1,5 +1,6 @@
 """The kind `static`: a table with one vector a token, whose mean over a text's tokens is the text's vector."""
 
+from collections.abc import Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -53,6 +54,11 @@ class Static(FolderKind):
         """What the folder says. Raises ModelError where it has no whole model."""
         files = table_files(folder)
         return made_contract(self.dimensions) if files is None else static_contract(files)
+
+    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+        """A table of sentence-transformers' own form, whose library has no length to be set for it."""
+        files = table_files(folder)
+        return files is not None and files.modules and "query_length" not in others
 
     def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
         """The spec with what the model's folder says.

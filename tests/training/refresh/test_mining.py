@@ -168,13 +168,13 @@ def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     parts = in_bfloat16(encoder.parts("document")[0])
     for number, budget in enumerate((64, 4096)):
-        token_budget._remember(token_budget.cache_folder() / "token_budgets.json", {_setting(parts): budget})
+        names = [
+            token_budget._setting(parts, torch.device("cpu"), encoder.spec.length(side))
+            for side in ("query", "document")
+        ]
+        token_budget._remember(token_budget.cache_folder() / "token_budgets.json", dict.fromkeys(names, budget))
         mine_refresh([encoder], Mining(data, options, 1), RefreshFolder(tmp_path / str(number)), 0, 0)
     assert used == {each or token_budget.usual_budget(encoder.device) for each in told}
-
-
-def _setting(transformer: Any) -> str:
-    return token_budget._setting(transformer, torch.device("cpu"))
 
 
 def test_vectors_that_a_dead_process_left_are_not_made_again(

@@ -30,8 +30,9 @@ ROOT = Path(__file__).parents[1]
 PARTS = {
     **{
         name: (f"hardneg/{name}/*.py", [f"tests/{name}"])
-        for name in ("losses", "miners", "evaluation", "batches", "fusion", "datasets", "indexes")
+        for name in ("losses", "miners", "batches", "fusion", "datasets", "indexes")
     },
+    "evaluation": ("hardneg/evaluation/*.py", ["tests/evaluation", "tests/analysis/test_errors.py"]),
     "data": ("hardneg/data/**/*.py", ["tests/data"]),
     "training": ("hardneg/training/**/*.py", ["tests/training"]),
     "masks": ("hardneg/training/masks.py", ["tests/training/test_masks.py"]),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hardneg.errors import UsageError
 from hardneg.evaluation.significance import (
+    Comparison,
     Randomisation,
     compare,
     compare_all,
@@ -158,3 +159,23 @@ def test_each_metric_is_a_family() -> None:
         ("ndcg", "dense"), ("ndcg", "same"), ("mrr", "dense"), ("mrr", "same"),
     ]  # fmt: skip
     assert comparisons[0].randomisation_holm == 0.75
+
+
+@pytest.mark.parametrize(
+    ("t_holm", "randomisation_holm", "expected"),
+    [(0.004, 0.004, True), (0.004, 0.02, False), (0.02, 0.004, False), (0.01, 0.004, False), (0.004, 0.01, False)],
+)
+def test_a_difference_counts_where_both_tests_are_below_the_level(
+    t_holm: float, randomisation_holm: float, expected: bool
+) -> None:
+    found = Comparison("a", "b", "m", 0.1, None, 9, 0.001, t_holm, 0.001, randomisation_holm)
+    assert found.significant(0.01) == expected
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_sums_that_are_equal_but_for_rounding_are_as_far_from_zero(scale: float) -> None:
+    """Signs of .3, .1, .1 and .1 give .6 twice, .4 six times, .2 six times and 0 twice: .2 or more in 14 of 16."""
+    for differences in ([0.3, 0.1, -0.1, -0.1], [0.1, -0.3, 0.1, 0.3 - 0.2], [-0.1, 0.3, -0.1, 0.1]):
+        values = np.array(differences) * scale
+        expected = 14 / 16 if abs(values.sum()) > 0.1 * scale else 1.0
+        assert randomisation_test(values) == expected

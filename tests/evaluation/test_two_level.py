@@ -190,3 +190,21 @@ def test_systems_that_were_trained_once_are_not_compared_over_seeds():
     results = {"start": once, "other": once, "A": averaged([*seeds["A"].values()])}
     found = compare_over_seeds(results, seeds, ["start"], options=Resampling(50))
     assert [(test.system, test.baseline) for test in found] == [("A", "start")]
+
+
+def test_degrees_of_freedom_are_those_of_each_part():
+    """Queries 1, 3, 2 on average, seeds 1 and 3: variances 1 / 3 with two, 1 with one; rest 0, 1, -1 and its negative.
+
+    The rest's squares sum to 4: 4 / 2 / 6 = 1 / 3 with two. Together 1 / 3 + 1 - 1 / 3 = 1 is no less than either, and
+    1 / (1 / 9 / 2 + 1 / 1 + 1 / 9 / 2) = 9 / 10.
+    """
+    found = spread([np.array([[0.0, 3.0, 0.0], [2.0, 3.0, 4.0]])])
+    assert found.query == Component(pytest.approx(1 / 3), 2)
+    assert found.seeds == (Component(pytest.approx(1.0), 1),)
+    assert found.rest == (Component(pytest.approx(1 / 3), 2),)
+    assert found.variance == pytest.approx(1.0) and found.freedom == pytest.approx(9 / 10)
+
+
+def test_one_query_has_no_variance_and_equal_draws_no_p_above_one():
+    assert spread([np.array([[1.0], [3.0]])]).query == Component(0.0, 0)
+    assert bootstrap_p(np.zeros(10), 4.0) == 1.0

@@ -55,6 +55,7 @@ def test_a_short_list_gives_what_it_has() -> None:
 
 
 def test_options_that_make_no_sense() -> None:
+    assert Sampled(depth=1, count=1).count == 1
     with pytest.raises(PluginError, match="depth and count must be 1 or above, not depth 0 and count 20"):
         Sampled(depth=0)
 

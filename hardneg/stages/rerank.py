@@ -18,7 +18,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import lists_in_order
-from hardneg.digest import tree_digest
+from hardneg.digest import digest, tree_digest
 from hardneg.distributed import barrier, world
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.errors import PluginError
@@ -149,11 +149,18 @@ class _Scoring:
 
     def _answers(self, blocks: "Iterable[_QueryBlock]", advance: "Advance") -> Iterator[Sequence[float]]:
         """The scores of each query of the blocks."""
-        asked = (block.requests(self.collection.corpus) for block in blocks)
+        from hardneg.rerankers.kept_answers import kept_answers
+
+        corpus = self.collection.corpus
         if isinstance(self._plugin, TrainableReranker):
-            yield from self._scorer.rerank_blocks(asked, advance)
+            yield from self._scorer.rerank_blocks((block.requests(corpus) for block in blocks), advance)
         else:
-            yield from self._plugin.rerank(request for requests in asked for request in requests)
+            asked = ((digest(block.query_ids[0]), list(block.requests(corpus))) for block in blocks)
+            yield from kept_answers(self._plugin, asked, self._begun)
+
+    @property
+    def _begun(self) -> Path:
+        return self.context.folder / SCRATCH / "begun"
 
     @cached_property
     def _plugin(self) -> Reranker:
@@ -175,7 +182,7 @@ class _Scoring:
             attention=spec.attention,
             compile=spec.compile,
             tf32=spec.tf32,
-            begun=self.context.folder / SCRATCH / "begun",
+            begun=self._begun,
         )
         scorer = PairScorer.opened(plugin, folder, self.context.device, options)
         kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None

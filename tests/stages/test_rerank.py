@@ -13,6 +13,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
+from hardneg.data import begun_blocks
 from hardneg.data.runs import read_run
 from hardneg.errors import PluginError, RecipeError
 from hardneg.progress import Silent
@@ -206,6 +207,34 @@ def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_reranke
     monkeypatch.setattr(Shortest, "rerank", lambda self, requests: ([1.0] for _ in requests))
     with pytest.raises(PluginError, match="the reranker gave 1 scores for the 20 documents of query q46"):
         execute(plan, Store(tmp_path / "store"), Options(device="cpu", force=("r",)), Watcher())
+
+
+def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, tiny_reranker, tmp_path, monkeypatch):
+    """All queries are of one block, and each takes half a minute."""
+    plan = planned({"r": rerank(tiny_reranker, depth=20)})
+    now, asked = [0.0], []
+    monkeypatch.setattr(begun_blocks, "clock", lambda: now[0])
+
+    class Slow:
+        def rerank(self, requests):
+            for text, documents in requests:
+                if len(asked) == 5:
+                    raise KeyboardInterrupt
+                asked.append(text)
+                now[0] += 30
+                yield [1 / (1 + len(text)) for text in documents]
+
+    (name,) = plan.steps["r"].plugins
+    plan.steps["r"].plugins[name] = Slow()
+    with pytest.raises(KeyboardInterrupt):
+        execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
+    asked.insert(0, "that it stopped")
+    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts["r"]
+    assert len(asked) == 1 + 14 == len(set(asked))
+    asked.append("no more stops")
+    whole = execute(plan, Store(tmp_path / "whole"), Options(device="cpu"), Watcher()).artifacts["r"]
+    assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
+    assert sorted(path.name for path in made.path.iterdir()) == ["manifest.json", "run.trec.gz"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,70 @@
+"""The answers of rerankers without a network, kept about twice a minute: after a stop nobody asks for them again."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.begun_blocks import BegunBlock
+from hardneg.protocols import Reranker
+
+if TYPE_CHECKING:
+    from hardneg.rerankers.scoring import Request
+
+_Asked = tuple[BegunBlock, NDArray[np.int64], Sequence[float] | None]
+"""The block of a request, the places of its pairs there, and its scores where they are known."""
+
+
+def kept_answers(
+    reranker: Reranker, blocks: "Iterable[tuple[str, Sequence[Request]]]", folder: Path
+) -> Iterator[Sequence[float]]:
+    """The scores of each request of all blocks, in order, as the reranker gives them or has given them before a stop.
+
+    The reranker sees the requests that are left as one stream, and may read ahead. A query without documents has no
+    scores, and is not asked.
+
+    Args:
+        reranker: gives a score a document.
+        blocks: the name of each, which is the same after a stop, and its requests.
+        folder: keeps what a stopped run was told of blocks that it did not finish.
+    """
+    waiting = deque[_Asked]()
+    left = _unanswered(blocks, folder, waiting)
+    for scores in reranker.rerank(left):
+        yield from _known(waiting)
+        if waiting:
+            begun, places, _ = waiting.popleft()
+            if len(scores) == len(places):
+                begun.add(places, np.asarray(scores, np.float32))
+        yield scores
+    for _ in left:  # a reranker may stop before the last
+        pass
+    yield from _known(waiting)
+
+
+def _unanswered(
+    blocks: "Iterable[tuple[str, Sequence[Request]]]", folder: Path, waiting: deque[_Asked]
+) -> "Iterator[Request]":
+    """The requests that are left; those that it passes are noted in `waiting`, in order."""
+    for name, requests in blocks:
+        edges = np.cumsum([0, *(len(documents) for _, documents in requests)])
+        places = [np.arange(*edge) for edge in pairwise(edges)]
+        begun = BegunBlock(folder, name, int(edges[-1]))
+        left = {int(some[0]) for some in begun.left(places)}
+        known = iter(np.asarray(() if (made := begun.whole()) is None else made).tolist())
+        for some, request in zip(places, requests, strict=True):
+            new = len(some) > 0 and int(some[0]) in left
+            waiting.append((begun, some, None if new else [next(known) for _ in some]))
+            if new:
+                yield request
+
+
+def _known(waiting: deque[_Asked]) -> Iterator[Sequence[float]]:
+    """The scores that are known, up to the first request that is not."""
+    while waiting and (scores := waiting[0][2]) is not None:
+        waiting.popleft()
+        yield scores

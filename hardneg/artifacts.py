@@ -111,7 +111,10 @@ class Store:
     def _lock_file(self, key: str) -> Iterator[int]:
         with disk_errors(self.root):
             locks = self.root / "locks"
-            locks.mkdir(parents=True, exist_ok=True)
+            try:
+                locks.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError:
+                raise ArtifactError(f"store {self.root}: cannot be made; choose another place with --store") from None
             handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             yield handle

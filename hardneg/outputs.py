@@ -68,6 +68,8 @@ class Outputs:
             UsageError: an output is an input, holds one or lies in one; or is there and is not this command's own.
             ArtifactError: an output cannot be written.
         """
+        if root := next((path for target in self.targets if (path := target.path.resolve()) == path.parent), None):
+            raise UsageError(f"{root}: is the root folder; give one of its own")
         tops = [top for target in self.targets for top in target.tops]
         for top in tops:
             _check_name(top, self._another)

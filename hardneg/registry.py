@@ -13,7 +13,7 @@ from typing import Any
 from hardneg.errors import HardnegError, PluginError, UsageError
 from hardneg.plugin_help import plugin_options, static_problem
 from hardneg.types import PluginSetting
-from hardneg.wording import complaint, not_finite
+from hardneg.wording import complaint, not_finite, not_numbers
 
 KINDS = (
     "datasets", "encoders", "miners", "losses", "regularizers", "batches", "indexes", "rerankers", "stages", "analyses",
@@ -116,6 +116,7 @@ def configure(kind: str, setting: PluginSetting) -> Any:
         problems.append(str(error))
     else:
         problems += [f"{name}: must be a finite number (got {value})" for name, value in not_finite(vars(instance))]
+        problems += not_numbers(known, instance)
     if problems:
         raise PluginError("; ".join(problems))
     return instance

@@ -70,6 +70,19 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
             yield from not_finite(each, f"{path}.{number}")
 
 
+def not_numbers(given: Any, made: Any, path: str = "") -> Iterator[str]:
+    """A line on each `true` or `false` that was given where a number is wanted; `made`: what it was validated to."""
+    if isinstance(given, bool) and isinstance(made, int | float) and not isinstance(made, bool):
+        yield f"{path}: must be {_WHOLE if isinstance(made, int) else _NUMBER} (got {str(given).lower()})"
+    elif isinstance(given, Mapping):
+        for name, value in given.items():
+            inner = made.get(name) if isinstance(made, Mapping) else getattr(made, str(name), None)
+            yield from not_numbers(value, inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(given, list | tuple) and isinstance(made, list | tuple):
+        for number, (value, inner) in enumerate(zip(given, made, strict=False)):
+            yield from not_numbers(value, inner, f"{path}.{number}")
+
+
 def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
     """What pydantic found, but for lists that are too short only because what they hold is wrong."""
     found = error.errors()

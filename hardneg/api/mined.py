@@ -79,15 +79,16 @@ class MinedNegatives(Made):
         Returns `rows`, and what was left out, by reason. A file that it wrote before is replaced.
 
         Raises:
-            UsageError: the form is unknown, the file's ending is not one of its own, or something else stands there and
-                `overwrite` is not given.
+            UsageError: the form is unknown, the file's ending is not one of its own, something else stands there and
+                `overwrite` is not given, or they were mined from what stands there.
+            DataError: no query has so many negatives.
         """
         from hardneg.data.export.catalogue import check_form
 
         check_form(form, file_path(path))
         if negatives is not None:
             at_least_one("negatives", negatives)
-        with writing("MinedNegatives.write", [path], overwrite, self.source.store) as (file,):
+        with writing("MinedNegatives.write", [path], overwrite, self.source) as (file,):
             return self.write_form(file, form, negatives, scores)
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
@@ -105,7 +106,8 @@ class MinedNegatives(Made):
 
         Raises:
             MissingDependency: `datasets` is not installed.
-            UsageError: no query has so many negatives.
+            UsageError: `negatives` is no count.
+            DataError: no query has so many negatives.
         """
         from hardneg.api.tables import dataset_of
 

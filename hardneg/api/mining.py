@@ -143,7 +143,7 @@ class MiningJob:
         outcome = place.make(plan)
         if not world().first:
             return None
-        made, source = outcome.artifacts[MINED], _source(plan, outcome.artifacts[DATASET], place)
+        made, source = outcome.artifacts[MINED], self._source(plan, outcome.artifacts[DATASET], place)
         scores = ModelScores(plan, outcome, place)
         return mined_in(_named(plan), made.path, made.key, made.facts, source, scores)
 
@@ -154,16 +154,18 @@ class MiningJob:
         runs = self.lists.runs(place)
         made, facts = make_from(plan, MINED, dataset, runs, place)
         scores = RunScores(runs["runs.run"])
-        return mined_in(_named(plan), made.path, made.key, facts, _source(plan, dataset, place), scores)
+        return mined_in(_named(plan), made.path, made.key, facts, self._source(plan, dataset, place), scores)
+
+    def _source(self, plan: "Plan", dataset: Artifact, place: Workplace) -> TextSource:
+        from hardneg.recipe.run_folder import inputs_of
+
+        split, reads = vars(plan.steps[MINED].spec)["split"], [*inputs_of(plan.recipe), *self.lists.reads]
+        return TextSource.of(dataset, split, place.store, reads)
 
 
 def _named(plan: "Plan") -> str:
     """The miner's name."""
     return str(vars(plan.steps[MINED].spec)["miner"].name)
-
-
-def _source(plan: "Plan", dataset: Artifact, place: Workplace) -> TextSource:
-    return TextSource.of(dataset, vars(plan.steps[MINED].spec)["split"], place.store)
 
 
 @dataclass(frozen=True)

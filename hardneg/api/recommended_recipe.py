@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Protocol
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
+from hardneg.errors import UsageError
 
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
 ALONE = "in-batch"
@@ -14,6 +15,7 @@ TRAIN_RUN, _TRAIN_JUDGE = "train-run", "train-reranked"
 _SYSTEM, _BASELINE, _SHIPPED, _BM25 = "Hard Neg", "In-Batch Neg", "as shipped", "BM25"
 _DEPTHS = (10, 20, 50, 100)
 _WIDTH = 110
+_MEASURED = "test"
 
 
 class Chosen(Protocol):
@@ -49,6 +51,12 @@ class Asked:
     temperature: float = 0.05
     usual: Mapping[str, Any] = field(default_factory=dict)
     bm25: bool = True
+
+    def __post_init__(self) -> None:
+        if self.split == _MEASURED:
+            raise UsageError(
+                f"split: {_MEASURED} is what systems are measured on in the end; choose by another, such as dev"
+            )
 
     @property
     def depths(self) -> list[int]:

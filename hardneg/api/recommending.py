@@ -14,6 +14,7 @@ from hardneg.api.notebook import html_section
 from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Asked
 from hardneg.api.recommended_trials import Trials, in_order
+from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.api.writing import writing
 from hardneg.atomic_write import replace_text
@@ -72,7 +73,7 @@ def recommend(
     tried = None
     if steps is not None:
         tried = trials_in(place.make(replace(recipe, stages=asked.trials(found, steps)).plan()), steps)
-    facts = outcome.artifacts[DATASET].facts
+    facts = ReadOnly(outcome.artifacts[DATASET].facts)
     return RecommendedNegatives(Recommendation(found, tried), asked, plan.recipe.tree, facts)
 
 

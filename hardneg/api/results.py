@@ -1,10 +1,10 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hardneg.api.content_store import keep_made
 from hardneg.api.notebook import ROWS, caption
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 ROWS_FILE = "rows.arrow"
 
 
+class ReadOnly(dict[str, Any]):
+    """What is known of a result: takes no change, and is a `dict` to JSON and pickle."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("what is known of a result cannot be changed; copy it with dict(...)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[type["ReadOnly"], tuple[dict[str, Any]]]:
+        return ReadOnly, (dict(self),)
+
+
 @dataclass(frozen=True)
 class Made:
     """An artifact of the store that a function has made or found there.
@@ -34,6 +47,9 @@ class Made:
     key: str
     path: Path
     facts: Mapping[str, Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", ReadOnly(self.facts))
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -118,16 +134,20 @@ class FoundRun(Made):
 
 @dataclass(frozen=True)
 class TextSource:
-    """Where the texts behind ids are: the stored collection, the split of the queries, and the store."""
+    """Where the texts behind ids are: the stored collection, the split of the queries, and the store.
+
+    reads: the files and folders of the user that a result was made from.
+    """
 
     collection: StoredCollection
     split: str
     store: Store
+    reads: Sequence[Path] = ()
 
     @classmethod
-    def of(cls, dataset: Artifact, split: str, store: Store) -> "TextSource":
+    def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
         """Opens the artifact of a dataset."""
-        return cls(StoredCollection.open(dataset.path), split, store)
+        return cls(StoredCollection.open(dataset.path), split, store, reads)
 
     def queries(self, query_ids: list[str]) -> dict[str, str]:
         """The texts of some queries; those of another split are left out."""

@@ -6,25 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.api.given_values import file_path
+from hardneg.api.results import TextSource
 from hardneg.api.workplace import usual_store
-from hardneg.artifacts import Store
 from hardneg.outputs import Outputs, Target
 
 
 @contextmanager
 def writing(
-    writer: str, paths: Sequence[Any], overwrite: bool = False, store: Store | None = None
+    writer: str, paths: Sequence[Any], overwrite: bool = False, source: TextSource | None = None
 ) -> Iterator[list[Path]]:
     """The files to write in the block; what stands there must be as the same writer left it, or `overwrite` be given.
 
-    writer: such as `Evaluation.write`, as messages call it. store: what it was made in; else the usual one.
+    writer: such as `Evaluation.write`, as messages call it. source: of the result, whose store and whose files nothing
+    replaces; else the usual store.
 
     Raises:
-        UsageError: something is no path, is a folder, lies in the store, or is there already.
+        UsageError: something is no path, is a folder, lies in the store, was read, or is there already.
         ArtifactError: a file cannot be written.
     """
     files = [file_path(path) for path in paths]
-    outputs = Outputs(writer, [Target(path) for path in files], [], store or usual_store(None), overwrite)
+    store, reads = (source.store, source.reads) if source else (usual_store(None), ())
+    outputs = Outputs(writer, [Target(path) for path in files], reads, store, overwrite)
     outputs.check()
     with outputs.laid_out():
         yield files

@@ -127,7 +127,7 @@ def plan_outputs(
 
 def plugin_options(given: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """`--option KEY=VALUE`, each value read as YAML."""
-    import yaml
+    from hardneg.recipe.yaml_load import parse_setting
 
     found = {}
     for text in given:
@@ -135,7 +135,7 @@ def plugin_options(given: Sequence[str], option: str = "--option") -> dict[str, 
         if not equals or not key:
             raise UsageError(f"{option} {text}: must be of the form KEY=VALUE")
         try:
-            found[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            found[key] = value
+            found[key] = parse_setting(value)
+        except ValueError as error:
+            raise UsageError(f"{option} {key}: {error}") from None
     return found

@@ -49,7 +49,9 @@ class StoredCollection:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
         if known != _FORMAT:
-            raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; write the collection again")
+            raise ArtifactError(
+                f"{path}: format {known} instead of {_FORMAT}; make it again: the same call or command does"
+            )
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
 
     def queries(self, split: str) -> Queries:
@@ -60,7 +62,7 @@ class StoredCollection:
         """The judgements of one split, maybe none. Raises DataError where there is no such split."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
-            raise ArtifactError(f"{path}: missing; write the collection again")
+            raise ArtifactError(f"{path}: missing; make it again: the same call or command does")
         return _qrels(path)
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:

@@ -25,7 +25,9 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     if names != columns:
-        raise ArtifactError(f"{path}: has columns {names} instead of {columns}; write the collection again")
+        raise ArtifactError(
+            f"{path}: has columns {names} instead of {columns}; make it again: the same call or command does"
+        )
     return batches
 
 
@@ -53,7 +55,9 @@ def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> ND
     except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error) from error
     if array.shape != shape or array.dtype != dtype:
-        raise ArtifactError(f"{path}: does not belong to the corpus beside it; write the collection again")
+        raise ArtifactError(
+            f"{path}: does not belong to the corpus beside it; make it again: the same call or command does"
+        )
     return array
 
 
@@ -67,4 +71,4 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
     reason = (str(error).split("\n")[0] if path.exists() else "") or "no such file"
-    return ArtifactError(f"{path}: cannot be read ({reason}); write the collection again")
+    return ArtifactError(f"{path}: cannot be read ({reason}); make it again: the same call or command does")

@@ -59,14 +59,16 @@ class Queries:
                 return cls(table.column("query_id").to_pylist(), table.column("text").to_pylist())
         except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
             reason = str(error).split("\n")[0]
-            raise ArtifactError(f"{path}: queries cannot be read ({reason}); write them again") from error
+            raise ArtifactError(
+                f"{path}: queries cannot be read ({reason}); make it again: the same call or command does"
+            ) from error
 
 
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
     """Writes the queries of one split, whole or not at all, in the order given; returns their ids.
 
     Raises:
-        DataError: a query id occurs twice, is empty or has white space.
+        DataError: a query id occurs twice, is empty or has white space; or a query has no text.
     """
     known: dict[str, None] = {}
     with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
@@ -86,6 +88,8 @@ def _check(query: Query, known: dict[str, None]) -> None:
         raise DataError(f"query {query.query_id!r}: id and text must be strings")
     if not one_word(query.query_id):
         raise DataError(f"query {id_problem(query.query_id)}")
+    if not query.text.strip():
+        raise Unplaced("empty texts", f"query {query.query_id!r} has no text")
     if query.query_id in known:
         reason = f"query id {query.query_id!r} occurs twice in one split; query ids must be unique"
         raise Unplaced("query ids that stand twice", reason)

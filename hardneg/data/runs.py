@@ -22,11 +22,12 @@ from hardneg.atomic_write import replacing
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.run_lines import RunLines, parse_lines
-from hardneg.data.text_lines import one_word, other_kind
+from hardneg.data.text_lines import one_word, other_kind, refuse_device
 from hardneg.errors import DataError
 from hardneg.types import RankedList
 
 _CHUNK = 1 << 20
+_LONGEST_LINE = 1 << 24
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 
@@ -98,7 +99,8 @@ def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> It
 
 def _chunks(path: Path) -> Iterator[bytes]:
     """The file's bytes, unpacked and without a mark of their order."""
-    line = 1
+    refuse_device(path)
+    line, unended = 1, 0
     try:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
@@ -107,6 +109,9 @@ def _chunks(path: Path) -> Iterator[bytes]:
             line += start.count(b"\n")
             yield start
             while chunk := source.read(_CHUNK):
+                unended = 0 if b"\n" in chunk else unended + len(chunk)
+                if unended > _LONGEST_LINE:
+                    raise DataError.at(path, line, f"a line of over {_LONGEST_LINE:,} bytes: no run")
                 line += chunk.count(b"\n")
                 yield chunk
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

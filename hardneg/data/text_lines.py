@@ -16,6 +16,8 @@ from hardneg.errors import DataError
 
 _MAGIC = b"\x1f\x8b"
 _SAMPLE = 1 << 22
+LONGEST_LINE = 1 << 30
+"""Bytes of a line; a pipe may send one that has no end."""
 _KINDS_OF_FILES = (
     (b"PK\x03\x04", "a zip archive; unpack it"),
     (b"\x28\xb5\x2f\xfd", "packed with zstd; unpack it"),
@@ -34,6 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
+    refuse_device(path)
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -77,7 +80,10 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
             if kind := other_kind(file.peek(64)):
                 yield 0, DataError(f"{path}: not a text file but {kind}")
                 return
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 2), b""), 1):
+                if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
+                    yield number, DataError.at(path, number, f"a line of over {LONGEST_LINE:,} bytes")
+                    return
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
@@ -148,6 +154,16 @@ def no_folder(path: Path) -> DataError:
     """The error for a path that is none of a folder."""
     told = f"{_kind(path)}, where a folder is expected" if os.path.lexists(path) else "no such folder"
     return DataError(f"{path}: {told}")
+
+
+def refuse_device(path: Path) -> None:
+    """Raises DataError where a device stands in place of a file: its bytes may have no end."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # whoever opens it says so
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise DataError(f"{path}: {_kind(path)}, where a file is expected")
 
 
 def _kind(path: Path) -> str:

@@ -37,6 +37,8 @@ class Beir:
 
     def load(self) -> "BeirCollection":
         """The collection, opened for streaming. Raises DataError where a file is missing."""
+        if not self.source:
+            raise DataError("beir needs a folder: beir:FOLDER")
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise no_folder(folder)

@@ -1,5 +1,6 @@
 """A folder of vectors opened as what its files say it is, whatever backend made it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from hardneg.indexes.compression import innermost, load_faiss
 from hardneg.indexes.flat import FlatSearcher
 from hardneg.indexes.product import PqSearcher
 from hardneg.protocols import DenseSearcher
+
+_URL = re.compile(r"(\w+):/+(.+)")
+"""As a path has it, which keeps one slash."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ def _begin(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(len(FLAT))
     except OSError as error:
+        if at_url := _URL.fullmatch(str(path.parent)):
+            told = "an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs"
+            raise ArtifactError(f"{at_url[1]}://{at_url[2]}: {told}") from None
         wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
         raise ArtifactError(f"{path.parent}: no dense index ({error.strerror}: {path.name}): {wanted}") from error
 

@@ -98,7 +98,9 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
         return base, "", [f"presets: {chosen!r:.60}: a preset's name {NAME_RULE}"]
     if not isinstance(changes := presets[chosen] or {}, Mapping):
         return base, chosen, [f"presets.{chosen}: must be a mapping of the values that it changes"]
-    return merge(base, changes), chosen, []
+    wrong = [key for key in (PRESETS, EXTENDS) if key in changes]
+    problems = [f"{PRESETS}.{chosen}.{key}: a preset cannot hold it; it stands at the top of a recipe" for key in wrong]
+    return merge(base, {key: value for key, value in changes.items() if key not in wrong}), chosen, problems
 
 
 @dataclass(frozen=True)

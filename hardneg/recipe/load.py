@@ -27,7 +27,7 @@ from hardneg.registry import (
 )
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
-from hardneg.wording import complaint, mistakes
+from hardneg.wording import complaint, mistakes, not_numbers
 
 _MOST_STAGES = 200
 
@@ -141,7 +141,9 @@ def check_recipe(
 
 def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
     try:
-        return _Top.model_validate(tree)
+        top = _Top.model_validate(tree)
+        problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
+        return top
     except ValidationError as error:
         problems += _problems("", error, _Top)
         return None
@@ -176,7 +178,9 @@ def _check_stages(
                 continue
             value = with_new_names(spec, value, path, notes, problems)
             try:
-                yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
+                made = spec.model_validate(_with_defaults(spec, value, top) if top else value)
+                problems += not_numbers(value, made, path)
+                yield str(name), made
             except ValidationError as error:
                 problems += _problems(path, error, spec)
     for told, (first, *others) in outside.items():

@@ -14,6 +14,7 @@ from hardneg.registry import suggestion
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20
 _MOST_DOTS = 20
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -33,6 +34,25 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """A whole number or one with a fraction; not what YAML reads as another than is written."""
+        whole = node.tag.endswith(":int")
+        value: int | float = (self.construct_yaml_int if whole else self.construct_yaml_float)(node)
+        text = str(node.value)
+        if ":" in text or (whole and _LEADING_ZERO.match(text)):
+            why = "colons for base 60" if ":" in text else "a leading 0 for base 8"
+            told = f"{text} is {value} to YAML, which takes {why}; write {value}, or quote it as a text"
+            raise _OtherNumber(None, None, told, node.start_mark)
+        return value
+
+
+for _tag in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.construct_number)
+
+
+class _OtherNumber(yaml.constructor.ConstructorError):
+    """A number that YAML reads as another than is written."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -98,13 +118,12 @@ def read_tree(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
-        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
-        check_values(tree)
+        tree = _parsed(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise RecipeError(str(path), [_yaml_problem(error)]) from None
     except UnicodeDecodeError as error:
         raise RecipeError(str(path), [f"byte {error.start}: not UTF-8"]) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RecipeError(str(path), [f"a value cannot be read: {error}"]) from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
@@ -138,8 +157,8 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
             problems.append(f"--set {setting}: must be of the form path.to.key=value")
             continue
         try:
-            value = _parse_setting(text)
-        except (ValueError, RecursionError) as error:
+            value = parse_setting(text)
+        except ValueError as error:
             problems.append(f"--set {path}: {error}")
             continue
         changed = _set(changed, path.split("."), value)
@@ -164,11 +183,27 @@ def _without_strays(
     return {**changed, "stages": {name: value for name, value in stages.items() if name not in strays}}
 
 
-def _parse_setting(text: str) -> Any:
+def parse_setting(text: str) -> Any:
+    """The value of `KEY=VALUE`, read as YAML; what is none is a text.
+
+    Raises:
+        ValueError: it is nothing that a recipe can hold, or a number that YAML reads as another than is written.
+    """
+    try:
+        return _parsed(text)
+    except _OtherNumber as error:
+        raise ValueError(error.problem) from None
+    except yaml.YAMLError:
+        check_values(text)
+        return text
+
+
+def _parsed(text: str) -> Any:
+    """Raises YAMLError where it is no YAML, and ValueError where it is nothing that a recipe can hold."""
     try:
         value = yaml.load(text, _Loader)  # a SafeLoader
-    except yaml.YAMLError:
-        value = text
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
     check_values(value)
     return value
 
@@ -198,6 +233,7 @@ NAME = re.compile(r"\w[\w .-]{0,49}")
 NAME_RULE = "begins with a letter or digit and has letters, digits, '.', '_', '-' and spaces, 50 at most"
 _LARGEST_COUNT = 100_000
 _DEEPEST = 50
+_TOO_DEEP = f"over {_DEEPEST} levels deep"
 _WHOLE_NUMBERS = range(-(2**63), 2**63)
 
 
@@ -211,7 +247,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, depth: int = 0
     if id(value) in known:
         return known[id(value)]
     if depth > _DEEPEST:
-        raise ValueError(f"over {_DEEPEST} levels deep")
+        raise ValueError(_TOO_DEEP)
     parts: list[Any] = []
     if isinstance(value, Mapping):
         parts = [*value.keys(), *value.values()]

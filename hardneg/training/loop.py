@@ -31,11 +31,14 @@ from hardneg.training.options import TrainOptions
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, logged, numbers, shared
 from hardneg.trials import noted
+from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 Validate = Callable[[], Mapping[str, float]]
+_MOST_TIMES = 100
+"""That a query may stand in one batch, where a batch is larger than the queries are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ def learn(
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
     check_options(options)
+    _check_batch(options.batch_size, len(method))
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
@@ -118,6 +122,14 @@ def check_options(options: TrainOptions) -> None:
     """Refuses options that make no sense, with a UsageError that has all that is wrong."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
+
+
+def _check_batch(size: int, queries: int) -> None:
+    if size > _MOST_TIMES * queries:
+        told = (
+            f"{size:,} for {counted(queries, 'query')} to learn from: each would stand over {_MOST_TIMES} times in it"
+        )
+        raise UsageError(f"training options: batch_size: {told}; take a smaller one")
 
 
 @dataclass(frozen=True)

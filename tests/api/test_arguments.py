@@ -1,5 +1,9 @@
 """What no argument can be is told in one line that names the argument, before any work."""
 
+import copy
+import json
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from recipe.recipes import small_collection
 
 import hardneg as hn
-from hardneg.errors import HardnegError
+from hardneg.errors import HardnegError, UsageError
 
 DATA = {
     "corpus": {"d1": "one river", "d2": "a hill", "d3": "a lake"},
@@ -24,6 +29,12 @@ MODEL = "packaged:wordllama"
 
 CASES: list[tuple[str, Callable[..., Any]]] = [
     *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
+    (r"store /proc/none: cannot be made", lambda at: hn.mine(DATA, run=RUN, store="/proc/none")),
+    (r"split: test is what systems are measured on", lambda at: hn.recommend(DATA, split="test", store=at)),
+    (
+        r"batch_size: 1,000,000 for 1 query",
+        lambda at: hn.train(DATA, MODEL, options={"batch_size": 10**6, "max_steps": 1}, device="cpu", store=at),
+    ),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=torch.device("cpu"))),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=0)),
     (r"seed: must be a whole number", lambda at: hn.mine(DATA, run=RUN, store=at, seed=True)),
@@ -117,3 +128,37 @@ def test_a_run_of_other_documents_has_no_negatives(tmp_path: Path) -> None:
         HardnegError, match="none of its documents is in the corpus; name the dataset that was searched"
     ):
         hn.mine(DATA, run={"q1": {"x1": 1.0, "x2": 0.5}}, store=tmp_path)
+
+
+def test_what_was_mined_from_is_never_replaced(tmp_path: Path) -> None:
+    folder, run = small_collection(tmp_path / "data"), tmp_path / "run.jsonl"
+    run.write_text("q1 Q0 d3 1 1 x\n")
+    mined = hn.mine(folder, run=run, store=tmp_path / "store")
+    for path in (folder / "corpus.jsonl", folder / "queries.jsonl", run):
+        before = path.read_bytes()
+        with pytest.raises(UsageError, match="which is read here; give another path"):
+            mined.write(path, negatives=1, overwrite=True)
+        assert path.read_bytes() == before
+    assert mined.write(tmp_path / "mined.jsonl", negatives=1)["rows"] == 1
+
+
+def test_a_result_of_a_store_that_is_gone(tmp_path: Path) -> None:
+    gone = hn.mine(DATA, run=RUN, store=tmp_path / "store")
+    shutil.rmtree(tmp_path / "store")
+    for call in (lambda: len(gone), lambda: gone.write(tmp_path / "mined.jsonl", negatives=1)):
+        with pytest.raises(HardnegError, match="make it again: the same call or command does"):
+            call()
+
+
+def test_what_is_known_of_a_result_takes_no_change(mined: Any) -> None:
+    before = dict(mined.facts)
+    for change in (
+        lambda: mined.facts.update(queries=7),
+        lambda: mined.facts.__setitem__("queries", 7),
+        lambda: mined.facts.pop("queries"),
+        lambda: mined.facts.clear(),
+    ):
+        with pytest.raises(TypeError, match="cannot be changed; copy it with dict"):
+            change()
+    assert before and mined.facts == before == json.loads(json.dumps(mined.facts))
+    assert pickle.loads(pickle.dumps(mined)).facts == copy.deepcopy(mined).facts == before

@@ -91,6 +91,11 @@ def test_negatives_are_mined_by_them(hardneg: Hardneg) -> None:
         (["search", *GIVEN[:2], "--query-vectors", "wide.parquet"], UsageError, "dimension 5, and index has 4"),
         (["search", *GIVEN[:2], "--query-vectors", "none.parquet"], DataError, "none.parquet: no such file"),
         (["search", "--index", "none", *GIVEN[2:]], ArtifactError, "none: no dense index"),
+        (
+            ["search", "--index", "s3://b/x", *GIVEN[2:]],
+            ArtifactError,
+            "s3://b/x: an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs",
+        ),
         (["mine", "--dataset", "beir:data", *GIVEN, "--run", "x"], UsageError, "--query-vectors, one of them"),
         (["mine", "--dataset", "beir:data", "--query-vectors", "x"], UsageError, "mine: vectors of queries are"),
     ],

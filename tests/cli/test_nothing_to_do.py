@@ -1,5 +1,6 @@
 """Nothing to work on is no success: one line, and the exit code of a data file."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,13 @@ def test_a_list_is_as_long_as_the_corpus_at_most(folder: Path, tiny_model: Path,
     assert result.exit_code == 0, result.exception
     documents = len((folder / "corpus.jsonl").read_text().splitlines())
     assert {len(ranked.doc_ids) for ranked in read_run(Path("run.trec.gz")).values()} == {documents}
+
+
+@pytest.mark.parametrize(("form", "name"), [("hardneg", "n.arrow"), ("n-tuple", "n.jsonl"), ("triplet", "n.parquet")])
+def test_mine_a_corpus_of_one_document(folder: Path, form: str, name: str) -> None:
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", "text": "one river"}\n')
+    (folder / "qrels" / "train.tsv").write_text(f"{HEADER}q1\td1\t1\n")
+    Path("run").write_text("q1 Q0 d1 1 1 x\n")
+    words = ["--dataset", f"beir:{folder}", "--run", "run", "--form", form, "--count", "1", "--output", name]
+    assert re.search(r"there is no row to write: .*negative.* \(1\)", refused("mine", *words))
+    assert not Path(name).exists()

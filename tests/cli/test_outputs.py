@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from hardneg.artifacts import Store
 from hardneg.cli.main import app
 from hardneg.errors import ArtifactError, HardnegError, UsageError
+from hardneg.outputs import WHOLE, Outputs, Target
 from hardneg.roots import record
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
@@ -276,3 +277,11 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(
 ) -> None:
     message = refused(hardneg, place, *arguments, kind=ArtifactError)
     assert "give another --output" in message and "\n" not in message
+
+
+@pytest.mark.parametrize("names", [WHOLE, ("runs/", "metrics.json")])
+def test_the_root_folder_is_no_output(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for overwrite in (False, True):
+        target = Target(Path("/"), folder=True, names=names)
+        with pytest.raises(UsageError, match=r"^/: is the root folder; give one of its own$"):
+            Outputs("recipe run", [target], [], Store(tmp_path / "store"), overwrite).check()

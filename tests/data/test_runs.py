@@ -289,3 +289,12 @@ def test_an_id_that_begins_with_a_mark_of_byte_order_is_neither_written_nor_read
     (tmp_path / "run.txt").write_text("q1 Q0 d1 1 1 x\n\ufeffq2 Q0 d1 1 1 x\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"run.txt:2: id '\\ufeffq2'"):
         read_run(tmp_path / "run.txt")
+
+
+def test_a_line_without_end_is_no_line_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_CHUNK", 16)
+    monkeypatch.setattr(runs, "_LONGEST_LINE", 64)
+    path = _written(tmp_path / "run", _GOOD + "x" * 200)
+    for read in (read_run, lambda path: list(stream_run(path))):
+        with pytest.raises(DataError, match=r"run:2: a line of over 64 bytes"):
+            read(path)

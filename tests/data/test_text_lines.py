@@ -4,11 +4,16 @@ import bz2
 import gzip
 import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hardneg.data.text_lines import checked_id, find_file, read_chunks, read_lines
+from hardneg.data import text_lines
+from hardneg.data.qrels import read_qrels
+from hardneg.data.runs import read_run
+from hardneg.data.text_lines import checked_id, estimate_lines, find_file, read_chunks, read_lines
 from hardneg.errors import DataError
 
 
@@ -81,3 +86,16 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     os.close(write)
     assert list(read_lines(Path(f"/dev/fd/{read}"))) == [(1, "one"), (2, "two")]
     os.close(read)
+
+
+@pytest.mark.parametrize("read", [read_lines, read_chunks, estimate_lines, read_run, read_qrels])
+def test_a_device_is_no_file(read: Callable[[Path], Any]) -> None:
+    with pytest.raises(DataError, match=r"^/dev/zero: a device, where a file is expected$"):
+        list(read(Path("/dev/zero")))
+
+
+def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", 8)
+    (tmp_path / "a").write_text("12345678\n123456789\n")
+    with pytest.raises(DataError, match=r"a:2: a line of over 8 bytes"):
+        list(read_lines(tmp_path / "a"))

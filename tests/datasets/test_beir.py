@@ -191,3 +191,14 @@ def test_real_collections(test_data: Path, tmp_path: Path, name: str) -> None:
     ids = stored.corpus.doc_ids[:]
     assert stored.corpus.rows(ids).tolist() == list(range(documents))
     assert sum(len(block) for block in stored.corpus.blocks()) == documents
+
+
+def test_no_folder_is_named() -> None:
+    with pytest.raises(DataError, match=r"^beir needs a folder: beir:FOLDER$"):
+        Beir("").load()
+
+
+def test_a_query_without_text_is_refused_with_its_line(folder: Path, tmp_path: Path) -> None:
+    (folder / "queries.jsonl").write_text(QUERIES.replace('"a"', '" "'))
+    with pytest.raises(DataError, match=r"queries.jsonl:2: q1 has no text; query 'q1' has no text"):
+        write_collection(Beir(str(folder)).load(), tmp_path / "out", Silent())

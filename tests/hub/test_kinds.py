@@ -11,6 +11,9 @@ import pytest
 import yaml
 from hub_server import Hub
 
+import hardneg as hn
+from hardneg.api.beir_folder import write_beir
+from hardneg.api.memory_collection import MemoryCollection
 from hardneg.artifacts import Store
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.data.negatives import write_negatives
@@ -199,3 +202,18 @@ def test_a_runs_tag_tells_no_secret(run: Path, store: Store, scratch: Path) -> N
         file.write("q1 Q0 /m/02_286 1 0.5 hf_abcdefghijklmnop\n")
     with pytest.raises(DataError, match=r"star-test\.trec\.gz: holds what looks like a token"):
         prepare(run, "org/made", Wanted("runs"), store, scratch)
+
+
+def test_rows_that_no_query_can_have_are_not_pushed(store: Store, scratch: Path, tmp_path: Path) -> None:
+    data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    write_beir(MemoryCollection.of(data), folder)
+    (tmp_path / "mining.yaml").write_text(
+        f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
+        "stages:\n  mined: {stage: mine, split: train, miner: random}\n"
+    )
+    ran = hn.recipe(tmp_path / "mining.yaml").run(tmp_path / "run", store=store.root, device="cpu")
+    with pytest.raises(DataError, match=r"no row to write: rows left out: fewer than 9,?999 negatives \(1\)"):
+        prepare(ran.path, "org/made", Wanted("negatives", rows=Rows("n-tuple", 9999)), store, scratch)
+    assert prepare(ran.path, "org/made", Wanted("negatives", rows=Rows("n-tuple", 1)), store, scratch).files

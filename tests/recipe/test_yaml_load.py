@@ -1,4 +1,5 @@
 import contextlib
+import re
 
 import pytest
 from hypothesis import given
@@ -68,3 +69,45 @@ def test_a_mapping_may_take_the_keys_of_another(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("a: &first {x: 1, y: 2}\nb: {<<: *first, y: 3}\n")
     assert read_tree(path)["b"] == {"x": 1, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("010", "010 is 8 to YAML, which takes a leading 0 for base 8; write 8, or quote it as a text"),
+        ("-007", "-007 is -7 to YAML, which takes a leading 0 for base 8; write -7, or quote it as a text"),
+        ("1:30", "1:30 is 90 to YAML, which takes colons for base 60; write 90, or quote it as a text"),
+        ("1:30.5", "1:30.5 is 90.5 to YAML, which takes colons for base 60; write 90.5, or quote it as a text"),
+        ("[1, {a: 010}]", "010 is 8 to YAML"),
+    ],
+)
+def test_numbers_that_yaml_reads_as_others(tmp_path, text, told):
+    _, problems = apply_settings({}, [f"stages.search.depth={text}"])
+    assert len(problems) == 1 and problems[0].startswith(f"--set stages.search.depth: {told}")
+    (tmp_path / "r.yaml").write_text(f"a: 1\nb: {text}\n")
+    with pytest.raises(RecipeError, match=f"line 2, column [0-9]+: {re.escape(told)}"):
+        read_tree(tmp_path / "r.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("10", 10), ("0", 0), ("1_000", 1000), ("0x10", 16), ("'010'", "010"), ("0.5", 0.5), ("00a", "00a")],
+)
+def test_plain_numbers_and_texts_stay(text, value):
+    assert apply_settings({}, [f"a={text}"]) == ({"a": value}, [])
+
+
+def test_what_is_too_deep_is_told_in_our_words(tmp_path):
+    deep = "[" * 1000 + "]" * 1000
+    (tmp_path / "r.yaml").write_text(f"a: {deep}\n")
+    with pytest.raises(RecipeError, match="over 50 levels deep"):
+        read_tree(tmp_path / "r.yaml")
+    assert apply_settings({}, [f"a={deep}"])[1] == ["--set a: over 50 levels deep"]
+
+
+@pytest.mark.parametrize("key", ["presets", "extends"])
+def test_what_a_preset_cannot_hold(key):
+    tree = {"seed": 1, "presets": {"demo": {"seed": 2, key: "star-passage"}}}
+    merged, _, problems = apply_preset(tree, "demo")
+    told = f"presets.demo.{key}: a preset cannot hold it; it stands at the top of a recipe"
+    assert (merged, problems) == ({"seed": 2}, [told])

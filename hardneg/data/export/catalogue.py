@@ -8,10 +8,10 @@ from pathlib import Path
 from hardneg.data.corpus import Corpus
 from hardneg.data.export import passages
 from hardneg.data.export import sentence_transformers as st
-from hardneg.data.export.rows import Counts, ExportRow, NoRows, TextLookup, WriteOptions, gather, merged
+from hardneg.data.export.rows import Counts, ExportRow, NoRows, TextLookup, WriteOptions, check_rows, gather, merged
 from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.data.queries import Queries
-from hardneg.errors import UsageError
+from hardneg.errors import DataError, UsageError
 from hardneg.types import Negatives
 
 OWN = "hardneg"
@@ -67,19 +67,19 @@ def write_form(
     """Writes negatives in a form, streaming, whole or not at all; returns `rows` and what was left out, by reason.
 
     Raises:
-        UsageError: the form is unknown, the file's ending is not one of its own, or no query can have a row.
-        DataError: a query or document is unknown.
+        UsageError: the form is unknown, or the file's ending is not one of its own.
+        DataError: a query or document is unknown, or no query can have a row.
     """
     check_form(form, path)
-    if form == OWN:
-        return {"rows": write_negatives(path, _cut(negatives, options.negatives))}
     counts: Counts = Counter()
-    gathered = gather(negatives, source.queries, source.corpus, options, counts)
     try:
+        if form == OWN:
+            return {"rows": write_negatives(path, _cut(negatives, options.negatives, counts))}
+        gathered = gather(negatives, source.queries, source.corpus, options, counts)
         rows = FORMS[form].write(path, gathered, options, counts)
     except NoRows as error:
         told = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
-        raise UsageError(f"form {form}: {error}{told and f': {told}'}; take more negatives, or write fewer") from None
+        raise DataError(f"form {form}: {error}{told and f': {told}'}; take more negatives, or write fewer") from None
     return {"rows": rows, **{reason: count for reason, count in counts.items() if count}}
 
 
@@ -97,6 +97,11 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     return merged(items) if FORMS[form].several_rows else items
 
 
-def _cut(negatives: Iterable[Negatives], limit: int | None) -> Iterator[Negatives]:
+def _cut(negatives: Iterable[Negatives], limit: int | None, counts: Counts) -> Iterator[Negatives]:
+    """The first of each query's negatives. Raises NoRows at the end where no query has any."""
+    some = 0
     for item in negatives:
+        some += bool(item.negatives)
+        counts["queries without a negative"] += not item.negatives
         yield Negatives(item.query_id, item.positives, item.negatives[:limit], item.scores[:limit], item.dropped)
+    check_rows(some)

@@ -23,7 +23,7 @@ from hardneg.data.hash_index import find_equal, hash_texts, normalise
 from hardneg.data.json_rows import json_row, read_array
 from hardneg.data.queries import Queries
 from hardneg.data.text_lines import read_lines
-from hardneg.errors import ArtifactError, DataError, UsageError
+from hardneg.errors import ArtifactError, DataError
 from hardneg.types import Document, Negatives
 
 _QUERIES = 256
@@ -191,7 +191,7 @@ def write_json_lines(path: Path, rows: Iterable[JsonObject]) -> int:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             count += 1
-        _check_rows(count)
+        check_rows(count)
     return count
 
 
@@ -204,7 +204,7 @@ def write_json_list(path: Path, rows: Iterable[JsonObject]) -> int:
             file.write((b",\n" if count else b"\n") + json.dumps(row, ensure_ascii=False).encode())
             count += 1
         file.write(b"\n]\n")
-        _check_rows(count)
+        check_rows(count)
     return count
 
 
@@ -215,15 +215,16 @@ def write_parquet(path: Path, rows: Iterable[JsonObject], schema: pa.Schema) -> 
         while block := list(islice(stream, _ROWS)):
             writer.write_table(pa.Table.from_pylist(block, schema))
             count += len(block)
-        _check_rows(count)
+        check_rows(count)
     return count
 
 
-class NoRows(UsageError):
+class NoRows(DataError):
     """Nothing of what was to be written can be a row."""
 
 
-def _check_rows(count: int) -> None:
+def check_rows(count: int) -> None:
+    """Raises NoRows where there is none."""
     if not count:
         raise NoRows("there is no row to write")
 

@@ -174,6 +174,7 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
     ("options", "told"),
     [
         ({"url": "nowhere"}, "url: 'nowhere' is no address"),
+        ({"url": "http://[::1"}, "url: 'http://[::1' is no address"),
         ({"url": "http://me:pw@host/v1"}, "url: no user, key or question may stand in it"),
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),

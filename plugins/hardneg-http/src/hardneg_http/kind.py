@@ -67,7 +67,10 @@ class Http:
     cache: float = 10.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # such as brackets that are not closed
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8080/v1")
         if parts.username or parts.password or parts.query:

@@ -75,7 +75,10 @@ class Chat:
     deadline: Annotated[float, Unkeyed] = field(default=600.0, compare=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # such as brackets that are not closed
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8000/v1")
         if parts.username or parts.password or parts.query:

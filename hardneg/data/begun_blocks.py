@@ -65,7 +65,17 @@ class BegunBlock:
     def add(self, places: NDArray[np.int64], made: Encoded) -> None:
         """Adds what the items at some places became; where that is due, all that was added is kept."""
         self._parts.append((places, made))
-        if self._folder is None or not self.due:
+        if self.due:
+            self.keep()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything of it is kept."""
+        return self._kept > 0
+
+    def keep(self) -> None:
+        """Keeps all that was added, due or not."""
+        if self._folder is None:
             return
         for own, of_them in self._parts[self._kept :]:
             with replacing(self._folder / f"{self._stem}.{uuid4().hex}.npz") as file:

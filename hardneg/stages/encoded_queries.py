@@ -1,5 +1,6 @@
 """Queries as the model of an index has them: encoded once, in a file, mapped."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,8 @@ def encoded_queries(
 ) -> NDArray[np.float32]:
     """float32 [Q, d], mapped: Q texts as queries of a model.
 
-    The first process encodes them, unless a run that was stopped has done so; the others wait.
+    The first process encodes them, unless a run that was stopped has done so; the others wait. Of a run that was
+    stopped in the middle, what was made half a minute before is there.
 
     Args:
         context: the stage at work; the file is in its scratch folder, under `name`.
@@ -55,15 +57,19 @@ def encoded_queries(
 
 def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
     from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.kept_texts import encode_kept
 
-    options = EncodeOptions(precision="fp32")
+    begun = path.with_suffix("")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
         np.lib.format.write_array_header_1_0(file, header)
         for start in range(0, len(texts), _AT_ONCE):
-            part = encoder.encode(list(texts[start : start + _AT_ONCE]), "query", options, context.progress)
+            options = EncodeOptions(precision="fp32", begun=begun / str(start))
+            some = list(texts[start : start + _AT_ONCE])
+            part = encode_kept(encoder, some, "query", options, context.progress, keep=len(texts) > _AT_ONCE)
             if not isinstance(part, np.ndarray):
                 told = "makes more than one vector of a text: name one that makes one"
                 raise ModelError(f"{context.name}: model {encoder.spec.name!r} {told}")
             file.write(np.ascontiguousarray(part, "<f4").data)
+    shutil.rmtree(begun, ignore_errors=True)

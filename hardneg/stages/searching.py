@@ -112,7 +112,8 @@ class Searching:
         for start in range(0, len(self.queries), step):
             if not isinstance(searcher := self._searcher_at(start), ShardedSearcher) or not searcher.several:
                 raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
-            wanted = self._encoded(self._encoder, self.queries.texts[start : start + step])
+            window = slice(start, min(start + step, len(self.queries)))
+            wanted = self._encoded(self._encoder, window, keep=True)
             encoded = check_encoded("shards are searched", wanted)
             missing |= searcher.search_some(encoded, self._depth, taken)
         return missing
@@ -139,28 +140,32 @@ class Searching:
         with self.context.progress.task("searching", len(part), "queries") as task:
             for start in part[::step]:
                 window = slice(start, min(start + step, part.stop))
-                query_ids, texts = self.queries.query_ids[window], self.queries.texts[window]
-                wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, texts)
-                hits = self._hits(self._searcher_at(start), wanted, lists, len(texts))
+                query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
+                wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, window, keep)
+                hits = self._hits(self._searcher_at(start), wanted, lists, len(query_ids))
                 found = _found(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
                     found = _with_positives(hits, searcher, wanted, theirs, corpus)
                 for query_id, (rows, scores) in zip(query_ids, found, strict=True):
                     yield query_id, RankedList(corpus.ids(rows), self._reported(scores))
-                task.advance(len(texts))
+                task.advance(len(query_ids))
         for _ in lists or ():
             pass
 
-    def _encoded(self, encoder: "TextEncoder | None", texts: Sequence[str]) -> Wanted:
+    def _encoded(self, encoder: "TextEncoder | None", window: slice, keep: bool) -> Wanted:
+        """What a window of queries becomes; keep: whether that is there after a stop however little time it took."""
         from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.kept_texts import encode_kept
 
+        texts, context = self.queries.texts[window], self.context
         if encoder is None:
             return texts
         with self.seconds.of("encode queries"):
-            options = EncodeOptions(precision=self.context.spec.precision)
-            side: Kind = "query" if self.context.spec.text_of == "query" else "document"
-            return encoder.encode(texts, side, options, self.context.progress)
+            begun = context.folder / SCRATCH / "queries" / f"{window.start}-{window.stop}"
+            options = EncodeOptions(precision=context.spec.precision, begun=begun)
+            side: Kind = "query" if context.spec.text_of == "query" else "document"
+            return encode_kept(encoder, texts, side, options, context.progress, keep)
 
     def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
         with self.seconds.of("search"):

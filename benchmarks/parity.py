@@ -1,6 +1,7 @@
 """The authors' own programs beside hardneg: the same numbers in, what comes out of both.
 
     python benchmarks/parity.py --drhard DRhard --ance ANCE --jpq JPQ --cort CoRT --splade splade \\
+        --rocketqa RocketQA/research/RocketQA_NAACL2021 --simans SimXNS/SimANS \\
         --tas-b matchmaker --ance-tele ANCE-Tele          those that you have checked out, each a folder
 
 Nothing is fetched, and no file of theirs is changed or copied: single functions and lines are read out of the files and
@@ -16,23 +17,25 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from originals import lists, losses, steps
+from originals import lists, losses, steps, vectors
 from originals.comparing import HEAD, Item, compared
 
 PROGRAMS = {
     "drhard": "jingtaozhan/DRhard, STAR and ADORE",
     "jpq": "jingtaozhan/JPQ",
     "ance": "microsoft/ANCE",
+    "rocketqa": "PaddlePaddle/RocketQA, its folder research/RocketQA_NAACL2021",
     "cort": "lavis-nlp/CoRT",
     "splade": "naver/splade",
     "tas-b": "sebastian-hofstaetter/matchmaker, which TAS-B is trained by",
+    "simans": "microsoft/SimXNS, its folder SimANS",
     "ance-tele": "OpenMatch/ANCE-Tele",
 }
 
 
 def items_of(program: str) -> Sequence[Item]:
     """All that is compared with a program."""
-    parts: Sequence[Mapping[str, Sequence[Item]]] = (losses.ITEMS, steps.ITEMS, lists.ITEMS)
+    parts: Sequence[Mapping[str, Sequence[Item]]] = (losses.ITEMS, vectors.ITEMS, steps.ITEMS, lists.ITEMS)
     return [item for part in parts for item in part.get(program, ())]
 
 

@@ -1,19 +1,23 @@
 """Negatives that are mined, and metrics. A list that differs counts as 1."""
 
 import json
+import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import numpy as np
 from originals.comparing import Differences, Item
-from originals.source import take
+from originals.source import lines, take
 
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.miners.random import Sampled
-from hardneg.miners.ranks import TopK
+from hardneg.miners.ranks import TopK, Window
+from hardneg.miners.simans import SimAns
+from hardneg.miners.thresholds import Denoised
 from hardneg.types import Candidates, RankedList
 
 QUERIES = 40
@@ -67,15 +71,67 @@ def _ance(folder: Path) -> Iterator[Differences]:
 
 
 def _mrr(folder: Path) -> Iterator[Differences]:
+    inside = folder / "metric"
     for cut in (10, 100):
-        (program,) = take(folder / "msmarco_eval.py", ["compute_metrics"], {"MaxMRRRank": cut})
+        (program,) = take(
+            (inside if inside.exists() else folder) / "msmarco_eval.py", ["compute_metrics"], {"MaxMRRRank": cut}
+        )
         for missing in (0, 5):
             lists = {query: np.random.permutation(np.arange(1, 400))[:cut] for query in range(QUERIES)}
             relevant = {query: np.random.randint(1, 400, 1 + query % 3).tolist() for query in range(QUERIES + missing)}
-            theirs = program(relevant, lists)[f"MRR @{cut}"]
+            (theirs,) = (value for name, value in program(relevant, lists).items() if name.startswith("MRR"))
             run = {str(query): _ranked(rows) for query, rows in lists.items()}
             qrels = {str(query): dict.fromkeys(map(str, some), 1) for query, some in relevant.items()}
             yield abs(theirs - means(evaluate(run, qrels, [f"mrr@{cut}"]))[f"mrr@{cut}"]), None
+
+
+def _cort(folder: Path) -> Iterator[Differences]:
+    (program,) = take(folder / "cort" / "dataloading.py", ["TripletDataset._generate_negatives"], {})
+    model = SimpleNamespace(min_rank=8, max_rank=100, log=SimpleNamespace(debug=lambda _: None))
+    for length in (12, 60, 100, 150):
+        for query in range(QUERIES):
+            listed = np.random.permutation(1000)[:length]
+            relevant = [int(listed[query % length]), 1000]
+            (mined,) = Window(7, 100).mine([_candidates(query, listed, relevant)], seed=0)
+            theirs = program(model, relevant, query, listed.tolist())
+            yield float([*map(int, mined.negatives)] != theirs), None
+
+
+def _denoised(folder: Path) -> Iterator[Differences]:
+    """Lists that have four confident negatives in their first 50, as many as are kept: nothing is drawn."""
+    file = folder / "data_process" / "construct_marco_train_de.py"
+    code = lines(file, "neg_cnt = 4", "for qid, pids")
+    for query in range(QUERIES):
+        listed, scores = np.random.permutation(1000)[:60], np.random.rand(60).round(2)
+        scores[np.random.choice(50, 8, replace=False)] = [0.1, 0.09, 0.05, 0, 0.02, 0.03, 0.01, 0.08]
+        relevant = [int(listed[query % 20])]
+        utils = SimpleNamespace(
+            load_corpus=lambda **_: ({}, {}, {}),
+            load_pos_examples=lambda _, relevant=relevant: ({0: relevant}, {}),
+            load_candidates=lambda *_, listed=listed, **__: ({0: listed.tolist()}, None),
+            load_ce_score=lambda *_, scores=scores: {0: scores.tolist()},
+        )
+        space = {"utils": utils, "rng": random.Random(0), "recall_cands_file": "", "ce_score_file": ""}
+        exec(code, space)
+        order = np.argsort(-scores, kind="stable")
+        ranked = RankedList([str(row) for row in listed[order]], scores[order].astype(np.float32))
+        asked = replace(_candidates(query, listed, relevant), hits={"run": _ranked(listed), "scores": ranked})
+        (mined,) = Denoised(depth=50, count=4, below=0.1).mine([asked], seed=0)
+        yield float([*map(int, mined.negatives)] != space["neg_qp"][0]), None
+
+
+def _simans(folder: Path) -> Iterator[Differences]:
+    code = lines(folder / "utils" / "MARCO_until_new.py", "neg_candidates = []", "for pair in neg_pairs_list")
+    for count in (5, 20, 50, 100, 200):
+        scores, positive = 100 + 3 * np.random.randn(count).astype(np.float32), 101.5
+        pairs = [(row, float(score)) for row, score in enumerate(scores)]
+        space = {"neg_pairs_list": pairs, "pos_score": positive, "self": SimpleNamespace(tau=3), "math": math}
+        exec(code, space)
+        theirs, ours = (
+            np.array(space["neg_scores"]),
+            np.exp(SimAns(sharpness=3, form="absolute").log_odds(scores, positive)),
+        )
+        yield float(np.abs(theirs / theirs.sum() - ours / ours.sum()).max()), None
 
 
 _EVALUATION = "msmarco_eval.py: compute_metrics"
@@ -90,5 +146,11 @@ ITEMS = {
             "drivers/run_ann_data_gen.py: GenerateNegativePassaageID", "`topk`, `sampled`", _ance,
         )
     ],
+    "cort": [Item("CoRT's negatives", "cort/dataloading.py: TripletDataset._generate_negatives", "`window`", _cort)],
+    "rocketqa": [
+        Item("RocketQA's denoised negatives", "data_process/construct_marco_train_de.py", "`denoised`", _denoised),
+        Item("MRR@10, MRR@100", f"metric/{_EVALUATION}", "`mrr@10`, `mrr@100`", _mrr),
+    ],
+    "simans": [Item("SimANS's odds", "utils/MARCO_until_new.py: __getitem__", "`simans`", _simans)],
     "jpq": [Item("MRR@10, MRR@100", _EVALUATION, "`mrr@10`, `mrr@100`", _mrr)],
 }  # fmt: skip

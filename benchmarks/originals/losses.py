@@ -35,8 +35,8 @@ def _vectors(*sizes: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*sizes, dtype=dtype)
 
 
-def _columns(queries: int, negatives: int, known: list[tuple[int, int]] | None = None) -> BatchColumns:
-    """All documents differ; known: rows and the columns that hold another positive of theirs."""
+def columns_of(queries: int, negatives: int, known: list[tuple[int, int]] | None = None) -> BatchColumns:
+    """Those of a batch whose documents all differ; known: rows, and columns that hold another positive of theirs."""
     width = 1 + negatives
     pairs = sorted([*((row, row * width) for row in range(queries)), *(known or [])])
     owner, column = (np.array(side) for side in zip(*pairs, strict=True))
@@ -61,7 +61,7 @@ def _star(folder: Path) -> Iterator[Differences]:
             others, hard = 1 - torch.eye(queries).double(), torch.ones(queries, queries * count).double()
             for row in rows:
                 others[row, row + 1] = hard[row, (row + 1) * count] = 0
-            columns = _columns(queries, count, also)
+            columns = columns_of(queries, count, also)
             given = [_vectors(queries, size), _vectors(queries, size), _vectors(queries, count, size)]
 
             def theirs(asked: Tensor, relevant: Tensor, wrong: Tensor, others=others, hard=hard) -> Any:
@@ -138,7 +138,7 @@ def _ance(folder: Path) -> Iterator[Differences]:
     (forward,) = take(folder / "model" / "models.py", ["NLL.forward"], {"torch": torch, "F": F})
     model = SimpleNamespace(query_emb=lambda vectors, mask: vectors, body_emb=lambda vectors, mask: vectors)
     for queries, size in SHAPES:
-        columns = _columns(queries, 1)
+        columns = columns_of(queries, 1)
 
         def theirs(asked: Tensor, relevant: Tensor, wrong: Tensor) -> Tensor:
             return forward(model, asked, None, relevant, None, wrong[:, 0], None)[0]
@@ -151,7 +151,7 @@ def _cort(folder: Path) -> Iterator[Differences]:
     (program,) = take(folder / "cort" / "model.py", ["CortModel._loss_fn"], {"torch": torch, "pi": math.pi})
     for queries, size in SHAPES:
         for margin in (0.0, 0.1):
-            columns, loss = _columns(queries, 1), Triplet(margin)
+            columns, loss = columns_of(queries, 1), Triplet(margin)
             model = SimpleNamespace(device="cpu", hparams=SimpleNamespace(margin=margin))
             theirs = lambda asked, relevant, wrong, model=model: program(model, asked, relevant, wrong[:, 0])  # noqa: E731
 
@@ -166,7 +166,7 @@ def _splade(name: str, loss: InfoNCE, in_batch: bool) -> Any:
         (kind,) = take(folder / "splade" / "losses" / "pairwise.py", [name], {"torch": torch})
         program = kind()
         for queries, size in SHAPES:
-            columns = _columns(queries, 1)
+            columns = columns_of(queries, 1)
 
             def theirs(asked: Tensor, relevant: Tensor, wrong: Tensor) -> Tensor:
                 own = (asked * relevant).sum(1, keepdim=True)
@@ -205,7 +205,7 @@ def _tas_b(folder: Path) -> Iterator[Differences]:
             exec(code, space)
             return space["loss"]
 
-        columns = _columns(queries, 1)
+        columns = columns_of(queries, 1)
         taught = torch.full((queries, 2 * queries), torch.nan).double()
         taught[torch.arange(queries)[:, None], 2 * torch.arange(queries)[:, None] + torch.arange(2)] = teacher
 
@@ -221,7 +221,7 @@ def _tele(folder: Path) -> Iterator[Differences]:
     (kind,) = take(file, ["SimpleContrastiveLoss"], {"torch": torch, "F": F, "Tensor": Tensor})
     for queries, size in SHAPES:
         for count in (1, 3):
-            columns, program = _columns(queries, count), kind(1 + count)
+            columns, program = columns_of(queries, count), kind(1 + count)
 
             def theirs(asked: Tensor, relevant: Tensor, wrong: Tensor, program=program) -> Any:
                 return program(asked, torch.cat([relevant[:, None], wrong], dim=1).flatten(0, 1))

@@ -38,21 +38,26 @@ def test_equal_different_and_missing_ones_are_told_apart(program: Path, capsys: 
     import parity
 
     assert parity.main(["--splade", str(program)]) == 1
-    equal, differs, missing = capsys.readouterr().out.splitlines()[2:]
+    equal, differs, missing, also = capsys.readouterr().out.splitlines()[2:]
     assert "| SPLADE's loss |" in equal and equal.endswith("| equal |") and "| 5 |" in equal
     assert differs.endswith("| differs |")
     assert "not compared: NotFound: " in missing and "regularization.py" in missing
+    assert "transformer_rep.py" in also
 
 
-def test_all_equal_is_success(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_equal_is_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import parity
 
-    right = LOSSES.replace("return 2 *", "return")
-    (program / "splade" / "losses" / "pairwise.py").write_text(right)
-    flops = "class FLOPS:\n    def __call__(self, some):\n        return some.mean(0).square().sum()\n"
-    (program / "splade" / "losses" / "regularization.py").write_text(flops)
-    assert parity.main(["--splade", str(program)]) == 0
-    assert capsys.readouterr().out.count("| equal |") == 3
+    folder = tmp_path / "ancetele" / "losses"
+    folder.mkdir(parents=True)
+    (folder / "contrastive_loss.py").write_text(
+        "class SimpleContrastiveLoss:\n"
+        "    def __init__(self, width):\n        self.width = width\n"
+        "    def __call__(self, x, y):\n        scores = x @ y.T\n"
+        "        return (scores.logsumexp(1) - scores[:, :: self.width].diagonal()).mean()\n"
+    )
+    assert parity.main(["--ance-tele", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("| equal |") == 1
 
 
 def test_a_folder_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:

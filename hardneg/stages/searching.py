@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hardneg.stages.search import Search
 
 QUERIES_AT_ONCE = 65_536
+_BY_LUCENE = 4096
 _BLOCKS = 16  # of documents, as many queries of which are held at once, where that is fewer
 _LISTS = 1024
 
@@ -108,7 +109,7 @@ class Searching:
         """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
         from hardneg.indexes.sharded import ShardedSearcher
 
-        missing, step = set[int](), _at_once(self._encoder)
+        missing, step = set[int](), self._at_once
         for start in range(0, len(self.queries), step):
             if not isinstance(searcher := self._searcher_at(start), ShardedSearcher) or not searcher.several:
                 raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
@@ -136,13 +137,13 @@ class Searching:
             _check_cosines(encoder)
         lists = _candidates(self.context, self.queries, part, self.facts) if "candidates" in inputs else None
         known = positives(self.collection.all_qrels()) if spec.positives else None
-        step = EncodeOptions().window if lists else _at_once(encoder)
+        step = EncodeOptions().window if lists else self._at_once
         with self.context.progress.task("searching", len(part), "queries") as task:
             for start in part[::step]:
                 window = slice(start, min(start + step, part.stop))
                 query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
                 wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, window, keep)
-                hits = self._hits(self._searcher_at(start), wanted, lists, len(query_ids))
+                hits = self._hits(self._searcher_at(start), wanted, lists, window)
                 found = _found(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
@@ -167,12 +168,39 @@ class Searching:
             side: Kind = "query" if context.spec.text_of == "query" else "document"
             return encode_kept(encoder, texts, side, options, context.progress, keep)
 
-    def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
+    def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, window: slice) -> Hits:
         with self.seconds.of("search"):
             if lists is None:
-                return searcher.search(wanted, self._depth)
-            given = _rows(self.collection.corpus, [ranked.doc_ids for ranked in islice(lists, count)])
+                return self._kept(searcher, wanted, f"{window.start}-{window.stop}")
+            some = islice(lists, window.stop - window.start)
+            given = _rows(self.collection.corpus, [ranked.doc_ids for ranked in some])
             return rank_candidates(searcher, wanted, given, self._depth)
+
+    def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:
+        """What is found for a window of queries; where the searcher keeps nothing itself, the lists are kept."""
+        from hardneg.indexes.max_passage import PooledSearcher
+        from hardneg.indexes.sharded import KeptLists, ShardedSearcher
+
+        inner = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
+        if isinstance(inner, ShardedSearcher):
+            return searcher.search(wanted, self._depth)
+        kept = KeptLists(self.context.folder / SCRATCH / "lists")
+        if (found := kept.find(name)) is None:
+            kept.keep(name, found := searcher.search(wanted, self._depth))
+        return found
+
+    @property
+    def _at_once(self) -> int:
+        """How many queries are encoded and searched for at once: whole windows of the encoder.
+
+        Lucene reads its index for each query anew, so it is given few; others pass over theirs once for all queries.
+        """
+        from hardneg.indexes.impact import ImpactSearcher
+
+        texts = self._encoder is None and self.context.spec.query_vectors is None
+        if texts or isinstance(self._searcher, ImpactSearcher):
+            return _BY_LUCENE
+        return QUERIES_AT_ONCE if self._encoder is None else min(QUERIES_AT_ONCE, _BLOCKS * self._encoder.block)
 
     def _reported(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         return angular_scores(scores) if self.context.spec.scores == "angular" else scores
@@ -202,11 +230,6 @@ def _check_cosines(encoder: "TextEncoder | None") -> None:
         raise UsageError(
             "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
         )
-
-
-def _at_once(encoder: "TextEncoder | None") -> int:
-    """How many queries are encoded and searched for at once: whole windows of the encoder."""
-    return QUERIES_AT_ONCE if encoder is None else min(QUERIES_AT_ONCE, _BLOCKS * encoder.block)
 
 
 def _found(hits: Hits) -> Iterator[Found]:

@@ -10,11 +10,14 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.artifacts import Store
 from hardneg.data.queries import Queries
 from hardneg.data.runs import read_run, write_run
+from hardneg.encoders.encoder import Encoder
 from hardneg.errors import DataError, RecipeError
+from hardneg.indexes.sharded import KeptLists
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.stages import searching
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.search import Search
 from hardneg.stages.searching import _candidates
@@ -27,9 +30,10 @@ SEARCH = {"stage": "search", "index": "start-index", "split": "test"}
 @pytest.fixture
 def made(tmp_path, tiny_model):
     """The artifacts of some searches by name, made in a store of their own."""
+    data = small_collection(tmp_path / "data")
 
     def make(stages):
-        tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+        tree = small_tree(data, tiny_model)
         tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages}
         plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
         return execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
@@ -61,6 +65,38 @@ def test_candidates_are_ranked_as_the_index_ranks_them(made):
     assert artifacts["again"].facts["queries without candidates"] == 0
     assert all(artifacts["all"].facts[f"seconds of search: {name}"] > 0 for name in ("encode queries", "search"))
     assert "queries without candidates" not in artifacts["few"].facts
+
+
+KINDS = {
+    "exact": {},
+    "hnsw": {"index": {"stage": "index", "vectors": "start-index", "backend": "hnsw"}},
+    "bm25": {"index": {"stage": "index", "backend": "bm25"}},
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "bm25" else ()) for kind in KINDS]
+)
+def test_windows_of_queries_that_were_searched_are_not_searched_again(made, monkeypatch, kind):
+    monkeypatch.setattr(searching, "QUERIES_AT_ONCE", 4)
+    monkeypatch.setattr(searching, "_BY_LUCENE", 4)
+    stages = {**KINDS[kind], "test": {**SEARCH, "index": "index" if KINDS[kind] else "start-index", "depth": 9}}
+    keep, windows, encode = KeptLists.keep, list[int](), Encoder.encode_windows
+
+    def stops(kept, name, hits):
+        windows.append(len(hits.rows))
+        if len(windows) == 3:
+            raise KeyboardInterrupt
+        keep(kept, name, hits)
+
+    monkeypatch.setattr(KeptLists, "keep", stops)
+    with pytest.raises(KeyboardInterrupt):
+        made(stages)
+    monkeypatch.setattr(Encoder, "encode_windows", lambda *given: windows.append(-given[1].count) or encode(*given))
+    again = made(stages)["test"]
+    assert windows == ([4, 4, 4, 4, -2, 2] if kind != "bm25" else [4, 4, 4, 4, 2])
+    whole = made({**stages, "test": {**stages["test"], "depth": 10}})["test"]
+    assert doc_lists(run_of(again)) == [ids[:9] for ids in doc_lists(run_of(whole))]
 
 
 def test_candidates_in_segments_count_by_their_best_one(made):

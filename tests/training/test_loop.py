@@ -49,6 +49,17 @@ def test_the_loss_goes_down(toy_folder: Path, tmp_path: Path, loss: Any) -> None
     assert result.skipped == {}
 
 
+def test_a_warm_up_from_rate_0_takes_the_programs_rates(toy_folder: Path, tmp_path: Path) -> None:
+    """W = 2 and S = 4, decaying from the first step: 0, 1/2, 1 - 2/4, 1 - 3/4 of the peak. Rate 0 moves nothing."""
+    given = {"learning_rate": 0.01, "warmup_steps": 2, "warmup_from_zero": True, "decay_from_start": True}
+    chosen, encoder = options(max_steps=4, stop_at=1, **given), BagEncoder()
+    before = weights(encoder)
+    run(toy_folder, tmp_path / "one", chosen, encoder)
+    assert all(np.array_equal(x, y) for x, y in zip(before, weights(encoder), strict=True))
+    history = run(toy_folder, tmp_path / "all", replace(chosen, stop_at=None)).history
+    assert [record["learning_rate"] for record in history] == pytest.approx([0, 0.005, 0.005, 0.0025])
+
+
 def test_two_runs_are_the_same_and_another_seed_is_not(toy_folder: Path, tmp_path: Path) -> None:
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

@@ -88,7 +88,8 @@ def test_killed_searches_and_two_processes_give_the_same_run(tmp_path):
         dying = [sys.executable, str(KILLING), str(recipe), str(tmp_path / "killed"), title, str(count)]
         assert subprocess.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
     key = make_plan(load_recipe(recipe)).steps["test"].key
-    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/shards/*-*.npz"))) == 2
+    kept = list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/shards/*-*.npz"))
+    assert sorted("." in path.stem for path in kept) == [False, False, True]  # two finished shards, one begun
     names = [
         "--device",
         "cpu",

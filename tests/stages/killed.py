@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.artifacts import Store
+from hardneg.data import begun_blocks
 from hardneg.indexes import sharded
 from hardneg.progress import Silent
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -44,6 +45,7 @@ def main(recipe: str, store: str, title: str, count: str, *later: str) -> None:
         in_turn(recipe, store, [title, count, *later])
     else:
         sharded._CELL = 2048  # so that small shards are parts of their own
+        begun_blocks.SECONDS = 0.0  # so that there is something to go on from
         watcher = Watcher(progress=Killing(title, int(count)))
         execute(make_plan(load_recipe(Path(recipe))), Store(Path(store)), Options(device="cpu"), watcher)
 

@@ -94,6 +94,8 @@ class MemoryCollection:
                 if query_id not in texts:
                     mistakes.add(f"{place}: there is no query {query_id!r:.60} in queries")
                     continue
+                if isinstance(text := texts[query_id], str) and not text.strip():
+                    mistakes.add(f"queries[{query_id!r}]: has no text")
                 for doc_id, grade in graded(place, found, mistakes):
                     if doc_id not in self.corpus:
                         mistakes.add(f"{place}: there is no document {doc_id!r:.60} in corpus")

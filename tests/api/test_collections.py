@@ -97,6 +97,7 @@ def test_no_judgements_are_a_mistake():
         ("corpus", {"d1": 7}, r"corpus\['d1'\]: must be a text"),
         ("corpus", {"d1": {"title": "no text"}}, r"corpus\['d1'\]: must be a text"),
         ("queries", {"q1": None}, r"queries\['q1'\]: must be a text, not None"),
+        ("queries", {"q1": " "}, r"queries\['q1'\]: has no text"),
         ("queries", [], r"queries: must be a dict by id, not list"),
         ("queries", {}, r"queries is empty"),
         ("qrels", {"q1": {"d1": "high"}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade is a whole number, not 'high'"),

@@ -15,7 +15,7 @@ test: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m slow
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -85,7 +85,7 @@ def _tree(setting: Setting) -> dict[str, Any]:
     stages["scores"] = {
         "stage": "evaluate",
         "runs": {**runs, "adore": "adore-test"},
-        "metrics": ["mrr@10", "recall@20"],
+        "metrics": ["mrr@10", "recall@10"],
     }
     return {"dataset": f"beir:{collection(setting, setting.size(20_000, 300), 90)}", "model": spec, "stages": stages}
 

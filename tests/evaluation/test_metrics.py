@@ -1,5 +1,8 @@
 import gzip
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -146,6 +149,27 @@ def test_published_runs_equal_trec_eval(test_data: Path) -> None:
                 assert np.abs(ours - theirs).max() < 1e-6, (path.name, level, name)
         seen += 1
     assert seen == 37 + 11
+
+
+COMPILED = """
+import json, sys
+from hardneg.data.qrels import read_qrels
+from hardneg.data.runs import read_run
+from hardneg.evaluation.metrics import evaluate
+print(json.dumps(evaluate(read_run(sys.argv[1]), read_qrels(sys.argv[2]), ["mrr@10", "ndcg@10"])))
+"""
+
+
+@pytest.mark.slow
+def test_compiled_functions_give_what_the_others_give(test_data: Path) -> None:
+    """Tests run without numba's compiler, which takes longer than they do; users run with it."""
+    run, qrels = next(published(test_data))
+    place = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    done = subprocess.run([sys.executable, "-c", COMPILED, run, qrels], env=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for name, scores in evaluate(read_run(run), read_qrels(qrels), ["mrr@10", "ndcg@10"]).items():
+        assert found[name] == pytest.approx(scores, abs=1e-12)
 
 
 TIED = {

@@ -163,7 +163,7 @@ print(json.dumps(evaluate(read_run(sys.argv[1]), read_qrels(sys.argv[2]), ["mrr@
 @pytest.mark.slow
 def test_compiled_functions_give_what_the_others_give(test_data: Path) -> None:
     """Tests run without numba's compiler, which takes longer than they do; users run with it."""
-    run, qrels = next(published(test_data))
+    run, qrels = published(test_data)[0]
     place = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     done = subprocess.run([sys.executable, "-c", COMPILED, run, qrels], env=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

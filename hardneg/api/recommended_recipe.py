@@ -55,7 +55,7 @@ class Asked:
     def __post_init__(self) -> None:
         if self.split == _MEASURED:
             raise UsageError(
-                f"split: {_MEASURED} is what systems are measured on in the end; choose by another, such as dev"
+                f"split {_MEASURED} is what systems are measured on in the end; choose by another, such as dev"
             )
 
     @property

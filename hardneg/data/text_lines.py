@@ -9,6 +9,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -80,7 +81,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
             if kind := other_kind(file.peek(64)):
                 yield 0, DataError(f"{path}: not a text file but {kind}")
                 return
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 2), b""), 1):
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 2), b""), 1):
                 if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
                     yield number, DataError.at(path, number, f"a line of over {LONGEST_LINE:,} bytes")
                     return

@@ -153,10 +153,12 @@ def test_published_runs_equal_trec_eval(test_data: Path) -> None:
 
 COMPILED = """
 import json, sys
+from pathlib import Path
 from hardneg.data.qrels import read_qrels
 from hardneg.data.runs import read_run
 from hardneg.evaluation.metrics import evaluate
-print(json.dumps(evaluate(read_run(sys.argv[1]), read_qrels(sys.argv[2]), ["mrr@10", "ndcg@10"])))
+run, qrels = map(Path, sys.argv[1:])
+print(json.dumps(evaluate(read_run(run), read_qrels(qrels), ["mrr@10", "ndcg@10"])))
 """
 
 

@@ -112,6 +112,15 @@ def test_streams_are_checked_to_their_first_error() -> None:
     ]
 
 
+def test_an_error_before_the_first_record_is_at_the_first_place() -> None:
+    class Torn(Streamed):
+        def documents(self) -> Iterator[Document]:
+            raise DataError("shelf:1: not UTF-8 (torn)")
+            yield
+
+    assert str(next(iter(check(parts_of(Torn()))))) == "documents:1: shelf:1: not UTF-8 (torn)"
+
+
 @pytest.mark.parametrize("cut", [5, 40])
 def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")

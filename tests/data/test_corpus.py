@@ -38,6 +38,7 @@ def test_by_row(corpus: Corpus) -> None:
     assert len(corpus) == 5
     assert corpus.contents(np.array([4, 0, 0, 3])) == ["the dog", "A the  cat", "A the  cat", ""]
     assert list(corpus.documents()) == DOCUMENTS
+    assert corpus.documents_at(np.array([3, 0, 0])) == [DOCUMENTS[3], DOCUMENTS[0], DOCUMENTS[0]]
     assert list(corpus.blocks(size=2)) == [["A the  cat", "the dog"], ["A the\tcat ", ""], ["the dog"]]
     assert list(corpus.blocks(start=1, stop=3, size=4)) == [["the dog", "A the\tcat "]]
     assert list(corpus.blocks(start=4, stop=99)) == [["the dog"]]

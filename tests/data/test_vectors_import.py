@@ -139,6 +139,11 @@ def test_an_array_is_mapped(tmp_path: Path) -> None:
         assert open_npy(tmp_path / "v.npy").tolist() == ARRAY.tolist()
 
 
+def test_vectors_may_have_one_number(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", ARRAY[:, :1])
+    assert open_npy(tmp_path / "v.npy").tolist() == [[0.0], [3.0], [6.0], [9.0]]
+
+
 def test_what_is_no_array(tmp_path: Path) -> None:
     path = tmp_path / "v.npy"
     whole = saved(path, ARRAY)

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hardneg.data.collection import write_collection
-from hardneg.datasets.hub_tables import HubTable
+from hardneg.datasets.hub_tables import HubTable, table_digest
 from hardneg.datasets.hugging_face import Columns, HuggingFace
 from hardneg.errors import DataError
 from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Query
+from hardneg.types import Document, Judgement, Lookup, Query
 
 pytest.importorskip("datasets")
 
@@ -88,6 +88,12 @@ def test_plain_folder(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     counts = write_collection(loader.load(), tmp_path_factory.mktemp("stored"), Silent())
     assert counts["documents"] == 3
     assert counts["splits"]["train"] == {"queries": 2, "judgements": 2, "without_relevant": 0, "highest_grade": 1}
+
+
+def test_files_are_looked_up_once_with_their_bytes(plain: Path) -> None:
+    """The qrels' two splits are one table; nothing is still to be fetched of a folder."""
+    size = sum(path.stat().st_size for path in plain.rglob("*.parquet"))
+    assert HuggingFace(str(plain)).look_up() == Lookup(size, 0)
 
 
 def test_folder_with_a_card(carded: Path) -> None:
@@ -193,6 +199,11 @@ def test_where_the_tables_of_hub_ids_are() -> None:
     assert HuggingFace("mteb/msmarco")._tables()[2] == HubTable("mteb/msmarco", "default")
     own = HuggingFace("mteb/msmarco", qrels=HubTable(repo="me/judged", revision="v1"))
     assert own._tables()[2] == HubTable("me/judged", None, None, "v1")
+
+
+def test_a_whole_commit_is_not_looked_up() -> None:
+    commit = "0123456789abcdef" * 2 + "01234567"
+    assert table_digest(HubTable("mteb/scifact", revision=commit)) == commit
 
 
 def test_fingerprint(plain: Path) -> None:

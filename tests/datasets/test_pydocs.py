@@ -148,6 +148,13 @@ def test_a_single_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ids[:2] == ["madealone", "madealone.Frame.mean"]
 
 
+def test_a_passage_is_all_after_the_first_paragraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "madelong.py").write_text('"""Tools of the trade.\n\nOne two.\n\n  Three four.\n"""')
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = PyDocs(("madelong",), min_passage_words=4).load().documents()
+    assert found.text == "One two. Three four."
+
+
 def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -> None:
     loader = PyDocs((made,))
     before = loader.fingerprint()

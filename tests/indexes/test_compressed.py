@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hardneg.digest import tree_digest
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.indexes import compression
 from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
-from hardneg.indexes.compression import sample_rows
+from hardneg.indexes.compression import Training, sample_rows
 from hardneg.indexes.flat import Flat
 from hardneg.indexes.hnsw import Hnsw
 from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
@@ -360,3 +361,9 @@ def test_building_holds_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest
     Pq(4, 4, sample=32).build(source, tmp_path / "made", Silent())
     assert read == [1] * 32 + [50] * 8
     assert not [name for name in os.listdir(tmp_path / "made") if name.startswith(".")]
+
+
+def test_a_seed_of_any_size_is_one_of_faiss() -> None:
+    clustering = SimpleNamespace()
+    Training("ivf", sample=40, least=4, seed=2**31 + 5, what="lists").settle(clustering)
+    assert vars(clustering) == {"seed": 5, "min_points_per_centroid": 1, "max_points_per_centroid": 40}

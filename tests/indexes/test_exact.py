@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import exact
+from hardneg.indexes import best, exact
 from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.flat import Flat, FlatSearcher
 from hardneg.progress import Silent
@@ -234,3 +234,14 @@ def test_an_index_that_is_searched_again_and_again_stays_where_there_is_room(mon
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (40 << 30, 80 << 30))
     found = [ExactOptions(device=device).for_few() for device in ("cuda", "cpu")]
     assert [(each.engine, each.resident) for each in found] == [("torch", 30 << 30), ("torch", 512 << 20)]
+
+
+@pytest.mark.parametrize("width", [4, 5])
+def test_places_of_true_values_are_the_same_eight_at_a_time(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Of 16 and of 20 values: whole words, and a last word that is padded."""
+    mask = torch.zeros(4, width, dtype=torch.bool)
+    mask[0, 0] = mask[1, 3] = mask[2, 0] = mask[3, width - 1] = True
+    places = [0, width + 3, 2 * width, 4 * width - 1]
+    assert best.true_places(mask).tolist() == places
+    monkeypatch.setattr(best, "_MANY", 0)
+    assert best.true_places(mask).tolist() == places

@@ -9,9 +9,9 @@ from hardneg.indexes.validation import vector_blocks
 
 
 def test_the_overlap_is_the_share_of_the_fixed_negatives_among_the_top():
-    static = np.array([[1, 2, 3, 4], [1, 2, -1, -1], [0, 5, 6, 7]])
-    top = np.array([[4, 9, 1], [2, 1, 8], [1, 2, -1]])
-    assert overlap(static, top).tolist() == [0.5, 1.0, 0.0]
+    static = np.array([[1, 2, 3, 4], [1, 2, -1, -1], [0, 5, 6, 7], [0, 5, 6, 7]])
+    top = np.array([[4, 9, 1], [2, 1, 8], [1, 2, -1], [7, 0, 6]])
+    assert overlap(static, top).tolist() == [0.5, 1.0, 0.0, 0.75]
 
 
 def test_padding_never_overlaps_and_a_query_without_negatives_has_no_share():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_a_single_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_passage_is_all_after_the_first_paragraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "madelong.py").write_text('"""Tools of the trade.\n\nOne two.\n\n  Three four.\n"""')
+    (tmp_path / "madelong.py").write_text('"""Tools of the trade.\n\nOne two.\n\nThree four.\n"""')
     monkeypatch.syspath_prepend(tmp_path)
     (found,) = PyDocs(("madelong",), min_passage_words=4).load().documents()
     assert found.text == "One two. Three four."
@@ -187,6 +188,12 @@ def test_shares_of_the_splits(made: str) -> None:
     few, half, most = tests(0.01), tests(0.5), tests(0.94)
     assert few <= half <= most and few < most
     assert PyDocs((made,), 1000, test_share=0.5).query_hint() == {"train": 445, "dev": 55, "test": 500}
+
+
+def test_a_half_of_a_thousand_queries_is_for_tests() -> None:
+    """Four standard deviations are 4 * sqrt(1000 / 4) = 63 queries."""
+    splits = Counter(PyDocs(dev_share=0.1, test_share=0.5)._split(f"a.b{i}") for i in range(1000))
+    assert 437 <= splits["test"] <= 563 and 62 <= splits["dev"] <= 138 and 337 <= splits["train"] <= 463
 
 
 def test_shares_count_in_the_identity_where_they_are_not_the_usual(made: str) -> None:

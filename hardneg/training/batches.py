@@ -156,8 +156,7 @@ def _guide_vectors(made: tuple[NDArray[np.float32], NDArray[np.float32]], device
 def own_share(total: int, here: World | None = None) -> slice:
     """This process's part; one thing at least, as each process must compute something to take part in the sum."""
     part = (here or world()).share(total)
-    start = min(part.start, total - 1)
-    return slice(start, max(part.stop, start + 1))
+    return slice(part.start, max(part.stop, part.start + 1))
 
 
 def ahead(make: Callable[[_Start], _Made], starts: Iterable[_Start]) -> Iterator[_Made]:

@@ -1,8 +1,10 @@
 """Passes by length."""
 
+import pytest
 import torch
 
-from hardneg.training.batches import in_parts, in_passes
+from hardneg.distributed import World
+from hardneg.training.batches import in_parts, in_passes, own_share
 
 
 def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_longest_text() -> None:
@@ -53,3 +55,10 @@ def test_gradients_come_back_in_order() -> None:
     (vectors.flatten() * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
     assert weights.grad is not None
     assert weights.grad.tolist() == [100.0, 1.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("total", "shares"), [(2, [(0, 1), (0, 1), (1, 2), (1, 2)]), (9, [(0, 2), (2, 4), (4, 6), (6, 9)])]
+)
+def test_each_of_four_processes_has_one_thing_at_least(total: int, shares: list[tuple[int, int]]) -> None:
+    assert [own_share(total, World(rank, 4)) for rank in range(4)] == [slice(*share) for share in shares]

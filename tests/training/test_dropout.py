@@ -56,6 +56,8 @@ def test_what_is_not_to_be_drawn_here_is_torchs() -> None:
     layer, ones = nn.Dropout(0.5), torch.ones(50, 5)
     with FastDropout():
         assert functional.dropout(ones, 0.0, True) is not None
+        found = functional.scaled_dot_product_attention(ones[None], ones[None], ones[None])
+        assert torch.allclose(found, ones[None])
         assert torch.equal(layer.eval()(ones), ones)
         assert functional.dropout(ones, 1.0, True).unique().tolist() == [0.0]
         inner = ones.clone()

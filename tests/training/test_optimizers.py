@@ -118,6 +118,13 @@ def test_options_that_make_no_sense_are_all_named() -> None:
     assert [line.split()[0] for line in found] == ["batch_size", "learning_rate", "warmup_ratio", "give"]
 
 
+def test_how_negatives_are_drawn_needs_some_that_are() -> None:
+    assert TrainOptions(negatives_per_query=0).problems() == []
+    assert TrainOptions(negatives_per_query=0, rank_windows=((0, 5),)).problems() == [
+        "rank_windows: negatives_per_query is 0, so that nothing is drawn: leave it out"
+    ]
+
+
 def test_identity_leaves_out_what_cannot_change_the_weights() -> None:
     first = TrainOptions(checkpoint_every=1, tracker="tensorboard", gradient_checkpointing=True)
     assert first.identity() == TrainOptions().identity()

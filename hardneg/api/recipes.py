@@ -69,10 +69,18 @@ class ChosenRecipe:
         return RecipePlan(made, tuple(estimate(made, place.store)))
 
     def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
-        """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`."""
+        """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
+
+        Raises:
+            ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
+        """
         from hardneg.recipe.needs import needs
 
-        return tuple(needs(self._planned(Workplace.of(where), [])))
+        problems, place = list[str](), Workplace.of(where)
+        found = tuple(needs(self._planned(place, problems)))
+        if problems and not any(need.missing for need in found):
+            self._planned(place)
+        return found
 
     def run(
         self,

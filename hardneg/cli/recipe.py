@@ -91,7 +91,11 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    _check_needs(planned(name, preset, settings, []), open_store(store), as_json)
+    problems: list[str] = []
+    made = planned(name, preset, settings, problems)
+    _check_needs(made, open_store(store), as_json, problems)
+    if problems:
+        planned(name, preset, settings)  # tells what is wrong with what is here
 
 
 @app.command(cls=renaming({"--out": "--output"}))
@@ -153,12 +157,13 @@ def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
         console.print(f"next, {what}: {command}")
 
 
-def _check_needs(made: "Plan", store: Store, as_json: bool) -> None:
+def _check_needs(made: "Plan", store: Store, as_json: bool, problems: Sequence[str]) -> None:
     """Prints all that the plan needs; exits with the code of the first thing that is missing."""
     from hardneg.recipe.needs import needs
 
     found = list(needs(made))
-    told = _summary(made, store, found)
+    told = {**_summary(made, store, found), "problems": list(problems)}
+    told["ready"] = told["ready"] and not problems
     say_answer({**told, "needs": [asdict(need) for need in found]}, _lines(found, told), as_json)
     for need in found:
         if need.missing:
@@ -187,7 +192,10 @@ def _lines(found: Sequence["Need"], told: dict[str, Any]) -> list[str]:
         f"{size(told['free'])} are free{': too little' if scarce else ''}"
     )
     missing = sum(bool(need.missing) for need in found)
-    lines.append(f"{missing} of {len(found)} missing" if missing else "ready: all of it is here or can be fetched")
+    if missing:
+        lines.append(f"{missing} of {len(found)} missing")
+    elif told["ready"]:
+        lines.append("ready: all of it is here or can be fetched")
     return lines
 
 

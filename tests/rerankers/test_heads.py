@@ -48,8 +48,13 @@ def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data: Path, tmp
     tree["stages"] |= {"judge": trained, "judged": again}
     make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
     tree["stages"]["drawn"] = {"stage": "rerank", "plugin": plugin, "run": "start-test"}
+    path = write_recipe(tmp_path / "r.yaml", tree)
     with pytest.raises(ModelError, match=f"{tiny_model}.*{NO_HEAD}"):
-        make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+        make_plan(load_recipe(path))
+    result = CliRunner().invoke(app, ["recipe", "check", str(path), "--store", str(tmp_path / "store")])
+    assert isinstance(result.exception, ModelError) and "ready" not in result.output
+    with pytest.raises(ModelError, match=NO_HEAD):
+        hn.recipe(path).check(store=tmp_path / "store")
 
 
 def test_a_head_of_other_outputs_is_drawn_too(tmp_path: Path, tiny_reranker: Path) -> None:

@@ -96,6 +96,7 @@ def test_the_distribution_goes_by_decades():
     assert [round(bucket.errors * 120) for bucket in found] == [0, 10, 10, 100]
     assert [bucket.label for bucket in distribution(np.array([0, 0]))] == ["0"]
     assert distribution(np.empty(0, np.int64)) == []
+    assert [(bucket.queries, bucket.errors) for bucket in distribution(np.array([0, 1]))] == [(0.5, 0.0), (0.5, 1.0)]
 
 
 def test_the_table_has_means_over_queries():

@@ -59,9 +59,9 @@ def test_an_unknown_reranker_is_told():
 
 @pytest.mark.slow
 def test_a_cross_encoder_gives_its_own_scores(tmp_path_factory: pytest.TempPathFactory):
-    from tiny import tiny_encoder
+    from tiny import tiny_reranker
 
-    folder = tiny_encoder(tmp_path_factory.mktemp("cross") / "model", kind="transformers")
+    folder = tiny_reranker(tmp_path_factory.mktemp("cross") / "model")
     made = Reranker.from_folder(folder, activation="none")
     texts = ["old river", "blue engine near the bridge", "garden"]
     frame = pd.DataFrame({"qid": "1", "query": "blue bridge", "docno": ["a", "b", "c"], "text": texts, "score": 0.0})

@@ -54,4 +54,4 @@ def test_the_program_of_the_evaluator_runs(tmp_path, monkeypatch) -> None:
         "relevant_docs": {"q1": ["d1"], "q2": ["d2"]},
     }
     exec(program.replace("sentence-transformers/all-MiniLM-L6-v2", "other"), space)
-    assert space["found"].metrics["after"]["recall@100"] == 1.0
+    assert space["result"].metrics["after"]["recall@100"] == 1.0

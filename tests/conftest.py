@@ -1,9 +1,7 @@
 """What every test shares: no network, a tiny encoder, and real collections where they are."""
 
-import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,13 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Commands without a store note their outputs in the usual one, which is not to be the user's here."""
     os.environ["HARDNEG_STORE"] = str(tmp_path_factory.mktemp("usual-store"))
-
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """A launch of several processes silences the log of its own process, which is that of all tests here."""
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,8 @@ def evaluate(
     measured = judge.measured(names, labels)
     for note in measured.notes:
         _log.warning(note)
-    return Evaluation(tested(measured, compared, own.get("significance_level", LEVEL)))
+    reads = [*labels.values(), *([judge.qrels] if isinstance(judge.qrels, Path) else [])]
+    return Evaluation(tested(measured, compared, own.get("significance_level", LEVEL)), reads)
 
 
 def _judge(runs: Any, qrels: AnyQrels | None, own: Mapping[str, Any], place: Workplace) -> Judge:
@@ -98,9 +99,10 @@ def _nothing() -> StoredCollection:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Runs that were measured: means, scores by query, intervals and paired tests."""
+    """Runs that were measured: means, scores by query, intervals and paired tests; reads: the files they came from."""
 
     measured: Measured = field(repr=False)
+    reads: Sequence[Path] = field(default=(), repr=False, compare=False)
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -149,9 +151,10 @@ class Evaluation:
         """Writes a metrics file, which `hardneg.analyze` and reports read; its own earlier one is replaced.
 
         Raises:
-            UsageError: something else stands there, and `overwrite` is not given.
+            UsageError: a run or the judgements that were measured stand there, or something else does and `overwrite`
+                is not given.
         """
-        with writing("Evaluation.write", [path], overwrite) as (file,):
+        with writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
             write_metrics(file, self.measured)
 
     def __repr__(self) -> str:

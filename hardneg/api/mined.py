@@ -61,6 +61,9 @@ class MinedNegatives(Made):
         found = self.rows[self._places[query_id]]
         return QueryNegatives(**{each.name: getattr(found, each.name) for each in fields(found)}, source=self.source)
 
+    def __contains__(self, query_id: object) -> bool:
+        return isinstance(query_id, str) and query_id in self._places
+
     @cached_property
     def _places(self) -> dict[str, int]:
         return {query_id: row for row, query_id in enumerate(self.rows.query_ids)}

@@ -80,6 +80,7 @@ def launch(count: int, device: str | None) -> None:
     os.environ[ASKED] = str(count)
     if on_cpu:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    heard = logging.root.manager.disable
     logging.disable(logging.ERROR)  # torchrun's own account of a failure
     try:
         (_torchrun if on_cpu else _accelerate)(count, ["-m", "hardneg", *sys.argv[1:]])
@@ -96,6 +97,8 @@ def launch(count: int, device: str | None) -> None:
     except SignalException as error:
         say("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
         sys.exit(128 + error.sigval.value)
+    finally:
+        logging.disable(heard)
 
 
 def own_device(here: World, device: str | None) -> str:

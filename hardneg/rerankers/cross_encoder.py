@@ -41,6 +41,8 @@ class CrossEncoder:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not self.source.strip():
+            raise PluginError("cross-encoder: source is empty; give a folder or a hub id, as in cross-encoder:FOLDER")
         if self.length < _SHORTEST:
             raise PluginError(f"cross-encoder: length is {self.length}: at least {_SHORTEST} tokens are needed")
 

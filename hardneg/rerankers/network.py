@@ -81,6 +81,8 @@ def _head_problem(folder: Path, outputs: int | None) -> str:
 
 def _own_head(folder: Path) -> int:
     """How many outputs the folder's classifier has, 0 where its configuration is of none."""
+    if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
+        return 0  # modules without a transformer at the top, such as a static model
     config: dict[str, Any] = read_json(folder / "config.json")
     if not any(str(name).endswith(_CLASSIFIER) for name in config.get("architectures") or ()):
         return 0

@@ -38,6 +38,18 @@ def test_means_and_tests_of_runs(at):
     assert "<th>mrr@10</th>" in shown
 
 
+def test_metrics_never_replace_what_they_were_measured_from(at, tmp_path):
+    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
+    run.write_text("q1 Q0 a 1 9 x\n")
+    qrels.write_text("q1 0 a 1\n")
+    found = hn.evaluate(run, qrels, **at)
+    for path in (run, qrels):
+        with pytest.raises(UsageError, match=path.name):
+            found.write(path, overwrite=True)
+    assert run.read_text() == "q1 Q0 a 1 9 x\n"
+    found.write(tmp_path / "metrics.json")
+
+
 def test_equal_runs_under_two_labels_are_two_rows(at):
     runs = {"a": FIRST, "b": {**FIRST}, 3: SECOND}
     found = hn.evaluate(runs, QRELS, metrics="mrr@10", baselines=["a"], **at)
@@ -244,3 +256,4 @@ def test_negatives_are_recommended(at, tmp_path, tiny_model):
     assert "<table>" in chosen._repr_html_()
     mined = hn.mine(tmp_path / "data", tiny_model, miner=chosen.miner, depth=20, **at)
     assert len(mined) == 36
+    assert next(iter(mined)).query_id in mined and "no such query" not in mined

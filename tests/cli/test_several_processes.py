@@ -1,5 +1,6 @@
 """Plain commands in two processes, and how processes notice that others are gone or see other files."""
 
+import logging
 import os
 import socket
 import subprocess
@@ -124,6 +125,15 @@ def test_the_single_process_of_accelerate_launch_cpu_does_not_work_for_several(m
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     with pytest.raises(UsageError, match="or set RANK and WORLD_SIZE"):
         launches(2)
+
+
+def test_a_launch_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+    monkeypatch.setattr(launch, "_torchrun", lambda count, command: levels.append(logging.root.manager.disable))
+    monkeypatch.setenv(launch.ASKED, "")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    launch.launch(2, "cpu")
+    assert (levels, logging.root.manager.disable) == ([logging.ERROR], logging.NOTSET)
 
 
 def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

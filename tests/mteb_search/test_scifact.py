@@ -15,7 +15,7 @@ from hardneg.encoders.source import fetch
 from hardneg.encoders.spec import ModelSpec
 from hardneg.mteb_search.model import mteb_model
 
-DOCUMENTS, QUERIES = 600, 100
+DOCUMENTS, QUERIES = 300, 60
 
 
 def minilm(folder: Path) -> Path:
@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
 
 
 def part_of_scifact(folder: Path) -> MadeTask:
-    """The first 100 test queries, and 600 abstracts: those relevant to them, then the first of the others."""
+    """The first 60 test queries, and 300 abstracts: those relevant to them, then the first of the others."""
     qrels = dict(list(read_qrels(folder / "qrels" / "test.tsv").items())[:QUERIES])
     rows = {
         name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]

@@ -75,6 +75,8 @@ FEW = {
 def cut(name: str, place: Path) -> Path:
     """A recipe's preset `paper` as a recipe of its own, with its data, models and stages, but few steps."""
     tree = expand(find_recipe(name), "paper", []).tree
+    if tree["dataset"]["name"] == "pydocs":  # of a demo alone
+        tree["dataset"] = {"name": "beir", "source": str(place / "beir")}
     for length in ("query_length", "document_length"):
         tree["model"][length] = min(48, tree["model"].get(length, 48))
     if "dimension" in (kind := tree["model"].get("encoder") or {}):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.errors import ModelError
+from hardneg.errors import ModelError, PluginError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.rerankers.cross_encoder import CrossEncoder
@@ -38,6 +38,17 @@ def test_an_encoder_is_no_reranker(data: Path, tmp_path: Path, tiny_model: Path,
     with pytest.raises(ModelError, match=NO_HEAD):
         next(CrossEncoder(source).rerank([("old river", ["a river"])]))
     assert not (tmp_path / "best.trec.gz").exists()
+
+
+def test_a_static_model_is_no_reranker(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("[]")
+    with pytest.raises(ModelError, match=NO_HEAD):
+        CrossEncoder(str(tmp_path)).check_trained()
+
+
+def test_a_reranker_needs_its_source() -> None:
+    with pytest.raises(PluginError, match="source is empty; give a folder or a hub id"):
+        CrossEncoder(" ")
 
 
 def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data: Path, tmp_path: Path, tiny_model: Path) -> None:

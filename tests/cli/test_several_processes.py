@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from recipe.recipes import large_collection
 
-from hardneg.cli import launch
+from hardneg.cli import launch, watched
 from hardneg.cli.launch import launches
 from hardneg.distributed import World, _interface, world
 from hardneg.errors import UsageError
@@ -48,13 +48,13 @@ def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_mod
 
 def attended(said: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[int, bool]], bytes]:
     """What the first of three processes makes of the last words of process 1, and what it tells process 2."""
-    monkeypatch.setattr(launch, "_GRACE", 0.0)
+    monkeypatch.setattr(watched, "_GRACE", 0.0)
     (ours, one), (other, two) = socket.socketpair(), socket.socketpair()
     calls: list[tuple[int, bool]] = []
     with ours, other, two:
         one.sendall(said)
         one.close()
-        launch._attend(1, {1: ours, 2: other}, threading.Event(), lambda rank, in_order: calls.append((rank, in_order)))
+        watched._attend(1, {1: ours, 2: other}, threading.Event(), lambda rank, in_order: calls.append((rank, in_order)))
         two.settimeout(1)
         return calls, two.recv(8)
 
@@ -71,12 +71,12 @@ def test_nothing_is_told_where_this_process_ends_itself() -> None:
     ending = threading.Event()
     ending.set()
     with ours:
-        launch._attend(1, {1: ours}, ending, lambda rank, in_order: pytest.fail("told"))
+        watched._attend(1, {1: ours}, ending, lambda rank, in_order: pytest.fail("told"))
 
 
 def test_strangers_who_say_nothing_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "MEETING", timedelta(seconds=20))
-    monkeypatch.setattr(launch, "_POLITE", 0.2, raising=False)
+    monkeypatch.setattr(watched, "MEETING", timedelta(seconds=20))
+    monkeypatch.setattr(watched, "_POLITE", 0.2, raising=False)
     lines = []
 
     def asked(told: list[Any]) -> None:
@@ -87,8 +87,8 @@ def test_strangers_who_say_nothing_keep_nobody_waiting(monkeypatch: pytest.Monke
         lines[2].sendall(b"GET / HTTP/1.1")
         lines[3].sendall(f"{token}       1".encode())
 
-    monkeypatch.setattr(launch, "from_first", asked)
-    found = launch._connect(World(0, 2, 0, 2))
+    monkeypatch.setattr(watched, "from_first", asked)
+    found = watched._connect(World(0, 2, 0, 2))
     assert list(found) == [1] and found[1].getpeername() == lines[3].getsockname()
     assert lines[2].recv(1) == b""  # hung up on
     for line in (*found.values(), *lines):

@@ -54,7 +54,8 @@ def attended(said: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[i
     with ours, other, two:
         one.sendall(said)
         one.close()
-        watched._attend(1, {1: ours, 2: other}, threading.Event(), lambda rank, in_order: calls.append((rank, in_order)))
+        ending = threading.Event()
+        watched._attend(1, {1: ours, 2: other}, ending, lambda rank, in_order: calls.append((rank, in_order)))
         two.settimeout(1)
         return calls, two.recv(8)
 

@@ -30,7 +30,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
-    made = {"commands": commands, "verbs": verbs, "plugins": plugins, "python": functions}
+    made = {
+        "commands": commands,
+        "verbs": verbs,
+        "plugins": plugins,
+        "plugin-module": names_of_plugin_module,
+        "python": functions,
+    }
     return {name: "\n".join(lines()) + "\n" for name, lines in made.items()}
 
 
@@ -175,6 +181,20 @@ def plugins() -> Iterator[str]:
                 options = plugin_options(plugin)
                 rows = [(f"`{o['name']}`", f"`{o['type']}`", _said(o["default"]), o["meaning"]) for o in options]
                 yield from _table(("option", "type", "default", "meaning"), rows)
+
+
+def names_of_plugin_module() -> Iterator[str]:
+    """Every name of `hardneg.plugin`, by group, with its line."""
+    from hardneg import plugin
+
+    yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, beside `hardneg.testing`.\n"
+    listed = inspect.getsource(plugin).partition("__all__ = [")[2].partition("\n]")[0]
+    for group in listed.split("\n    # ")[1:]:
+        title, *lines = group.splitlines()
+        name, _, meaning = title.partition(": ")
+        yield f"## {name}\n\n{meaning[0].upper()}{meaning[1:]}\n"
+        rows = [re.fullmatch(r' *"(\w+)",  # (.*)', line) for line in lines]
+        yield from _table(("name", "what it is"), [(f"`{row[1]}`", row[2]) for row in rows if row])
 
 
 def functions() -> Iterator[str]:

@@ -21,7 +21,7 @@ PAGES = sorted(
     for path in ROOT.rglob("*.md")
     if not any(part.startswith(".") or part in HIDDEN for part in path.relative_to(ROOT).parts)
 )
-MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugins", "python", "verbs")}
+MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugin-module", "plugins", "python", "verbs")}
 COMMANDS = every_command()
 LONGEST = 120
 

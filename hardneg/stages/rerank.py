@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -18,15 +18,14 @@ from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import lists_in_order
-from hardneg.digest import digest, tree_digest
+from hardneg.digest import digest
 from hardneg.distributed import barrier, world
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.errors import PluginError
 from hardneg.fields import FREE, LATER, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.progress import Task
-from hardneg.protocols import PLACES, Reranker, TrainableReranker
-from hardneg.registry import plugin_identity
+from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, queries_of
 from hardneg.stages.run_blocks import Entry, RunBlocks, query_blocks
@@ -34,7 +33,8 @@ from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Run
 from hardneg.types import RankedList
 
 if TYPE_CHECKING:
-    from hardneg.rerankers.scoring import Advance, CachedScorer, PairScorer, Request
+    from hardneg.rerankers.cached_scores import CachedScorer
+    from hardneg.rerankers.scoring import Advance, PairScorer, Request
 
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
 
@@ -171,7 +171,8 @@ class _Scoring:
     def _scorer(self) -> "PairScorer | CachedScorer":
         """The network, whose scores are kept where that is asked for."""
         from hardneg.encoders.inference import EncodeOptions
-        from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
+        from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
+        from hardneg.rerankers.scoring import PairScorer
 
         source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin
         assert isinstance(plugin, TrainableReranker)
@@ -185,7 +186,7 @@ class _Scoring:
             begun=self._begun,
         )
         scorer = PairScorer.opened(plugin, folder, self.context.device, options)
-        kept = CachedScores.of(scorer, _content(plugin, folder)) if spec.keep_scores else None
+        kept = CachedScores.of_plugin(scorer, plugin, folder) if spec.keep_scores else None
         return CachedScorer(scorer, kept) if kept else scorer
 
 
@@ -245,11 +246,3 @@ def _speed(task: Task) -> "Advance":
         task.describe(f"{pairs / max(time.monotonic() - began, 1e-3):.0f} pairs/s")
 
     return advance
-
-
-def _content(plugin: TrainableReranker, folder: Path | None) -> Any:
-    """All that a network's scores depend on, besides the texts."""
-    identity = plugin_identity(type(plugin).__qualname__, plugin)
-    for place in PLACES:
-        identity["options"].pop(place, None)
-    return {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()}

@@ -5,18 +5,24 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.data.flat import FlatVectors
-from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes.compressed import CompressedSearcher
-from hardneg.indexes.compression import load_faiss, save
-from hardneg.progress import Progress
-from hardneg.protocols import IndexSize, RowLookup, SearchCost
-from hardneg.types import BuildCost
+from hardneg.plugin import (
+    ArtifactError,
+    BuildCost,
+    CompressedSearcher,
+    FlatVectors,
+    IndexSize,
+    Progress,
+    RowLookup,
+    SearchCost,
+    UsageError,
+    load_faiss,
+    save_index,
+)
 from hardneg_cagra.device import GpuGraph, Links
 from hardneg_cagra.graph import as_faiss
 
 if TYPE_CHECKING:
-    from hardneg.indexes.exact import ExactOptions
+    from hardneg.plugin import ExactOptions
 
 _PLACES = 12  # bytes a vector: its level, and where its links begin
 
@@ -76,7 +82,7 @@ class Cagra:
             told = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
             raise UsageError(f"cagra: {told}")
         graph = Links(self.degree, self.intermediate, self.algorithm).of(vectors)
-        return save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
+        return save_index(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":
         """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""

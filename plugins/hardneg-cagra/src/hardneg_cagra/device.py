@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors
-from hardneg.errors import MissingDependency, UsageError
-from hardneg.indexes.compression import load_faiss
-from hardneg.indexes.validation import vector_blocks
+from hardneg.plugin import FlatVectors, MissingDependency, UsageError, load_faiss, vector_blocks
 from hardneg_cagra.graph import links_of
 
 _MOST = 512  # hits of a search, and near vectors that it holds

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors
-from hardneg.indexes.compression import encode_blocks, load_faiss, make_room, threads
-from hardneg.progress import Progress
-from hardneg.seeding import generator
+from hardneg.plugin import FlatVectors, Progress, encode_blocks, faiss_threads, generator, load_faiss, reserve_vectors
 
 
 def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, seed: int, progress: Progress) -> Any:
@@ -27,7 +24,7 @@ def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, se
     """
     faiss, links = load_faiss(), graph.shape[1] // 2
     index = faiss.IndexHNSWFlat(vectors.dimension, links, faiss.METRIC_INNER_PRODUCT)
-    make_room(faiss.downcast_index(index.storage), len(vectors))
+    reserve_vectors(faiss.downcast_index(index.storage), len(vectors))
     for _ in encode_blocks(vectors, index.storage.add, progress):
         pass
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search
@@ -43,7 +40,7 @@ def _small(index: Any, rows: NDArray[np.int64], links: int) -> Any:
     """An HNSW graph of some vectors of the index, the same on any number of threads."""
     faiss = load_faiss()
     small = faiss.IndexHNSWFlat(index.d, links, faiss.METRIC_INNER_PRODUCT)
-    with threads(1):
+    with faiss_threads(1):
         small.add(index.storage.reconstruct_batch(rows))
     return small
 

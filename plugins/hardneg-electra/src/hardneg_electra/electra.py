@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.errors import ModelError, PluginError
+from hardneg.plugin import ModelError, PluginError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -63,7 +63,7 @@ class Electra:
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """The score of each document, in the order given."""
-        from hardneg.rerankers.scoring import PairScorer
+        from hardneg.plugin import PairScorer
 
         yield from PairScorer.opened(self, None).rerank(requests)
 

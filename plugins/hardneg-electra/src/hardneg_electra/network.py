@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.errors import ModelError
-from hardneg.seeding import generator
+from hardneg.plugin import ModelError, generator
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -6,11 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from hardneg.analysis.base import Analysis, Runs
-from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.errors import DataError
-from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.plugin import Analysis, AnalysisInputs, DataError, Runs, Table, bar_width, bars, figure, plain_axes
 
 _RELEVANT = "(relevant)"
 """A row that no run is called as."""

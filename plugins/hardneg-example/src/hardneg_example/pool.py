@@ -5,14 +5,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.data.collection import StoredCollection
-from hardneg.data.runs import lists_side_by_side
-from hardneg.fields import Name, Reference, Trait
-from hardneg.layout import RUN
-from hardneg.reporting.table import Section, Table
-from hardneg.stages.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.types import Query, RankedList
+from hardneg.plugin import (
+    RUN,
+    ArtifactInput,
+    Facts,
+    Name,
+    Query,
+    RankedList,
+    RecipeView,
+    Reference,
+    Row,
+    Section,
+    Sizes,
+    StageContext,
+    StageSpec,
+    StoredCollection,
+    Table,
+    Trait,
+    lists_side_by_side,
+)
 
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")

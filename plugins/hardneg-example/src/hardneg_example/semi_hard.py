@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.types import Candidates, Negatives
+from hardneg.plugin import Candidates, Negatives
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.model_server import ModelServer
+from hardneg.plugin import ModelServer
 from hardneg_http.answer import BadAnswer, vectors_of
 
 _BASE, _A_TEXT = 1, 1  # MiB of an answer

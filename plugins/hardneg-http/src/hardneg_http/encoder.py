@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hardneg.data.corpus import Corpus
-from hardneg.data.segments import Segments
-from hardneg.digest import digest
-from hardneg.distributed import World
-from hardneg.encoders.dense.vectors import OneVector
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
-from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
-from hardneg.errors import ModelError
-from hardneg.progress import Progress, Silent
-from hardneg.trials import cache_folder
+from hardneg.plugin import (
+    Corpus,
+    EncodeOptions,
+    FullSpec,
+    ModelError,
+    ModelSpec,
+    OneVector,
+    Progress,
+    Segments,
+    Side,
+    Silent,
+    StoredRows,
+    StoreWriter,
+    TextWindows,
+    World,
+    cache_folder,
+    digest,
+)
 from hardneg_http.cache import Vector, VectorCache, text_key
 from hardneg_http.client import EmbeddingClient
 
@@ -62,7 +69,7 @@ class HttpEncoder:
         return min(self._dimension, self.spec.truncate_dim or self._dimension)
 
     def encode(
-        self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+        self, texts: Sequence[str], kind: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Vector:
         """float32 [n, dimension]. Raises ModelError where the server gives none."""
         starts = range(0, len(texts), options.window)
@@ -82,7 +89,7 @@ class HttpEncoder:
         return found
 
     def encode_windows(
-        self, windows: TextWindows, kind: Kind, options: EncodeOptions, advance: Callable[[int], None]
+        self, windows: TextWindows, kind: Side, options: EncodeOptions, advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Vector]]:
         """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
         for start, texts in windows.texts:
@@ -107,7 +114,7 @@ class HttpEncoder:
     def _none(self) -> Vector:
         return np.empty((0, self.dimension), np.float32)
 
-    def _sent(self, text: str, kind: Kind) -> str:
+    def _sent(self, text: str, kind: Side) -> str:
         whole = self.spec.prompt(kind) + text
         return whole[: self._kind.characters] or " "
 

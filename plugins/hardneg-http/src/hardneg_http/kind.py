@@ -4,13 +4,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from hardneg.digest import digest
-from hardneg.encoders.configuration import Shape
-from hardneg.encoders.prompts import whole_prompts
-from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.errors import ModelError
-from hardneg.types import Lookup
+from hardneg.plugin import Form, FullSpec, Lookup, ModelError, ModelSpec, Shape, digest, whole_prompts
 
 if TYPE_CHECKING:
     from hardneg_http.client import EmbeddingClient
@@ -133,13 +127,13 @@ class Http:
 
     def client(self, spec: ModelSpec) -> "EmbeddingClient":
         """Who asks the server. Raises ModelError where the variable holds no key."""
-        from hardneg.model_server import Endpoint, key_of
+        from hardneg.plugin import Endpoint, server_key
         from hardneg_http.client import EmbeddingClient
 
         said: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
         if self.dimensions is not None:
             said["dimensions"] = self.dimensions
-        key, url = key_of(spec.name, self.key), self.url.rstrip("/")
+        key, url = server_key(spec.name, self.key), self.url.rstrip("/")
         return EmbeddingClient(Endpoint(url, key, said, self.timeout, self.deadline, self.in_flight))
 
     def load(self, spec: ModelSpec, device: str | None = None, precision: str | None = None) -> "HttpEncoder":

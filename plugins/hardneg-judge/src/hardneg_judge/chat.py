@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from hardneg.digest import digest
+from hardneg.plugin import digest
 from hardneg_judge.prompts import BEST, Scale, template
 
 if TYPE_CHECKING:
@@ -112,13 +112,12 @@ class Chat:
         Raises:
             ModelError: there is no key.
         """
-        from hardneg.model_server import Endpoint, key_of
-        from hardneg.trials import cache_folder
+        from hardneg.plugin import Endpoint, cache_folder, server_key
         from hardneg_judge.asking import Asking
         from hardneg_judge.client import ChatClient
         from hardneg_judge.journal import AnswerJournal
 
-        key = key_of(self.model, self.key)
+        key = server_key(self.model, self.key)
         said = self._said()
         name = digest([self.revision, said])
         journal = AnswerJournal(cache_folder() / "answers" / f"{name}.jsonl")

@@ -3,7 +3,7 @@
 import json
 from threading import Event
 
-from hardneg.model_server import ModelServer
+from hardneg.plugin import ModelServer
 from hardneg_judge.journal import Answer
 
 _MOST = 4  # MiB of an answer

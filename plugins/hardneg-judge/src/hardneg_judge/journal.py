@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import ArtifactError
+from hardneg.plugin import ArtifactError
 
 _READ = 1 << 14
 _RECENT = 1 << 16

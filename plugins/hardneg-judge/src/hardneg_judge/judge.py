@@ -8,26 +8,49 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hardneg.atomic_write import link_file, replacing
-from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import read_negatives, recorded, write_negatives
-from hardneg.data.qrels import positives
-from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import DataError
-from hardneg.fields import FREE, Name, Reference, Trait, marked_references
-from hardneg.layout import DROPPED, MODEL_FOLDER, NEGATIVES, QUERIES
-from hardneg.progress import Task
-from hardneg.protocols import Reranker
-from hardneg.registry import configure
-from hardneg.stages.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.inputs import open_collection, open_queries, own_queries
-from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec, source_of
-from hardneg.types import Negatives, PluginSetting
+from hardneg.plugin import (
+    DROPPED,
+    FREE,
+    MODEL_FOLDER,
+    NEGATIVES,
+    PAIR_TOKENS,
+    PROCESS_BYTES,
+    QUERIES,
+    ArtifactInput,
+    DataError,
+    Facts,
+    ModelSpec,
+    Name,
+    Negatives,
+    PluginSetting,
+    RecipeView,
+    Reference,
+    Reranker,
+    Row,
+    Sizes,
+    StageContext,
+    StageSpec,
+    StoredCollection,
+    Task,
+    Trait,
+    configure,
+    link_file,
+    marked_references,
+    open_collection,
+    open_queries,
+    own_queries,
+    positives_by_query,
+    read_negatives,
+    recording_drops,
+    replacing,
+    source_of,
+    write_negatives,
+)
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
 from hardneg_judge.levels import Level, Metered, Opened
 
 if TYPE_CHECKING:
-    from hardneg.reporting.table import Section
+    from hardneg.plugin import Section
 
 JUDGEMENTS = "judgements.tsv.gz"
 _COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
@@ -138,7 +161,7 @@ class Judge(StageSpec):
             file.write("\t".join(_COLUMNS).encode() + b"\n")
             found = _written(work.judged(levels), file, task)
             left = work.left(found)
-            write_negatives(context.folder / NEGATIVES, recorded(left, context.folder / DROPPED))
+            write_negatives(context.folder / NEGATIVES, recording_drops(left, context.folder / DROPPED))
             told = _told(levels)
         if not work.facts["queries"]:
             raise DataError(f"{context.name}: of {total} queries none is left: every one has a relevant negative")
@@ -167,7 +190,7 @@ class _Work:
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             told = f"query {strange!r} of {source.name} is not in split {context.spec.split}"
             raise DataError(f"{context.name}: {told}: name the split that was mined")
-        hidden = positives(collection.withheld())
+        hidden = positives_by_query(collection.withheld())
         return cls(context, collection, mined, texts, hidden, Counter({"queries": 0, "negatives": 0}))
 
     def judged(self, levels: Mapping[str, Opened]) -> Iterator[Judged]:

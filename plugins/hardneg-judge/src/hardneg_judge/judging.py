@@ -9,9 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus
-from hardneg.errors import PluginError
-from hardneg.types import Drops, Negatives
+from hardneg.plugin import Corpus, Drops, Negatives, PluginError
 from hardneg_judge.levels import Opened, Request
 
 Outcome = Literal["drop-negative", "drop-query", "positive"]

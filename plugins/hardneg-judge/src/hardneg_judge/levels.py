@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.fields import Name, Reference, Setting
-from hardneg.protocols import PLACES, Reranker, TrainableReranker
+from hardneg.plugin import Name, Reference, Reranker, Setting, TrainableReranker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hardneg.rerankers.scoring import CachedScorer
+    from hardneg.plugin import CachedScorer
     from hardneg_judge.asking import Asking
 
 Request = tuple[str, Sequence[str]]
@@ -107,13 +106,7 @@ class _Network:
 
 
 def _network(plugin: TrainableReranker, folder: "Path | None", device: str | None) -> _Network:
-    from hardneg.digest import tree_digest
-    from hardneg.registry import plugin_identity
-    from hardneg.rerankers.scoring import CachedScorer, CachedScores, PairScorer
+    from hardneg.plugin import CachedScorer, CachedScores, PairScorer
 
     scorer = PairScorer.opened(plugin, folder, device)
-    identity = plugin_identity(type(plugin).__qualname__, plugin)
-    for place in PLACES:
-        identity["options"].pop(place, None)
-    content = {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()}
-    return _Network(CachedScorer(scorer, CachedScores.of(scorer, content)))
+    return _Network(CachedScorer(scorer, CachedScores.of_plugin(scorer, plugin, folder)))

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from hardneg.reporting.table import Section, Table
-from hardneg.stages.context import ArtifactInput
+from hardneg.plugin import ArtifactInput, Section, Table
 from hardneg_judge.asking import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
 _FOUND = ("pairs", "flagged", "relevant", "queries dropped", "negatives", "made positives")

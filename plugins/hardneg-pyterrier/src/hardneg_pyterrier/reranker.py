@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from hardneg.protocols import Reranker as RerankerPlugin
-from hardneg.registry import configure
-from hardneg.types import PluginSetting
+from hardneg.plugin import PluginSetting, configure
+from hardneg.plugin import Reranker as RerankerPlugin
 
 
 class Reranker(pt.Transformer):  # type: ignore[misc]

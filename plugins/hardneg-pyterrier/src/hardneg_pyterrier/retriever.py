@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from hardneg.api.workplace import usual_store
-from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import UsageError
-from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
-from hardneg.registry import configure
-from hardneg.types import PluginSetting
-from hardneg_pyterrier.opened import OpenedIndex, plain_index
+from hardneg.plugin import (
+    LaidIndex,
+    ModelSpec,
+    OpenedIndex,
+    PluginSetting,
+    UsageError,
+    configure,
+    laid_indexes,
+    usual_store,
+)
 
 _FOUND = ("docno", "score", "rank")
 
@@ -70,8 +73,9 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         """
         given = dict(backend or {})
         opened = configure("indexes", PluginSetting(given.pop("name"), given)) if backend else None
-        made = cls.__new__(cls)
-        made._hold(plain_index(Path(folder), model, opened), depth, device)
+        made, path = cls.__new__(cls), Path(folder)
+        spec = ModelSpec(model) if isinstance(model, str) else model
+        made._hold(LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
         return made
 
     def _hold(self, laid: LaidIndex, depth: int, device: str | None) -> None:

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from hardneg.data.runs import read_run
-from hardneg.types import RankedList
+from hardneg.plugin import RankedList, read_run
 
 _EMPTY = RankedList((), np.empty(0, np.float32))
 

@@ -7,7 +7,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hardneg.errors import ArtifactError
+from hardneg.plugin import ArtifactError
 from hardneg_ray.engine import Ray
 
 

@@ -4,8 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from hardneg.artifacts import CHOICES, SCRATCH
-from hardneg.atomic_write import replace_text
+from hardneg.plugin import CHOICES, SCRATCH, replace_text
 
 
 def choices_file(folder: Path) -> Path:

@@ -4,11 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hardneg.errors import UsageError
-from hardneg.protocols import StageBlocks
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import StageSpec
-from hardneg.trials import TRIAL
+from hardneg.plugin import TRIAL, StageBlocks, StageContext, StageSpec, UsageError
 from hardneg_ray.cluster import ClusterLost
 from hardneg_ray.desk import choices_file, choices_in
 from hardneg_ray.engine import Ray

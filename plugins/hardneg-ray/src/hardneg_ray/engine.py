@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.errors import PluginError
+from hardneg.plugin import PluginError
 
 if TYPE_CHECKING:
-    from hardneg.stages.context import StageContext
-    from hardneg.stages.spec import StageSpec
+    from hardneg.plugin import StageContext, StageSpec
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ray.exceptions import RayError
 
-from hardneg.errors import ArtifactError, UsageError
-from hardneg.progress import Silent, Task
-from hardneg.protocols import StageBlocks
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import StageSpec
+from hardneg.plugin import ArtifactError, Silent, StageBlocks, StageContext, StageSpec, Task, UsageError
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.crew import Crew, Lost, Member
 from hardneg_ray.desk import Desk, choices_file

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import ray
 
-from hardneg.errors import ArtifactError, UsageError
+from hardneg.plugin import ArtifactError, UsageError
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.engine import Ray
 from hardneg_ray.fenced import fenced

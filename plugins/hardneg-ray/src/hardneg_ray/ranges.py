@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from hardneg.data.block_files import contiguous
-
 _MOST = 16  # blocks at a time
 
 
@@ -25,8 +23,7 @@ class Ranges:
         They are few, as the cluster may grow.
         """
         share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
-        first = next(iter(contiguous(self._missing)), range(0))
-        taken = list(first[:share])
+        taken = [number for i, number in enumerate(self._missing[:share]) if number == self._missing[0] + i]
         self._missing = self._missing[len(taken) :]
         return taken
 

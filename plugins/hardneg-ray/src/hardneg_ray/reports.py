@@ -4,8 +4,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-import hardneg.errors
-from hardneg.errors import HardnegError
+import hardneg.plugin
+from hardneg.plugin import HardnegError
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error; kind: the name of its class in `hardneg.errors`, empty for others."""
+    """An error; kind: the name of its class in `hardneg.plugin`, empty for others."""
 
     kind: str
     text: str
@@ -35,7 +35,7 @@ class Failed:
     @classmethod
     def of(cls, error: Exception) -> "Failed":
         """An error as it was caught."""
-        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == hardneg.errors.__name__]
+        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == HardnegError.__module__]
         trace = "".join(traceback.format_exception(error))
         return cls(kinds[0] if isinstance(error, HardnegError) else "", str(error), trace)
 
@@ -43,7 +43,7 @@ class Failed:
         """The same, to raise here; one that hardneg does not know comes with its trace."""
         if not self.kind:
             return RuntimeError(f"an actor failed:\n{self.trace}")
-        kind = getattr(hardneg.errors, self.kind)
+        kind = getattr(hardneg.plugin, self.kind)
         made: Exception = kind.__new__(kind)
         made.args = (self.text,)
         return made

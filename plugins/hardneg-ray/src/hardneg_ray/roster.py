@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hardneg.artifacts import SCRATCH
-from hardneg.atomic_write import replace_text
+from hardneg.plugin import SCRATCH, replace_text
 
 _LOCK, _NAMES = "writers.lock", "writers.json"
 

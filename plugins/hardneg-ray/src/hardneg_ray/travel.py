@@ -1,6 +1,5 @@
 """Inputs of a stage on a machine that does not see the store of the driver: they are copied to a store of its own."""
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,11 +8,7 @@ from typing import Any
 
 import ray
 
-from hardneg.artifacts import MANIFEST, Store
-from hardneg.digest import file_digest
-from hardneg.errors import ArtifactError
-from hardneg.stages.context import ArtifactInput
-from hardneg.trials import cache_folder
+from hardneg.plugin import MANIFEST, ArtifactError, ArtifactInput, Store, file_digest, usual_store
 
 _CHUNK = 16 << 20
 Ask = Callable[..., Any]
@@ -34,8 +29,7 @@ class Traveller:
     @classmethod
     def of(cls, desk: Any, store: str | None, manifests: Mapping[str, str | None]) -> "Traveller":
         """With this machine's own store where none is named."""
-        usual = os.environ.get("HARDNEG_STORE") or cache_folder() / "store"
-        return cls(desk, Store(Path(store or usual).expanduser().absolute()), manifests)
+        return cls(desk, usual_store(store), manifests)
 
     def inputs(self, given: Mapping[str, ArtifactInput]) -> dict[str, ArtifactInput]:
         """The same inputs, where they lie on this machine."""

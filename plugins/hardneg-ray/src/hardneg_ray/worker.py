@@ -11,12 +11,7 @@ from typing import Any
 
 import ray
 
-from hardneg.distributed import settle_by
-from hardneg.layout import QUERIES
-from hardneg.protocols import StageBlocks
-from hardneg.registry import plugin_errors
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import StageSpec
+from hardneg.plugin import QUERIES, StageBlocks, StageContext, StageSpec, plugin_errors, settle_by
 from hardneg_ray.reports import Failed, Made, Opened, Report
 from hardneg_ray.roster import Roster
 from hardneg_ray.travel import Traveller

@@ -10,15 +10,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import Corpus
-from hardneg.data.runs import lists_in_order
-from hardneg.encoders.fastest import takes_bf16, usual_budget
-from hardneg.encoders.passes import one_ahead
-from hardneg.encoders.tokens import token_batches
-from hardneg.encoders.towers import evaluating
-from hardneg.errors import DataError, ModelError
-from hardneg.types import Document
+from hardneg.plugin import (
+    Corpus,
+    DataError,
+    Document,
+    ModelError,
+    StoredCollection,
+    evaluating,
+    lists_in_order,
+    one_ahead,
+    takes_bf16,
+    token_batches,
+    usual_tokens_per_batch,
+)
 from hardneg_reader.reader import Reader
 from hardneg_reader.spans import best_spans
 from hardneg_reader.tokens import PassageTokens
@@ -168,7 +172,7 @@ def _numbers(found: _Read, row: int) -> tuple[float, float]:
 
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _Read:
     device, count = reader.device, len(passages.tokens.lengths)
-    budget = options.tokens_per_batch or usual_budget(device)
+    budget = options.tokens_per_batch or usual_tokens_per_batch(device)
     half = takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     found = _Read(np.empty(count, np.float32), np.empty(count, np.float32), *np.empty((2, count), np.int64))

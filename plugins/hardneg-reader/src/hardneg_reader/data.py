@@ -8,9 +8,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.answer_matching import PassageAnswers, answer_spans
-from hardneg.data.corpus import Corpus
-from hardneg.training.examples import TrainingData
+from hardneg.plugin import Corpus, PassageAnswers, TrainingData, answer_spans
 from hardneg_reader.answering import Question
 from hardneg_reader.reader import Reader
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from hardneg.encoders.spec import ModelSpec
-from hardneg.training.options import TrainOptions
+from hardneg.plugin import ModelSpec, TrainOptions
 
 _SHORTEST = 8
 

@@ -9,15 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hardneg.data.collection import StoredCollection
-from hardneg.fields import FREE, MEASURED, Name, Reference, Trait, has_answers
-from hardneg.layout import ANSWERS, METRICS, MODEL_FOLDER, RUN
-from hardneg.stages.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.plugin import (
+    ANSWERS,
+    FREE,
+    MEASURED,
+    METRICS,
+    MODEL_FOLDER,
+    PROCESS_BYTES,
+    RUN,
+    ArtifactInput,
+    Facts,
+    Name,
+    RecipeView,
+    Reference,
+    Row,
+    Sizes,
+    StageContext,
+    StageSpec,
+    StoredCollection,
+    Trait,
+    has_answers,
+)
 from hardneg_reader.exact_match import exact_match, f1
 
 if TYPE_CHECKING:
-    from hardneg.reporting.table import Section
+    from hardneg.plugin import Section
     from hardneg_reader.answering import Answer, Question
 
 SYSTEM = "reader"
@@ -126,8 +142,7 @@ def _measured(
     read: Path, metrics: Path, answers: Mapping[str, Sequence[str]], passages: Sequence[int]
 ) -> dict[str, Any]:
     """Writes the measures of the questions that have answers; returns their means, and how many have none."""
-    from hardneg.evaluation.metrics import means
-    from hardneg.evaluation.metrics_json import Measured, write_metrics
+    from hardneg.plugin import Measured, means, write_metrics
 
     with read.open(encoding="utf-8") as lines:
         scores, without = _scores(map(json.loads, lines), answers, passages)

@@ -8,13 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.files import check_files, load_options, read_json
-from hardneg.encoders.load import opening
-from hardneg.encoders.save import forget_last_call, written_whole
-from hardneg.encoders.soundness import positions
-from hardneg.encoders.source import fetch
-from hardneg.errors import ModelError
-from hardneg.types import Document
+from hardneg.plugin import (
+    Document,
+    ModelError,
+    check_model_files,
+    fetch_model,
+    forget_last_call,
+    most_positions,
+    opening_model,
+    read_json,
+    weight_options,
+    writing_model,
+)
 from hardneg_reader.options import ReaderSpec
 from hardneg_reader.spans import log_probabilities
 from hardneg_reader.tokens import ANSWERABLE, PassageTokens, tokenise_passages
@@ -70,9 +75,9 @@ class Reader:
         Raises:
             ModelError: the model is not there, or cannot be read with.
         """
-        folder = fetch(spec.start)
-        check_files(folder)
-        with opening("the reader", folder, seed):
+        folder = fetch_model(spec.start)
+        check_model_files(folder)
+        with opening_model("the reader", folder, seed):
             return cls._of(folder, spec, device)
 
     @classmethod
@@ -86,7 +91,7 @@ class Reader:
 
         if not (folder / _SPEC).is_file():
             raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
-        with opening("the reader", folder):
+        with opening_model("the reader", folder):
             said = read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, said["length"], said["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
@@ -109,7 +114,7 @@ class Reader:
         """
         from safetensors.torch import save_model
 
-        with written_whole(folder) as place:
+        with writing_model(folder) as place:
             forget_last_call(self.tokenizer)
             self.module.body.save_pretrained(str(place))
             self.tokenizer.save_pretrained(str(place))
@@ -126,7 +131,7 @@ class Reader:
 
         local = {"local_files_only": True, "trust_remote_code": False}
         body = AutoModelForQuestionAnswering.from_pretrained(
-            str(folder), dtype=torch.float32, **load_options(folder), **local
+            str(folder), dtype=torch.float32, **weight_options(folder), **local
         )
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
         _check(body, tokenizer, spec)
@@ -138,6 +143,6 @@ def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
         raise ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
     if not tokenizer.is_fast:
         raise ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
-    most = positions(body)
+    most = most_positions(body)
     if most is not None and spec.length > most:
         raise ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")

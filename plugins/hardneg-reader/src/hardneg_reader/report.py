@@ -4,16 +4,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.evaluation.significance import compare_all
-from hardneg.reporting.content import estimates
-from hardneg.reporting.numbers import bounds, number, p_value, signed
-from hardneg.reporting.table import Section, Table
+from hardneg.plugin import (
+    Section,
+    Table,
+    compare_all,
+    estimates,
+    format_difference,
+    format_interval,
+    format_p_value,
+    format_score,
+    read_metrics,
+)
 from hardneg_reader.read import SYSTEM
 
 if TYPE_CHECKING:
-    from hardneg.evaluation.metrics import Scores
-    from hardneg.evaluation.significance import Comparison
+    from hardneg.plugin import Comparison, Scores
 
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
@@ -51,7 +56,15 @@ def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Compari
             test = tests.get((label, metric))
             tested = ["–"] * 3
             if test is not None:
-                tested = [signed(test.difference), p_value(test.t_holm), p_value(test.randomisation_holm)]
-            measured = [number(found[metric].mean), bounds(found[metric].interval), number(found[f"f1@{count}"].mean)]
+                tested = [
+                    format_difference(test.difference),
+                    format_p_value(test.t_holm),
+                    format_p_value(test.randomisation_holm),
+                ]
+            measured = [
+                format_score(found[metric].mean),
+                format_interval(found[metric].interval),
+                format_score(found[f"f1@{count}"].mean),
+            ]
             rows.append([label, count, *measured, *tested])
     return rows

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.tokens import Tokens
-from hardneg.types import Document
+from hardneg.plugin import Document, Tokens
 
 ANSWERABLE = "answerable"
 """The column that says of each token whether it may be in an answer: 1 in a passage's text, else 0."""

@@ -6,19 +6,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
-from hardneg.artifacts import KEPT, SCRATCH
-from hardneg.data.collection import StoredCollection
-from hardneg.data.qrels import positives
-from hardneg.digest import digest
-from hardneg.distributed import world
-from hardneg.encoders.identity import model_content
-from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Name, Reference, Trait, has_answers, parse_model, without_problems
-from hardneg.layout import MODEL_FOLDER, RUN
-from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
-from hardneg.stages.training_common import Validation, ValidationRun
-from hardneg.training.history import HISTORY
+from hardneg.plugin import (
+    HISTORY,
+    KEPT,
+    MODEL_FOLDER,
+    PROCESS_BYTES,
+    RUN,
+    SCRATCH,
+    Facts,
+    ModelSpec,
+    Name,
+    RecipeView,
+    Reference,
+    Row,
+    Sizes,
+    StageContext,
+    StageSpec,
+    StoredCollection,
+    Trait,
+    Validation,
+    ValidationRun,
+    digest,
+    has_answers,
+    model_content,
+    parse_model,
+    positives_by_query,
+    without_problems,
+    world,
+)
 from hardneg_reader.options import ReaderOptions, ReaderSpec
 
 if TYPE_CHECKING:
@@ -90,14 +105,14 @@ class TrainReader(StageSpec):
 
     def make(self, context: "StageContext[TrainReader]") -> Facts:
         """Trains, saves the reader, and leaves the learning curve beside it."""
-        from hardneg.training.loop import learn
+        from hardneg.plugin import learn
         from hardneg_reader.data import Answered, reading_data
         from hardneg_reader.reader import Reader
         from hardneg_reader.training import ReaderTraining, ReadingLoss
 
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         reader = Reader.load(self.reader, self.options.seed, context.device)
-        answered = Answered(collection.answers(self.split), positives(collection.all_qrels()))
+        answered = Answered(collection.answers(self.split), positives_by_query(collection.all_qrels()))
         data = reading_data(reader, collection.corpus, self._asked(context, collection), answered)
         result = learn(
             ReaderTraining(reader, data, self.options),

@@ -8,15 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.data.answer_matching import answer_spans
-from hardneg.data.corpus import Corpus
-from hardneg.digest import digest
-from hardneg.distributed import gather
-from hardneg.errors import TrainingError
-from hardneg.training.batches import own_share
-from hardneg.training.examples import Examples, SampledBatch
-from hardneg.training.method import ExampleTraining
-from hardneg.training.options import TrainOptions
+from hardneg.plugin import (
+    Corpus,
+    Examples,
+    ExampleTraining,
+    SampledBatch,
+    TrainingError,
+    TrainOptions,
+    answer_spans,
+    digest,
+    gather,
+    own_share,
+)
 from hardneg_reader.answering import Question, ReadOptions, read
 from hardneg_reader.data import ReadingData
 from hardneg_reader.exact_match import exact_match, f1

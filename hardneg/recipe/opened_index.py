@@ -1,8 +1,7 @@
-"""An index folder opened for search: what finds rows, and the documents that rows stand for."""
+"""An index folder of a finished recipe, opened to be searched with texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from hardneg.data.segments import DELIMITER
 from hardneg.data.shards import SHARDS
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.kinds import load_encoder
-from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.max_passage import pooled
@@ -40,7 +38,10 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class OpenedIndex:
-    """An index that is searched with texts; names: the id of each row that a hit may have."""
+    """An index that is searched with texts.
+
+    names: the document ids of the rows. encoder: the model of its queries; None for an index of texts.
+    """
 
     searcher: Searcher
     names: Sequence[str]
@@ -68,12 +69,6 @@ class OpenedIndex:
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))
         return self.searcher.search(wanted, depth)
-
-
-def plain_index(folder: Path, model: str | ModelSpec | None, backend: Any) -> LaidIndex:
-    """An index folder of which no recipe is known."""
-    spec = ModelSpec(model) if isinstance(model, str) else model
-    return LaidIndex(folder.name, folder, backend, spec, segments=False)
 
 
 def _searcher(laid: LaidIndex, device: str | None, numbered: _Numbered) -> Searcher:

@@ -1,0 +1,161 @@
+"""Rerankers' scores kept across runs: one SQLite file a network, in which a pair is known by its two texts."""
+
+import hashlib
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress, islice, tee
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.digest import digest, tree_digest
+from hardneg.protocols import PLACES, TrainableReranker
+from hardneg.registry import plugin_identity
+from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
+from hardneg.trials import cache_folder
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 500
+_PATIENCE = 60.0  # seconds to wait for another process that writes
+
+
+class CachedScores:
+    """Scores by content. What goes wrong with the file costs time, not results: it is logged and scores are made anew.
+
+    Several processes of one machine may use one file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: sqlite3.Connection | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(path, timeout=_PATIENCE)
+            with self._file:
+                self._file.execute(
+                    "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score REAL) WITHOUT ROWID"
+                )
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
+
+    @classmethod
+    def of_plugin(cls, scorer: PairScorer, plugin: TrainableReranker, folder: Path | None) -> "CachedScores":
+        """Those of a reranker's network, as it was saved in `folder`, or as the plugin's options make it."""
+        identity: dict[str, Any] = plugin_identity(type(plugin).__qualname__, plugin)
+        for place in PLACES:
+            identity["options"].pop(place, None)
+        return cls.of(scorer, {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()})
+
+    @classmethod
+    def of(cls, scorer: PairScorer, content: object) -> "CachedScores":
+        """Those of a network; content: what names it in JSON, its weights and all its options."""
+        rounded = {"tf32": True} if scorer.options.tf32 else {}
+        name = digest({"content": content, "half": scorer.half, **rounded})
+        return cls(cache_folder() / "scores" / f"{name}.sqlite")
+
+    def find(self, pairs: Sequence[bytes]) -> NDArray[np.float32]:
+        """float32 [n], nan for pairs that are not known."""
+        known: dict[bytes, float] = {}
+        for start in range(0, len(pairs), _AT_ONCE):
+            part = pairs[start : start + _AT_ONCE]
+            known.update(
+                self._rows(f"SELECT pair, score FROM scores WHERE pair IN ({', '.join('?' * len(part))})", part)
+            )
+        return np.array([known.get(pair, np.nan) for pair in pairs], np.float32)
+
+    def keep(self, pairs: Sequence[bytes], scores: Sequence[float]) -> None:
+        """Adds the scores of some pairs, all or none."""
+        if self._file is None:
+            return
+        try:
+            with self._file:
+                self._file.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", zip(pairs, scores, strict=True))
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+    def _rows(self, query: str, values: Sequence[bytes]) -> list[tuple[bytes, float]]:
+        if self._file is None:
+            return []
+        try:
+            return self._file.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            self._give_up(error)
+            return []
+
+    def _give_up(self, error: Exception) -> None:
+        _log.warning("%s: scores are not kept (%s); remove the file if it is damaged", self._path, error)
+        self._file = None
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A block whose known scores were looked up.
+
+    pairs: of all requests. scores: float32 [pairs], nan where nothing is known. asked: bool [pairs], what is scored for
+    this block; the rest of the unknown is scored for the block before it.
+    """
+
+    requests: Sequence[Request]
+    pairs: Sequence[bytes]
+    scores: NDArray[np.float32]
+    asked: NDArray[np.bool_]
+
+    def lacking(self) -> Iterator[Request]:
+        """All requests, with the documents alone that are to be scored."""
+        start = 0
+        for query, documents in self.requests:
+            wanted = self.asked[start : start + len(documents)].tolist()
+            start += len(documents)
+            yield query, [text for text, new in zip(documents, wanted, strict=True) if new]
+
+    def finished(self, found: Sequence[float], before: Mapping[bytes, float]) -> Iterator[Sequence[float]]:
+        """The scores of each request, with those `found` for this block and for the one `before` it."""
+        self.scores[self.asked] = found
+        for place in np.flatnonzero(np.isnan(self.scores)).tolist():
+            self.scores[place] = before[self.pairs[place]]
+        ends = np.cumsum([len(documents) for _, documents in self.requests])
+        return (part.tolist() for part in np.split(self.scores, ends)[:-1])
+
+
+@dataclass(frozen=True)
+class CachedScorer:
+    """Scores the pairs that are not known yet, and keeps what it finds."""
+
+    scorer: PairScorer
+    kept: CachedScores
+
+    def rerank_blocks(
+        self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
+    ) -> Iterator[Sequence[float]]:
+        """One score a document, in the order given; a block's are kept together before its first is given.
+
+        One block is scored while the next is looked up; both are held. `advance` is told how many pairs each batch had.
+        """
+        looked, ahead = tee(self._looked_up(blocks))
+        answers = self.scorer.rerank_blocks((block.lacking() for block in ahead), advance)
+        before: dict[bytes, float] = {}
+        for block in looked:
+            found = [score for scores in islice(answers, len(block.requests)) for score in scores]
+            done = block.finished(found, before)
+            before = dict(zip(compress(block.pairs, block.asked), found, strict=True))
+            if before:
+                self.kept.keep(list(before), list(before.values()))
+            yield from done
+
+    def _looked_up(self, blocks: Iterable[Iterable[Request]]) -> Iterator[_Looked]:
+        under_way: set[bytes] = set()
+        for requests in map(list, blocks):
+            pairs = [_pair(query, text) for query, documents in requests for text in documents]
+            scores = self.kept.find(pairs)
+            asked = np.isnan(scores) & np.array([pair not in under_way for pair in pairs], bool)
+            yield _Looked(requests, pairs, scores, asked)
+            under_way = set(compress(pairs, asked))
+
+
+def _pair(query: str, text: str) -> bytes:
+    return hashlib.blake2b(f"{len(query)}\0{query}{text}".encode(), digest_size=16).digest()

@@ -36,7 +36,7 @@ def main() -> None:
         before, started = peak_mb(), time.monotonic()
         errors = errors_of_positives(corpus, queries, known)
         seconds = time.monotonic() - started
-    found = by_query([str(i) for i in range(given.queries)], known, errors)
+    found = by_query([str(i) for i in range(given.queries)], known.query[known.positive], errors)
     assert found.total is not None
     print(
         f"{given.documents} documents x {given.queries} queries of {given.dimension} dimensions: {seconds:.1f} s, ",

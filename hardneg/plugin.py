@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.compression import make_room as reserve_vectors
     from hardneg.indexes.compression import save as save_index
     from hardneg.indexes.compression import threads as faiss_threads
-    from hardneg.indexes.exact import ExactOptions
+    from hardneg.indexes.exact import ExactOptions, ExactSearcher
     from hardneg.indexes.java import start_java
     from hardneg.indexes.product import OpqPq
     from hardneg.indexes.validation import vector_blocks
@@ -102,10 +102,8 @@ if TYPE_CHECKING:
     from hardneg.protocols import (
         DatasetLoader,
         DenseSearcher,
-        Engine,
         EstimatedBackend,
         EstimatedSearch,
-        ExactSearcher,
         IndexBackend,
         IndexSize,
         Loss,
@@ -134,6 +132,7 @@ if TYPE_CHECKING:
     from hardneg.rerankers.scoring import PairScorer
     from hardneg.seeding import generator
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
+    from hardneg.stages.engine import Engine
     from hardneg.stages.inputs import open_collection, open_queries, own_queries
     from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
     from hardneg.stages.training_common import Validation, ValidationRun

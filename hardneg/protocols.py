@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
     from torch import Tensor
 
-    from hardneg.indexes.exact import ExactOptions
-    from hardneg.stages.context import StageContext
-    from hardneg.stages.spec import StageSpec
-
 
 class StageBlocks(Protocol):
     """The work of a stage as one process has opened it, cut into blocks that do not depend on each other.
@@ -46,22 +42,6 @@ class StageBlocks(Protocol):
 
     def finish(self) -> Mapping[str, Any]:
         """Puts the blocks together, when all are finished, and returns what the manifest tells."""
-
-
-class Engine(Protocol):
-    """Where the blocks of a stage are made (`hardneg.engines`); it is never part of a key.
-
-    resumes: whether it goes on from the blocks that a stopped run left, of every stage that has blocks.
-    """
-
-    version: ClassVar[int]
-    resumes: ClassVar[bool]
-
-    def make(self, context: "StageContext[StageSpec]") -> Mapping[str, Any]:
-        """Makes a stage that has blocks (`StageSpec.blocks`) in the context's folder: the bytes of its own `make`.
-
-        Returns what the manifest tells. Blocks that are finished already are not made again.
-        """
 
 
 class NegativeMiner(Protocol):
@@ -133,14 +113,6 @@ class StoredSearcher(Searcher, Protocol):
 
     def encoded(self, rows: NDArray[np.int64]) -> Encoded:
         """What the index holds of rows int64 [n], decoded: a query's score with it is the index's own but for noise."""
-
-
-@runtime_checkable
-class ExactSearcher(Searcher, Protocol):
-    """An opened index that can be told where and how to search."""
-
-    def using(self, options: "ExactOptions", progress: Progress | None) -> Searcher:
-        """The same, with these options, which change no result but the last bits of scores, and telling of progress."""
 
 
 @runtime_checkable

@@ -189,7 +189,9 @@ def errors_in_index(
         else None
     )
     known = known_pairs(own, aside)
-    errors = by_query(query_ids, known, errors_of_positives(corpus, queries[kept], known, device), cut)
+    errors = by_query(
+        query_ids, known.query[known.positive], errors_of_positives(corpus, queries[kept], known, device), cut
+    )
     left_out = {"queries without positives": len(found) - len(kept), "positives that the index lacks": lacking}
     return replace(errors, left_out={reason: count for reason, count in left_out.items() if count})
 

@@ -19,9 +19,9 @@ from hardneg.roots import begun
 from hardneg.trials import cache_folder
 
 if TYPE_CHECKING:
-    from hardneg.protocols import Engine
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan, Step
+    from hardneg.stages.engine import Engine
 
 _log = logging.getLogger("hardneg")
 

@@ -19,9 +19,9 @@ from hardneg.errors import UsageError
 from hardneg.outputs import Outputs, Target
 
 if TYPE_CHECKING:
-    from hardneg.protocols import Engine
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan
+    from hardneg.stages.engine import Engine
 
 
 @dataclass(frozen=True)

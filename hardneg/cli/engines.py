@@ -13,7 +13,7 @@ from hardneg.distributed import world
 from hardneg.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.protocols import Engine
+    from hardneg.stages.engine import Engine
 
 LOCAL = "local"
 ENGINE = typer.Option(

@@ -1,13 +1,11 @@
 """The engine that is used unless another is named: this machine, and the processes that started with this one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hardneg.stages.context import StageContext
-    from hardneg.stages.spec import StageSpec
+from hardneg.stages.context import StageContext
+from hardneg.stages.spec import StageSpec
 
 
 @dataclass(frozen=True)
@@ -17,6 +15,6 @@ class Local:
     version: ClassVar[int] = 1
     resumes: ClassVar[bool] = False
 
-    def make(self, context: "StageContext[StageSpec]") -> "Mapping[str, Any]":
+    def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
         """The stage's own way; what a stopped run left is gone on from where the stage says that it resumes."""
         return context.spec.make(context)

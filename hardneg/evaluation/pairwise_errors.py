@@ -7,13 +7,10 @@ Source: STAR/ADORE (Zhan et al., SIGIR 2021), sections 4.1 and 4.2, equations 3 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from hardneg.indexes.ranks import Known
 
 CUT = 200
 """K of table 1."""
@@ -37,12 +34,15 @@ class PairwiseErrors:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def by_query(query_ids: Sequence[str], known: "Known", errors: NDArray[np.int64], cut: int = CUT) -> PairwiseErrors:
+def by_query(
+    query_ids: Sequence[str], place: NDArray[np.int64], errors: NDArray[np.int64], cut: int = CUT
+) -> PairwiseErrors:
     """The errors of positives, int64 [positives], summed by query; of each positive at most `cut` are top-K errors.
+
+    place: int64 [positives], the query of each.
 
     Source: equations 5 (total) and 6 (top K).
     """
-    place = known.query[known.positive]
     total, top = np.zeros(len(query_ids), np.int64), np.zeros(len(query_ids), np.int64)
     np.add.at(total, place, errors)
     np.add.at(top, place, np.minimum(errors, cut))

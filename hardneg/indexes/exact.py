@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from hardneg.indexes.exact_faiss import search_spans
 from hardneg.indexes.exact_torch import Blocks, Vectors, search_blocks
 from hardneg.indexes.validation import check_queries
 from hardneg.progress import Progress, Silent
+from hardneg.protocols import Searcher
 from hardneg.trials import Way, choose, machine_of
 from hardneg.types import Hits
 
@@ -84,6 +85,14 @@ class ExactOptions:
         """
         free = torch.cuda.mem_get_info(self.where)[0] if self.where.type == "cuda" else 0
         return replace(self, engine="torch", resident=max(_RESIDENT, free // 4 * 3))
+
+
+@runtime_checkable
+class ExactSearcher(Searcher, Protocol):
+    """An opened index that can be told where and how to search."""
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> Searcher:
+        """The same, with these options, which change no result but the last bits of scores, and telling of progress."""
 
 
 def search_exact(

@@ -16,12 +16,12 @@ from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, N
 from hardneg.fields import DATASET, START, Trait
 from hardneg.integrity import damage
 from hardneg.progress import Progress, Silent
-from hardneg.protocols import Engine
 from hardneg.recipe.packages import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
 from hardneg.registry import plugin_errors
 from hardneg.stages.context import ArtifactInput, StageContext, empty
+from hardneg.stages.engine import Engine
 from hardneg.stages.spec import StageSpec
 from hardneg.trials import noted
 

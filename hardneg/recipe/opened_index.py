@@ -13,10 +13,10 @@ from hardneg.data.shards import SHARDS
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.kinds import load_encoder
 from hardneg.indexes.dense import DenseIndex
-from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.max_passage import pooled
 from hardneg.indexes.stored import form_in, open_store
-from hardneg.protocols import ExactSearcher, Searcher
+from hardneg.protocols import Searcher
 from hardneg.recipe.laid_indexes import LaidIndex
 from hardneg.types import Encoded, Hits
 

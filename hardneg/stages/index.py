@@ -8,7 +8,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.shards import index_bytes
 from hardneg.fields import IndexSetting, Name, Reference, Trait
-from hardneg.protocols import EstimatedBackend, ExactSearcher, IndexBackend
+from hardneg.protocols import EstimatedBackend, IndexBackend
 from hardneg.registry import configure
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus
@@ -77,6 +77,8 @@ class BuildIndex(StageSpec):
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
         """The backend's own searcher."""
+        from hardneg.indexes.exact import ExactSearcher
+
         searcher = source.plugin("backend", IndexBackend).open(source.folder, collection.corpus.rows)
         return searcher.using(options, progress) if isinstance(searcher, ExactSearcher) else searcher
 

@@ -14,7 +14,7 @@ from hardneg.indexes.validation import vector_blocks
 def errors(corpus, queries, relevant, copies=None, cut=2, block=2):
     known = known_pairs([np.array(rows) for rows in relevant], copies)
     each = errors_of_positives(partial(vector_blocks, corpus, block), queries, known)
-    return by_query([f"q{i}" for i in range(len(queries))], known, each, cut)
+    return by_query([f"q{i}" for i in range(len(queries))], known.query[known.positive], each, cut)
 
 
 def test_negatives_above_each_positive_are_counted_and_other_positives_are_not():

@@ -16,14 +16,14 @@ from hardneg.encoders.fastest import usual_budget
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.stream import write_index
 from hardneg.errors import TrainingError
-from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.max_passage import pooled
 from hardneg.indexes.stored import open_store
 from hardneg.layout import NEGATIVES
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
 from hardneg.progress import Seconds, Silent
-from hardneg.protocols import ExactSearcher, IndexBackend, NegativeMiner, Searcher
+from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
 from hardneg.seeding import derive_seed
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.decayed import KeptWhileHard, LastMined, mined_before

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from hardneg.artifacts import MANIFEST, Artifact, Store
 from hardneg.cli.main import app
 from hardneg.engines.local import Local
-from hardneg.protocols import Engine
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
+from hardneg.stages.engine import Engine
 
 BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.files import read_json
     from hardneg.encoders.identity import model_content
     from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.kinds import load_encoder
     from hardneg.encoders.load import opening as opening_model
     from hardneg.encoders.passes import one_ahead
     from hardneg.encoders.prompts import whole_prompts
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.save import written_whole as writing_model
     from hardneg.encoders.soundness import positions as most_positions
     from hardneg.encoders.source import fetch as fetch_model
-    from hardneg.encoders.spec import FullSpec, ModelSpec
+    from hardneg.encoders.spec import FullSpec, ModelSpec, spec_from
     from hardneg.encoders.spec import Kind as Side
     from hardneg.encoders.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions, ExactSearcher
     from hardneg.indexes.java import start_java
     from hardneg.indexes.product import OpqPq
+    from hardneg.indexes.stored import open_store
     from hardneg.indexes.validation import vector_blocks
     from hardneg.layout import ANSWERS, DROPPED, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
     from hardneg.model_server import Endpoint, ModelServer
@@ -297,6 +299,8 @@ __all__ = [  # noqa: RUF022
     "vector_blocks",  # vectors on disk, some at a time
     # Encoders: models of texts.
     "ModelSpec",  # a model as a recipe has it
+    "load_encoder",  # opens a model
+    "spec_from",  # a model from its fields
     "FullSpec",  # the same with the model's own values for what it leaves out
     "Side",  # `query` or `document`
     "Shape",  # layers and width, for estimates
@@ -352,6 +356,7 @@ __all__ = [  # noqa: RUF022
     "reserve_vectors",  # memory for so many vectors in a faiss index
     "save_index",  # writes a faiss index into its folder
     "faiss_threads",  # limits faiss to some threads
+    "open_store",  # exact search in a folder that stage `encode` wrote
     "LaidIndex",  # an index of a run folder
     "laid_indexes",  # the indexes of a run folder
     "OpenedIndex",  # one of them opened, to be searched with texts

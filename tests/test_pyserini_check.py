@@ -43,7 +43,7 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_java_is_started_first_where_pyserini_would_start_none_that_fits(first, tmp_path: Path) -> None:
     first("17.0.9")
     started = with_java(LINES)
-    assert started.startswith("from hardneg.indexes.java import start_java\n\nstart_java()  # Java 25 in ")
+    assert started.startswith("from hardneg.plugin import start_java\n\nstart_java()  # Java 25 in ")
     assert "Pyserini alone would start 17\n" in started and started.endswith(LINES)
     assert with_java("# Pyserini does not open it") == "# Pyserini does not open it"
     first("21.0.8", "java.se")

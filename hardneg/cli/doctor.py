@@ -214,7 +214,7 @@ def _java() -> Finding:
         return Finding("bm25", "ok", f"Pyserini, Java {java.version} in {java.home}", f"BM25 works{speed}")
     first = first_java()
     alone = f"Java {first.version} in {first.home}, which does not fit" if first else "no Java that it finds"
-    meaning = f"BM25 works{speed}; Pyserini alone would start {alone}: call hardneg.indexes.java.start_java() first"
+    meaning = f"BM25 works{speed}; Pyserini alone would start {alone}: call hardneg.plugin.start_java() first"
     return Finding("bm25", "note", f"Pyserini, Java {java.version} in {java.home}", meaning)
 
 

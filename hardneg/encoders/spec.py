@@ -43,7 +43,7 @@ class ModelSpec:
     encoder: its kind with options (`hardneg.encoders`); None is what the folder says.
     dtype: what the transformer's weights are held and computed in where texts are encoded; `auto` and `fp32` follow the
         stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
-    adapter: few weights beside the transformer's, which alone are trained (`hardneg.encoders.adapters.spec`).
+    adapter: few weights beside the transformer's, which alone are trained.
     """
 
     name: str

@@ -60,7 +60,7 @@ def write_index(
 ) -> None:
     """Writes what the rows of a corpus are encoded into, and their ids, into a folder, unless all of it is there.
 
-    Several processes (`hardneg.distributed`) each call this with the same arguments. Each encoder of each process, in a
+    Several processes each call this with the same arguments. Each encoder of each process, in a
     thread of its own where it has others beside it, makes every so-manieth block.
 
     Raises:

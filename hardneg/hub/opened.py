@@ -15,7 +15,7 @@ _QUOTED = re.compile(r'"(/[^"]+)"')
 _OWN = """\
 from pathlib import Path
 
-from hardneg.indexes.stored import open_store
+from hardneg.plugin import open_store
 from huggingface_hub import snapshot_download
 
 {placed}

@@ -9,7 +9,7 @@ from hardneg.wording import counted
 
 _VECTOR = "searcher.search(vector"
 _START = """\
-from hardneg.indexes.java import start_java
+from hardneg.plugin import start_java
 
 start_java()  # {why}
 

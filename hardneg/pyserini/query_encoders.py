@@ -147,11 +147,7 @@ def _of_sentence_transformers(encoder: "Encoder", place: ModelPlace) -> Program:
 def _of_hardneg(spec: Mapping[str, object]) -> Program:
     told = ", ".join(f"{quoted(name)}: {_literal(value)}" for name, value in spec.items())
     return Program(
-        (
-            "from hardneg.encoders.kinds import load_encoder",
-            "from hardneg.encoders.spec import spec_from",
-            "from pyserini.encode import QueryEncoder",
-        ),
+        ("from hardneg.plugin import load_encoder, spec_from", "from pyserini.encode import QueryEncoder"),
         (
             "class Vectors(QueryEncoder):",
             "    def encode(self, query, **options):",

@@ -31,7 +31,7 @@ class Label(StageSpec):
     """Labels the queries of a split by a reranker's scores; queries without a sure positive and negative are left out.
 
     run: the list to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: those of
-    `hardneg.miners.pseudo_labels`. size: keep so many of the labelled queries, drawn by `seed`; a larger size has those
+    `pseudo_labels`. size: keep so many of the labelled queries, drawn by `seed`; a larger size has those
     of a smaller one.
     """
 

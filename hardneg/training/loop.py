@@ -82,7 +82,7 @@ def learn(
     On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has the models that are
     to be kept on the way.
 
-    Several processes (`hardneg.distributed`) each call this with the same arguments and share each batch; the
+    Several processes each call this with the same arguments and share each batch; the
     first one alone measures, shows progress and writes.
 
     Raises:

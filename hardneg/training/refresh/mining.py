@@ -108,7 +108,7 @@ def mine_refresh(
     Memory does not grow with the corpus: its vectors go to a file, block by block, and are searched block by block.
     Vectors that a killed process left of the same model are not made again.
 
-    Several processes (`hardneg.distributed`) each call this with the same arguments and encode a part of the corpus;
+    Several processes each call this with the same arguments and encode a part of the corpus;
     the first one does the rest, and the others get None.
 
     Args:

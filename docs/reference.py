@@ -4,7 +4,8 @@ import dataclasses
 import inspect
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -13,10 +14,29 @@ _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or fals
 
 
 def on_config(config: Any) -> Any:
-    """Links to the repository whose address the environment tells; mkdocs calls this."""
+    """Links the repository at $REPOSITORY_URL, and lists a page for each command; mkdocs calls this."""
     if address := os.environ.get("REPOSITORY_URL"):
         config["repo_url"], config["repo_name"] = address, address.rstrip("/").rpartition("/")[2]
+    [part] = [item["Reference"] for item in config["nav"] if "Reference" in item]
+    [listed] = [item for item in part if item.get("Commands")]
+    listed["Commands"] = [{"All commands": listed["Commands"]}, *_navigation(dict(_commands()))]
     return config
+
+
+def _navigation(known: Mapping[tuple[str, ...], Any]) -> Iterator[dict[str, Any]]:
+    """The pages of the commands; those of a group such as `recipe` under its name."""
+    for first, inner in groupby(known, key=lambda words: words[0]):
+        pages = [{" ".join(words): f"reference/{_page(words)}.md"} for words in inner]
+        yield {first: pages} if len(pages) > 1 else pages[0]
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """On the home page, the line that installs from the repository; mkdocs calls this."""
+    if page.file.src_uri != "index.md" or not config["repo_url"]:
+        return markdown
+    address = config["repo_url"]
+    line = f"The repository is [{address}]({address}):\n\n    git clone {address} && cd {config['repo_name']}\n\n"
+    return markdown.replace("## What you get\n", f"{line}## What you get\n", 1)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -37,25 +57,45 @@ def pages() -> dict[str, str]:
         "plugin-module": names_of_plugin_module,
         "python": functions,
     }
-    return {name: "\n".join(lines()) + "\n" for name, lines in made.items()}
+    found = {name: "\n".join(lines()) + "\n" for name, lines in made.items()}
+    return found | {_page(words): "\n".join(_command(words, command)) + "\n" for words, command in _commands()}
 
 
 def commands() -> Iterator[str]:
-    """Every command with its options, in the order of `hardneg --help`."""
+    """A line for each command, in the order of `hardneg --help`."""
+    yield "# Commands\n\nEach command has a page with its options, the same as `hardneg COMMAND --help`.\n"
+    rows = [(f"[`hardneg {' '.join(words)}`]({_page(words)}.md)", _summary(command)) for words, command in _commands()]
+    yield from _table(("command", "what it does"), rows)
+
+
+def _commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that is not hidden, by its words."""
     import typer
 
     from hardneg.cli.main import app
 
-    yield "# Commands\n\nMade from the program's own help, which `hardneg COMMAND --help` prints.\n"
-    yield from _command("hardneg", typer.main.get_command(app))
+    yield from _below((), typer.main.get_command(app))
 
 
-def _command(words: str, command: Any) -> Iterator[str]:
-    if hasattr(command, "commands"):
-        for name, inner in command.commands.items():
-            yield from _command(f"{words} {name}", inner)
+def _below(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        yield words, command
         return
-    yield f"## `{words}`\n\n{_plain(command.help or '')}\n"
+    for name, inner in command.commands.items():
+        if not inner.hidden:
+            yield from _below((*words, name), inner)
+
+
+def _page(words: tuple[str, ...]) -> str:
+    return f"commands/{'/'.join(words)}"
+
+
+def _summary(command: Any) -> str:
+    return inspect.cleandoc(command.help or "").split("\n\n")[0]
+
+
+def _command(words: tuple[str, ...], command: Any) -> Iterator[str]:
+    yield f"# `hardneg {' '.join(words)}`\n\n{_plain(command.help or '')}\n"
     shown = [option for option in command.params if not getattr(option, "hidden", False)]
     rows = [(_names(option), _default(option), getattr(option, "help", "") or "") for option in shown]
     yield from _table(("option", "default", "meaning"), rows)

@@ -3,14 +3,19 @@
 import re
 from pathlib import Path
 
+import pytest
 import sentence_transformers.sentence_transformer.evaluation as evaluation
 import sentence_transformers.sentence_transformer.losses as losses
 import sentence_transformers.sparse_encoder.losses as sparse_losses
+import torch
 from tiny import tiny_static
+from torch.nn.functional import normalize
 
 from hardneg.evaluation.metrics import parse_metrics
+from hardneg.losses.infonce import InfoNCE
 from hardneg.registry import list_plugins
 from hardneg.training.options import TrainOptions
+from hardneg.types import ScoreBatch
 
 PAGE = (Path(__file__).parents[1] / "docs" / "coming-from-sentence-transformers.md").read_text(encoding="utf-8")
 
@@ -29,6 +34,26 @@ def test_the_losses_are_those_of_both() -> None:
     ours = {plugin.name for plugin in list_plugins("losses")}
     named = {name for _, second in rows for name in re.findall(r"`([a-z-]+)`", second)} & ours
     assert named >= {"infonce", "margin-mse", "kl", "triplet", "star", "ranknet", "nll", "hardest", "lambda"}
+
+
+def test_both_directions_in_one_softmax_are_the_joint_partition() -> None:
+    """The row of both directions has the loss of sentence-transformers; with a softmax each it is another."""
+    torch.manual_seed(3)
+    queries, documents = (normalize(torch.randn(4, 8), dim=1) for _ in range(2))
+    scores, own = queries @ documents.T, torch.eye(4, dtype=torch.bool)
+    batch = ScoreBatch(scores, own, ~own & False, torch.ones(4, 4, dtype=torch.bool), query_query=queries @ queries.T)
+    ours = InfoNCE(temperature=0.05, directions=("query-document", "document-query"))(batch)
+    directions = ("query_to_doc", "doc_to_query")
+    theirs = {
+        mode: losses.MultipleNegativesRankingLoss(None, directions=directions, partition_mode=mode)
+        for mode in ("joint", "per_direction")
+    }
+    values = {
+        mode: loss.compute_loss_from_embeddings([queries, documents], None).item() for mode, loss in theirs.items()
+    }
+    assert ours.item() == pytest.approx(values["joint"], rel=1e-5) != pytest.approx(values["per_direction"], rel=1e-2)
+    [(_, row)] = [row for row in table("Losses") if "directions=" in row[0]]
+    assert "`temperature: 0.05`, `directions: [query-document, document-query]`" in row
 
 
 def test_the_miners_metrics_and_options_are_there() -> None:

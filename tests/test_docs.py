@@ -6,13 +6,15 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 from cli.commands import every_command
 
 from hardneg.recipe.yaml_load import shipped_recipes
-from hardneg.registry import list_plugins, load_plugin
+from hardneg.registry import KINDS, list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
@@ -21,6 +23,7 @@ PAGES = sorted(
     for path in ROOT.rglob("*.md")
     if not any(part.startswith(".") or part in HIDDEN for part in path.relative_to(ROOT).parts)
 )
+NAME_KINDS = ("docs/index.md", "CONTRIBUTING.md")
 MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugin-module", "plugins", "python", "verbs")}
 COMMANDS = every_command()
 LONGEST = 120
@@ -178,6 +181,15 @@ def test_the_changelog_says_what_has_moved() -> None:
     assert ("hardneg.seconds", "`hardneg.progress`") in MOVED and len(MOVED) > 30
 
 
+def test_all_pages_give_the_number_of_kinds_of_plugins() -> None:
+    """docs/index.md names the kinds one by one, CONTRIBUTING.md has their number."""
+    numbers = ["seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen"]
+    count = numbers[len(KINDS) - 7]
+    home, contributing = (" ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in NAME_KINDS)
+    assert f"There are {count} kinds: {', '.join(KINDS[:-1])} and {KINDS[-1]}." in home
+    assert f"each of the {count} kinds" in contributing
+
+
 def test_the_site_has_every_page() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = set(re.findall(r"[\w./-]+\.md", str(yaml.safe_load(text)["nav"])))
@@ -198,18 +210,54 @@ def test_the_architecture_names_every_part() -> None:
     assert parts - named_parts == set()
 
 
-def reference() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+def hook(name: str) -> Any:
+    """A module of docs/ that mkdocs calls."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    pages: dict[str, str] = module.pages()
-    return pages
+    return module
+
+
+def test_the_site_lists_the_commands_and_names_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPOSITORY_URL", "https://example.org/team/hardneg")
+    nav = [{"Home": "index.md"}, {"Reference": [{"Glossary": "glossary.md"}, {"Commands": "reference/commands.md"}]}]
+    reference = hook("reference")
+    config = reference.on_config({"nav": nav})
+    first, search, *more = config["nav"][1]["Reference"][1]["Commands"]
+    assert first == {"All commands": "reference/commands.md"}
+    assert {"search": "reference/commands/search.md"} in [search, *more]
+    [recipe] = [item["recipe"] for item in more if "recipe" in item]
+    assert {"recipe run": "reference/commands/recipe/run.md"} in recipe
+    home = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    text = reference.on_page_markdown("# hardneg\n\n## What you get\n", home, config, None)
+    assert "    git clone https://example.org/team/hardneg && cd hardneg\n" in text
+
+
+def test_the_site_has_every_page_as_markdown_and_a_list_of_them(tmp_path: Path) -> None:
+    def page(name: str, title: str, markdown: str, *part: str) -> SimpleNamespace:
+        ancestors = [SimpleNamespace(title=each) for each in part]
+        return SimpleNamespace(file=SimpleNamespace(src_uri=name), title=title, markdown=markdown, ancestors=ancestors)
+
+    pages = [
+        page("index.md", "Home", "# hardneg\n\nTrains [models](models.md). More.\n"),
+        page("methods/star.md", "STAR", "# STAR\n\n    hardneg recipe run x\n\nIs it *good*? Yes.\n", "Methods"),
+    ]
+    site = hook("markdown_pages")
+    site.on_nav(SimpleNamespace(pages=pages), None, None)
+    site.on_post_build({"site_dir": str(tmp_path), "site_name": "hardneg", "site_description": "It.", "site_url": None})
+    assert (tmp_path / "methods" / "star.md").read_text() == pages[1].markdown
+    assert (tmp_path / "llms.txt").read_text() == (
+        "# hardneg\n\n> It.\n\n## Home\n\n- [Home](index.md): Trains models.\n"
+        "\n## Methods\n\n- [STAR](methods/star.md): Is it *good*?\n"
+    )
 
 
 def test_the_reference_has_all_commands_verbs_and_plugins() -> None:
-    pages = reference()
-    assert all(f"## `hardneg {' '.join(words)}`" in pages["commands"] for words in COMMANDS)
+    pages: dict[str, str] = hook("reference").pages()
+    own = {f"commands/{'/'.join(words)}": f"`hardneg {' '.join(words)}`" for words in COMMANDS}
+    assert all(pages[name].startswith(f"# {title}\n") for name, title in own.items())
+    assert all(f"| [{title}]({name}.md) | " in pages["commands"] for name, title in own.items())
     assert "| `alpha` |" in pages["plugins"]
     assert all(f"### `{plugin.name}`" in pages["plugins"] for plugin in list_plugins())
     assert {f"## `hardneg.{name}`" for name in ("mine", "recipe", "search")} < set(pages["python"].splitlines())

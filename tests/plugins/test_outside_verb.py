@@ -107,4 +107,4 @@ def test_the_reference_has_them_and_says_whose_they_are(example: Path) -> None:
     _, analysis = pages["plugins"].split("### `lengths`\n")
     assert analysis.lstrip().startswith("Of the package hardneg-example.")
     assert "| `depth` | `int` | `10` | How far down lists are looked at. |" in analysis
-    assert "## `hardneg analyze lengths`" in pages["commands"]
+    assert pages["commands/analyze/lengths"].startswith("# `hardneg analyze lengths`\n")

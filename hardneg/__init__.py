@@ -1,29 +1,13 @@
 """hardneg trains dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function.
 
-What is public stands in the table below and is imported when it is asked for.
+What is public stands in the table below, and in `__init__.pyi` with its signatures; it is imported when it is asked
+for. Lines that other packages bring are functions too.
 """
 
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hardneg.api.analyzing import analyze as analyze
-    from hardneg.api.evaluation import evaluate as evaluate
-    from hardneg.api.fusing import fuse as fuse
-    from hardneg.api.mining import mine as mine
-    from hardneg.api.recipes import recipe as recipe
-    from hardneg.api.recommending import recommend as recommend
-    from hardneg.api.searching import encode as encode
-    from hardneg.api.searching import index as index
-    from hardneg.api.searching import rerank as rerank
-    from hardneg.api.searching import search as search
-    from hardneg.api.searching import train as train
-    from hardneg.browse.calling import browse as browse
-    from hardneg.errors import HardnegError as HardnegError
-    from hardneg.hub.push import push as push
-    from hardneg.mteb_search.model import mteb_model as mteb_model
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -32,13 +16,13 @@ _PUBLIC = {
     "analyze": "hardneg.api.analyzing",
     "encode": "hardneg.api.searching",
     "evaluate": "hardneg.api.evaluation",
-    "fuse": "hardneg.api.fusing",
+    "fuse": "hardneg.lines.functions",
     "index": "hardneg.api.searching",
     "mine": "hardneg.api.mining",
     "mteb_model": "hardneg.mteb_search.model",
     "push": "hardneg.hub.push",
     "recommend": "hardneg.api.recommending",
-    "rerank": "hardneg.api.searching",
+    "rerank": "hardneg.lines.functions",
     "search": "hardneg.api.searching",
     "train": "hardneg.api.searching",
 }
@@ -51,9 +35,9 @@ _CALLED = {"browse": "hardneg.browse.calling", "recipe": "hardneg.api.recipes"}
 def __getattr__(name: str) -> Any:
     if name in _CALLED:
         return import_module(f"hardneg.{name}")
-    if name not in _PUBLIC:
+    if name.startswith("_"):
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    return getattr(import_module(_PUBLIC.get(name, "hardneg.lines.functions")), name)
 
 
 def __dir__() -> list[str]:

@@ -18,14 +18,30 @@ HardnegError
 Each message is one line: what is wrong, where, and what to do. The command line prints it without a traceback.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
 class HardnegError(Exception):
-    """The one exception to catch for anything hardneg reports."""
+    """The one exception to catch for anything hardneg reports.
+
+    Args:
+        told: the message. An argument that it speaks of stands in braces, as `{depth}`.
+        names: the arguments that stand so. A function calls them by these names, a command by its flags (`called`).
+    """
 
     exit_code = 1
+    called: Callable[[str], str] = staticmethod(str)
+
+    def __init__(self, told: str = "", *names: str) -> None:
+        super().__init__(told, *names)
+        self.told, self.names = told, names
+
+    def __str__(self) -> str:
+        return re.sub(
+            r"\{(\w+)\}", lambda found: self.called(found[1]) if found[1] in self.names else found[0], self.told
+        )
 
 
 class UsageError(HardnegError):

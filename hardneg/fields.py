@@ -86,6 +86,25 @@ class InputFile:
     form: str
 
 
+@dataclass(frozen=True)
+class Option:
+    """How a field stands on the command line; one without this mark is `--its-name`, said by its description.
+
+    flag: another name. old: names that work for one more release. same: other names that stay. argument: it stands
+    without a name. metavar: the form of its value. one_of: a field with labels; a path of one of these is its label.
+    placed: its values are told apart by their places alone. panel: the group of options in help.
+    """
+
+    flag: str = ""
+    old: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    argument: bool = False
+    metavar: str = ""
+    one_of: str = ""
+    placed: bool = False
+    panel: str = ""
+
+
 def parse_setting(value: Any) -> Any:
     """A plugin setting from `name`, `name:source` or a mapping with `name` and options."""
     if isinstance(value, str):
@@ -200,6 +219,8 @@ Name = Annotated[str, Field(min_length=1)]
 MetricName = Annotated[str, AfterValidator(known_metric)]
 MeasureName = Annotated[str, AfterValidator(known_measure)]
 AnswerMatch = Literal["string", "regex"]
+RELEVANT = "The lowest grade that binary metrics take as relevant (trec_eval -l)."
+SPLIT = "The queries' split."
 
 
 def has_answers(collection: Mapping[str, Any], split: str) -> bool:

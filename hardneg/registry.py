@@ -52,7 +52,7 @@ class Plugin:
 def list_plugins(kind: str | None = None) -> list[Plugin]:
     """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
     kinds = KINDS if kind is None else (_known_kind(kind),)
-    found = [_describe(kind, point) for kind in kinds for point in _entry_points(kind)]
+    found = [_describe(kind, point) for kind in kinds for point in entry_points(kind)]
     claims: dict[tuple[str, str], list[str]] = {}
     for plugin in found:
         claims.setdefault((plugin.kind, plugin.name), []).append(plugin.package)
@@ -66,7 +66,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     Raises:
         PluginError: the name is unknown (with a suggestion), claimed by two packages, or its import fails.
     """
-    points = [point for point in _entry_points(_known_kind(kind)) if point.name == name]
+    points = [point for point in entry_points(_known_kind(kind)) if point.name == name]
     if not points:
         raise PluginError(_unknown(kind, name))
     if len(points) > 1:
@@ -89,7 +89,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
 
 def plugin_names(kind: str) -> list[str]:
     """The names of the installed plugins of a kind, in alphabetical order; nothing is imported."""
-    return sorted({point.name for point in _entry_points(_known_kind(kind))})
+    return sorted({point.name for point in entry_points(_known_kind(kind))})
 
 
 def configure(kind: str, setting: PluginSetting) -> Any:
@@ -214,7 +214,8 @@ def _unknown(kind: str, name: str) -> str:
     return f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}"
 
 
-def _entry_points(kind: str) -> importlib.metadata.EntryPoints:
+def entry_points(kind: str) -> importlib.metadata.EntryPoints:
+    """The installed entry points of a group `hardneg.KIND`; nothing is imported."""
     return _all_entry_points(tuple(sys.path), importlib.metadata.entry_points).select(group=f"hardneg.{kind}")
 
 

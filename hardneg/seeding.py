@@ -1,8 +1,13 @@
 """Random draws that depend on a seed and on names, and on nothing else: not on order, batch, process or machine."""
 
 import hashlib
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
+
+SEED = 42
+"""What is drawn by where nothing else is said."""
 
 
 def derive_seed(seed: int, *names: object) -> int:
@@ -11,6 +16,8 @@ def derive_seed(seed: int, *names: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def generator(seed: int, *names: object) -> np.random.Generator:
+def generator(seed: int, *names: object) -> "np.random.Generator":
     """A numpy generator whose draws depend on `seed` and `names` only."""
+    import numpy as np
+
     return np.random.Generator(np.random.PCG64(derive_seed(seed, *names)))

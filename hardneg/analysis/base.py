@@ -6,7 +6,6 @@ Recipes, the command line and reports are made from these alone, so that an anal
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -16,30 +15,13 @@ from hardneg.analysis.inputs import AnalysisInputs, Record
 from hardneg.atomic_write import replace_text
 from hardneg.errors import DataError, UsageError
 from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_references
+from hardneg.fields import Option as Option
 from hardneg.registry import plugin_errors, suggestion
 from hardneg.reporting.curve import is_number
 from hardneg.reporting.figure import Points
 from hardneg.reporting.table import Section, Table
 
 _SHOWN = 120
-
-
-@dataclass(frozen=True)
-class Option:
-    """How a field stands on the command line; one without this mark is `--its-name`, said by its description.
-
-    flag: another name. old: names that work for one more release. same: other names that stay. argument: it stands
-    without a name. metavar: the form of its value. one_of: a field with labels; a path of one of these is its label.
-    placed: its values are told apart by their places alone.
-    """
-
-    flag: str = ""
-    old: tuple[str, ...] = ()
-    same: tuple[str, ...] = ()
-    argument: bool = False
-    metavar: str = ""
-    one_of: str = ""
-    placed: bool = False
 
 
 Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("--run")]

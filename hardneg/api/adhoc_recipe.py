@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.errors import UsageError
+from hardneg.api.given_values import plugin_setting
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
-ENCODED, SEARCHED, MINED, TRAINED, RERANKED = "index", "run", "negatives", "model", "reranked"
+ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
 
 
@@ -90,14 +90,6 @@ def mining_stage(miner: str | Mapping[str, Any], split: str, also_qrels: Sequenc
     return {"stage": "mine", "split": split, "miner": plugin_setting("miner", miner), **more}
 
 
-def plugin_setting(argument: str, given: Any) -> dict[str, Any]:
-    """A plugin with its options beside its `name`, from that or its name alone. Raises UsageError where it is none."""
-    setting = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
-    if not isinstance(setting.get("name"), str):
-        raise UsageError(f"{argument}: must be a name, or a dict of its options with its name, not {given!r:.60}")
-    return setting
-
-
 def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
     """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
     if depth is None:
@@ -124,18 +116,3 @@ def training_stages(mining: dict[str, Any], depth: int, loss: Any, options: Mapp
     """The stages that mine and then train on what was mined."""
     training = {"stage": "train", "negatives": MINED, "loss": loss, "options": dict(options)}
     return {**mining_stages(mining, depth), TRAINED: training}
-
-
-def reranking_stages(reranker: Mapping[str, Any], split: str, depth: int) -> dict[str, Any]:
-    """The stage that scores a run anew; the search only stands for the run that is given."""
-    return {
-        ENCODED: {"stage": "index", "backend": "bm25"},
-        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
-        RERANKED: {"stage": "rerank", "run": SEARCHED, "plugin": dict(reranker), "split": split, "depth": depth},
-    }
-
-
-def reranker_setting(named: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A reranker as a recipe names it, from `NAME` or `NAME:SOURCE` and its options."""
-    name, colon, source = named.partition(":")
-    return {"name": name, **({"source": source} if colon else {}), **options}

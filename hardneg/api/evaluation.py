@@ -79,8 +79,8 @@ def evaluate(
 
 
 def _judge(runs: Any, qrels: AnyQrels | None, own: Mapping[str, Any], place: Workplace) -> Judge:
-    level = field_value("evaluate", "relevance_level", own.get("relevance_level", 1))
-    match = field_value("evaluate", "answer_match", own.get("answer_match", "string"))
+    level = field_value("evaluate.relevance_level", "relevance_level", own.get("relevance_level", 1))
+    match = field_value("evaluate.answer_match", "answer_match", own.get("answer_match", "string"))
     if "dataset" in own:
         named, split = named_dataset(own["dataset"], place.store), split_of(own["dataset"], own.get("split"), "test")
         recipe = AdhocRecipe("evaluate", named, settings=place.settings)

@@ -19,6 +19,8 @@ from hardneg.types import RankedList
 
 AnyRun = str | Path | Mapping[str, Mapping[str, float]] | Any
 """A TREC run's file, plain or gzip; what a search, rerank or fusion returned; or `{query_id: {doc_id: score}}`."""
+Runs = AnyRun | Sequence[AnyRun] | Mapping[str, AnyRun]
+"""One run, a list of them, or a dict of them by label."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 _FORMS = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"

@@ -4,9 +4,12 @@ import os
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from hardneg.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 def names_of(argument: str, given: Any) -> list[str]:
@@ -59,33 +62,63 @@ def at_least_one(argument: str, given: Any) -> int:
     return int(given)
 
 
-def field_value(verb: str, field: str, given: Any, argument: str = "") -> Any:
+def plugin_setting(argument: str, given: Any) -> dict[str, Any]:
+    """A plugin with its options beside its `name`, from that, NAME:SOURCE, or its name alone.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if isinstance(given, str):
+        name, colon, source = given.partition(":")
+        return {"name": name, **({"source": source} if colon else {})}
+    setting = dict(given) if isinstance(given, Mapping) else {}
+    if not isinstance(setting.get("name"), str):
+        told = f"must be a name, or a dict of its options with its name, not {given!r:.60}"
+        raise UsageError(f"{{{argument}}}: {told}", argument)
+    return setting
+
+
+def verb_field(path: str) -> "FieldInfo":
+    """The field of a verb at a path, such as `search.depth`, or `fuse.tuning.metric` of what a field holds."""
+    from hardneg.registry import load_plugin
+
+    verb, *names = path.split(".")
+    model: Any = load_plugin("stages", verb)
+    for name in names[:-1]:
+        held = model.model_fields[name].annotation
+        model = next(each for each in (held, *get_args(held)) if hasattr(each, "model_fields"))
+    info: FieldInfo = model.model_fields[names[-1]]
+    return info
+
+
+def field_value(path: str, argument: str, given: Any) -> Any:
     """A value as a verb's field takes it: a number within its bounds, and whole where that is; several by name.
 
-    argument: what the function calls it; as the field, if empty.
+    argument: what the line calls it.
 
     Raises:
         UsageError: the field does not take it.
     """
     from pydantic import TypeAdapter, ValidationError
 
-    from hardneg.registry import load_plugin
     from hardneg.wording import complaint
 
-    info = load_plugin("stages", verb).model_fields[field]
+    info = verb_field(path)
     kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
     try:
         return TypeAdapter(kind).validate_python(_plain(given), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        path = ".".join([argument or field, *map(str, first["loc"])])
-        raise UsageError(f"{path}: {complaint(first)}") from None
+        place = ".".join([f"{{{argument}}}", *map(str, first["loc"])])
+        raise UsageError(f"{place}: {complaint(first)}", argument) from None
 
 
 def _plain(given: Any) -> Any:
     """Numbers of other libraries as Python's own."""
     if isinstance(given, Mapping):
         return {name: _plain(value) for name, value in given.items()}
+    if isinstance(given, list):
+        return tuple(map(_plain, given))
     if isinstance(given, bool) or not isinstance(given, Real):
         return given
     return int(given) if isinstance(given, Integral) else float(given)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hardneg.analysis.miner_sweep import MinerSweep
-from hardneg.api.adhoc_recipe import reranker_setting
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, named_model
+from hardneg.api.given_values import plugin_setting
 from hardneg.api.notebook import html_section
 from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Asked
@@ -62,7 +62,7 @@ def recommend(
     """
     own = taken(given, TrialOptions)
     place, steps, second = Workplace.of(given), own.get("train"), own.get("reranker")
-    setting = reranker_setting(second, {}) if isinstance(second, str) else second
+    setting = None if second is None else plugin_setting("reranker", second)
     asked = Asked(split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}))
     named = named_dataset(dataset, place.store), asked.sweep(), named_model(model, place.store)
     recipe = place.recipe("recommend", *named)

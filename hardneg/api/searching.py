@@ -1,29 +1,15 @@
 """`hardneg.encode`, `index`, `search`, `rerank` and `train`: one stage and what it needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from hardneg.api.adhoc_recipe import (
-    ENCODED,
-    RERANKED,
-    SEARCHED,
-    TRAINED,
-    mining_stage,
-    plugin_setting,
-    reranker_setting,
-    reranking_stages,
-    searching_stages,
-    training_stages,
-)
+from hardneg.api.adhoc_recipe import ENCODED, SEARCHED, TRAINED, mining_stage, searching_stages, training_stages
 from hardneg.api.content_store import keep_content, keep_made
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_model import Model, model_name, named_model
-from hardneg.api.given_run import AnyRun, run_file
-from hardneg.api.given_values import file_path, mapping_of
+from hardneg.api.given_values import file_path, mapping_of, plugin_setting
 from hardneg.api.given_vectors import GivenVectors, named_vectors
-from hardneg.api.making import make_dataset, make_from
 from hardneg.api.results import BuiltIndex, FoundRun, TextSource, TrainedModel, run_of
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.digest import tree_digest
@@ -177,35 +163,6 @@ def check_searched(of_dataset: bool, by_model: bool, backend: str | None, candid
         raise UsageError("search: give --dataset NAME, and --model NAME or --backend NAME, one of them")
     if candidates is not None and not by_model:
         raise UsageError("search: --candidates are ranked by a model: give --model NAME")
-
-
-def rerank(
-    dataset: Dataset,
-    run: AnyRun,
-    reranker: str | Mapping[str, Any],
-    *,
-    split: str | None = None,
-    depth: int = 100,
-    **where: Unpack[Where],
-) -> FoundRun:
-    """Scores the best documents of a run anew, query and document together.
-
-    Args:
-        dataset: a name, a folder, a `datasets.Dataset` or dicts.
-        run: what a search found, a TREC run, or `{query_id: {doc_id: score}}`.
-        reranker: `cross-encoder:FOLDER` or `cross-encoder:HUB-ID`, or a dict of its options with its `name`.
-        split: whose queries; `test`, or the only one of a dataset in memory.
-        depth: how many documents of each query to score.
-        where: what every function takes (`Where`).
-    """
-    place, wanted = Workplace.of(where), split_of(dataset, split, "test")
-    setting = reranker_setting(reranker, {}) if isinstance(reranker, str) else plugin_setting("reranker", reranker)
-    stages = reranking_stages(setting, wanted, depth)
-    plan = place.recipe("rerank", named_dataset(dataset, place.store), stages).plan()
-    read = make_dataset(plan, place)
-    made, facts = make_from(plan, RERANKED, read, {"run": run_file(run, place.store)}, place)
-    found = run_of(str(setting.get("source", setting["name"])), made, TextSource.of(read, wanted, place.store))
-    return replace(found, facts=facts)
 
 
 class TrainingOptions(Where, total=False):

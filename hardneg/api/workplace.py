@@ -10,8 +10,8 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from hardneg.api.adhoc_recipe import AdhocRecipe, plugin_setting
-from hardneg.api.given_values import file_path, name_of, names_of, whole_number
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.given_values import file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.artifacts import Store
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.progress import Progress, Silent, Task

@@ -16,6 +16,7 @@ from hardneg.cli.options import open_store, tell_once
 from hardneg.cli.outputs import command_outputs
 from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.lines.base import Job
 from hardneg.outputs import Outputs, Target
 
 if TYPE_CHECKING:
@@ -26,16 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command works: its store, device, number of processes and engine, each None for the usual."""
+    """Where a command works: its store, device, number of processes and engine, each None for the usual.
+
+    settings: any values of its recipe, as texts.
+    """
 
     store: Path | None
     device: str | None = None
     processes: int | None = None
     engine: "Engine | None" = None
+    settings: Sequence[str] = ()
 
     def opened(self) -> "TerminalWorkplace":
         """The store opened, and progress shown."""
-        return TerminalWorkplace(open_store(self.store), self.device, progress=bars(), engine=self.engine)
+        return TerminalWorkplace(
+            open_store(self.store), self.device, settings=self.settings, progress=bars(), engine=self.engine
+        )
 
 
 @dataclass(frozen=True)
@@ -71,10 +78,29 @@ def begun(
     recipe: AdhocRecipe, place: Place, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Iterator[PlannedWork]:
     """The work of a command whose outputs are free; `reads` are the files that it is given beside the recipe's."""
-    plan, opened = recipe.plan(tell_once), place.opened()
-    outputs = plan_outputs(recipe.command, plan, opened.store, targets, overwrite, reads)
+    with planned_work(
+        recipe.command, Job(recipe, lambda plan, place: None, reads), place.opened(), targets, overwrite
+    ) as work:
+        yield work
+
+
+@contextmanager
+def planned_work(
+    command: str, job: Job, place: TerminalWorkplace, targets: Sequence[Target], overwrite: bool
+) -> Iterator[PlannedWork]:
+    """The work of a line whose outputs are free, planned where it has a recipe."""
+    plan: Any = None if job.recipe is None else job.recipe.plan(tell_once)
+    if plan is None:
+        outputs = command_outputs(command, targets, job.reads, place.store, overwrite)
+    else:
+        outputs = plan_outputs(command, plan, place.store, targets, overwrite, job.reads)
     with outputs.begun():
-        yield PlannedWork(plan, outputs, opened)
+        yield PlannedWork(plan, outputs, place)
+
+
+def laid_at(output: Path, source: Path) -> None:
+    """Lays a file, or what is in an artifact's folder, at an output."""
+    link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
 
 
 def publish(
@@ -93,7 +119,7 @@ def publish(
             source = work.make().artifacts[stage].path / inside
             if world().first:
                 with work.outputs.laid_out():
-                    link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
+                    laid_at(output, source)
                 say(str(output))
 
 

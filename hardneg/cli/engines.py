@@ -44,6 +44,12 @@ def configured(name: str, given: Sequence[str], processes: int | None) -> "Engin
     return engine
 
 
-def place_of(store: Path | None, device: str | None, processes: int | None, name: str, given: Sequence[str]) -> Place:
+def place_of(
+    store: Path | None,
+    device: str | None,
+    processes: int | None,
+    name: str | None = LOCAL,
+    given: Sequence[str] | None = (),
+) -> Place:
     """Where a command works, with the engine that it names. Raises as `configured`."""
-    return Place(store, device, processes, configured(name, given, processes))
+    return Place(store, device, processes, configured(name or LOCAL, given or (), processes))

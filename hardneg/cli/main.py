@@ -16,15 +16,14 @@ from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate
 from hardneg.cli.export import export
-from hardneg.cli.fuse import fuse
+from hardneg.cli.lines import LineGroup
 from hardneg.cli.merge import merge
 from hardneg.cli.mine import mine
-from hardneg.cli.options import METRIC, METRICS, renaming
+from hardneg.cli.options import METRICS, renaming
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
 from hardneg.cli.report import report
-from hardneg.cli.rerank import rerank
 from hardneg.cli.stages import encode, index_app, search, train
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError, DataError, HardnegError
@@ -43,6 +42,7 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 app = typer.Typer(
+    cls=LineGroup,
     help="Trains dense retrievers with hard negatives; writes Pyserini indexes and TREC runs; tests the difference.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -59,8 +59,6 @@ app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("recommend", rich_help_panel=options.RECIPES)(recommend)
 app.command("encode", rich_help_panel=options.STAGES)(encode)
 app.command("search", rich_help_panel=options.STAGES)(search)
-app.command("rerank", rich_help_panel=options.STAGES)(rerank)
-app.command("fuse", cls=renaming(same=METRIC), rich_help_panel=options.STAGES)(fuse)
 app.command(
     "mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}), rich_help_panel=options.STAGES
 )(mine)

@@ -61,7 +61,7 @@ PROCESSES = typer.Option(
 )
 
 
-def _store(given: str) -> Path | None:
+def path_of(given: str) -> Path | None:
     """A path; an empty text, such as a variable that is not set, is the usual place."""
     return Path(given) if str(given) else None
 
@@ -69,7 +69,7 @@ def _store(given: str) -> Path | None:
 STORE = typer.Option(
     None,
     "--store",
-    parser=_store,
+    parser=path_of,
     metavar="PATH",
     help="The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.",
     show_default=False,
@@ -85,6 +85,8 @@ def output(written: str, default: Any = ...) -> Any:
 OUTPUT_FOLDER = output("The folder to write.")
 OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
 OUTPUT_FILE = output("The file to write; its ending goes with the form.")
+OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN}
+"""By what a line writes."""
 
 
 def key_values(meaning: str, panel: str | None = None) -> Any:
@@ -100,7 +102,7 @@ METRICS = {"--metric": "--metrics"}
 """Of a command that takes several."""
 
 
-def _checked_device(context: typer.Context, device: str | None) -> str | None:
+def checked_device(context: typer.Context, device: str | None) -> str | None:
     """The device as given.
 
     Raises:
@@ -116,7 +118,7 @@ def _checked_device(context: typer.Context, device: str | None) -> str | None:
 DEVICE = typer.Option(
     None,
     "--device",
-    callback=_checked_device,
+    callback=checked_device,
     help="cpu, cuda, cuda:1, mps; default: the best there is.",
     show_default=False,
     rich_help_panel=MACHINE,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.api.adhoc_recipe import AdhocRecipe, reranker_setting
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.given_values import plugin_setting
 from hardneg.api.recommended_recipe import Asked
 from hardneg.atomic_write import replace_text
 from hardneg.cli import completion, options
@@ -66,7 +67,7 @@ def recommend(
     """
     if output.suffix != ".yaml":
         raise UsageError(f"{output}: is to be a recipe; give a name that ends in .yaml")
-    second = None if reranker is None else reranker_setting(reranker, plugin_options(option))
+    second = None if reranker is None else {**plugin_setting("reranker", reranker), **plugin_options(option)}
     asked = Asked(split, depth, second, plugin_options(train_option, "--train-option"))
     recipe = AdhocRecipe("recommend", dataset, asked.sweep(), model, settings)
     if plan:

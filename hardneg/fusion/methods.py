@@ -30,7 +30,7 @@ PARAMETERS: Mapping[str, str] = {"gmnz": "gamma", "logn_isr": "sigma", "rbc": "p
 _NAME = "{:08d}"
 DEFAULTS: Mapping[str, float] = {"logn_isr": 0.01, "rrf": 60}
 
-AnyMethod = Literal["zip", "weighted-sum", "reciprocal-rank"] | Method
+AnyMethod = Literal["zip", "weighted-sum", "reciprocal-rank", Method]
 OF_RANX: tuple[str, ...] = get_args(Method)
 METHODS: tuple[str, ...] = ("zip", "weighted-sum", "reciprocal-rank", *OF_RANX)
 WITH_WEIGHTS = ("weighted-sum", "reciprocal-rank", *WEIGHTED)
@@ -115,7 +115,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
     return RankedList([doc_ids[place] for place in order.tolist()], scores[order])
 
 
-def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int = 60) -> RankedList:
+def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
     """All documents of the lists by the sum of weight / (constant + rank), ranks counted from 1.
 
     Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning

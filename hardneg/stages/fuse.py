@@ -13,7 +13,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.runs import lists_side_by_side, read_run, write_run
 from hardneg.errors import UsageError
 from hardneg.evaluation.notes import cut_below
-from hardneg.fields import LATER, MEASURED, MetricName, Name, Reference, marked_references
+from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Option, Reference, marked_references
 from hardneg.fusion.methods import AnyMethod, Fusion, Norm
 from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
 from hardneg.layout import RUN, TUNING
@@ -23,46 +23,64 @@ from hardneg.stages.inputs import open_collection
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
 from hardneg.types import RankedList
 
+PANEL = "Tuning"
+
 
 class Tuning(BaseModel):
     """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
 
-    grid: values to try by name: of a run, whose weight they are, or `constant` or `parameter`; every combination is
-    tried. Without it, all weights in tenths that sum to 1 are. split: of those runs.
+    split: of those runs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
-    metric: MetricName = "ndcg@10"
-    relevance_level: int = Field(1, gt=0)
-    grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    metric: Annotated[MetricName, Option(same=("metrics",), panel=PANEL)] = Field(
+        "ndcg@10", description="What to tune by."
+    )
+    relevance_level: Annotated[int, Option(panel=PANEL)] = Field(1, gt=0, description=RELEVANT)
+    grid: Annotated[
+        dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]],
+        Option(metavar="NAME=VALUE,VALUE", panel=PANEL),
+    ] = Field(
+        default_factory=dict,
+        description="Values to try: of a run's weight, of `constant` or of `parameter`, every combination; else all "
+        "weights in tenths that sum to 1.",
+    )
 
 
 class Fuse(RunSpec):
     """Makes one run of several: the documents of all, by turns or by a sum over the runs.
 
-    method: `zip` takes them by turns, the first run first; `weighted-sum` adds scores, `reciprocal-rank` adds 1 /
-    (constant + rank); the others are ranx's, by its names, on scores that `norm` (min-max by default) brings to one
-    scale. weights: by the label of a run; 1 where none is given. missing_scores: what `weighted-sum` adds for a
-    document that a run lacks: the lowest score of that run's list, or zero. parameter: the number that `gmnz`,
-    `logn_isr`, `rbc` or `rrf` have. tuning: what to choose these by.
+    `reciprocal-rank` adds weight / (constant + rank). The methods of ranx, by its names, take scores that `norm` brings
+    to one scale. tuning: what to choose weights, `constant` or `parameter` by.
     """
 
     version = 1
     purpose = "make one ranking out of several"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
-    method: AnyMethod = "weighted-sum"
-    weights: Mapping[str, FiniteFloat] = Field(default_factory=dict)
-    missing_scores: Literal["lowest", "zero"] = "lowest"
-    constant: int = Field(default=60, ge=0)
-    norm: Norm | None = Field(default=None, json_schema_extra=LATER)
-    parameter: FiniteFloat | None = Field(default=None, json_schema_extra=LATER)
+    method: AnyMethod = Field(
+        "weighted-sum",
+        description="zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.",
+    )
+    weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
+        default_factory=dict, description="A run's weight, by its label; else 1."
+    )
+    missing_scores: Literal["lowest", "zero"] = Field(
+        "lowest", description="Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+    )
+    constant: int = Field(Fusion.constant, ge=0, description="Of reciprocal-rank.")
+    norm: Norm | None = Field(
+        None, json_schema_extra=LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
+    )
+    parameter: FiniteFloat | None = Field(
+        None, json_schema_extra=LATER, description="The number that gmnz, logn_isr, rbc or rrf has."
+    )
     tuning: Tuning | None = None
     split: Name = "test"
-    depth: int = Field(default=100, gt=0)
+    depth: int = Field(100, gt=0, description="How many documents are kept for each query.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Fuse":

@@ -22,7 +22,7 @@ from hardneg.digest import digest
 from hardneg.distributed import barrier, world
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.errors import PluginError
-from hardneg.fields import FREE, LATER, Name, PluginKind, Reference, Setting, Trait
+from hardneg.fields import FREE, LATER, SPLIT, Name, PluginKind, Reference, Setting, Trait
 from hardneg.layout import MODEL_FOLDER, RUN
 from hardneg.progress import Task
 from hardneg.protocols import Reranker, TrainableReranker
@@ -42,7 +42,7 @@ _PAIRS = 4096  # of a block: what a process that is killed loses at most
 class Rerank(RunSpec):
     """Scores the best documents of a run anew, query and document together.
 
-    reranker: the stage that trained it, or plugin: one to take as it is. positives: the known positives that a list
+    reranker: the stage that trained it. positives: the known positives that a list
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
     keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
@@ -55,10 +55,12 @@ class Rerank(RunSpec):
     every_process = True
     stage: Literal["rerank"]
     reranker: Annotated[Name | None, Reference(("reranker",))] = None
-    plugin: Annotated[Setting | None, PluginKind("rerankers")] = None
+    plugin: Annotated[Setting | None, PluginKind("rerankers")] = Field(
+        None, description="A reranker, taken as it is: cross-encoder:FOLDER or cross-encoder:HUB-ID."
+    )
     run: Annotated[Name, Reference(("run",), passes=(Trait.ADDED_POSITIVES, Trait.OWN_QUERIES))]
-    split: Name = "test"
-    depth: int = Field(default=50, gt=0)
+    split: Name = Field("test", description=SPLIT)
+    depth: int = Field(100, gt=0, description="How many documents of each query are scored, the best ones.")
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)

@@ -72,7 +72,7 @@ def test_weights_are_tuned_on_other_queries(files):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--method", "wsun"], "--method: no 'wsun'; did you mean 'wsum'?"),
+        (["--method", "wsun"], "(got 'wsun'); did you mean 'wsum'?"),
         (["--weight", "bm25=1"], "--weight: no run is called 'bm25'; did you mean 'bm25.trec'?"),
         (["--weight", "bm25.trec=x"], "bm25.trec=x: must be a name, =, and numbers"),
         (["--method", "zip", "--norm", "max"], "norm: zip takes scores as they are"),

@@ -37,7 +37,7 @@ def test_equal_sums_go_by_id() -> None:
 
 
 def test_reciprocal_ranks_by_hand() -> None:
-    found = pairs(reciprocal_ranks([BM25, DENSE], [1, 1]))
+    found = pairs(reciprocal_ranks([BM25, DENSE], [1, 1], 60))
     assert found == [("b", round(1 / 62 + 1 / 61, 5)), ("a", round(1 / 61, 5)), ("c", round(1 / 62, 5))]
     assert reciprocal_ranks([BM25, DENSE], [1, 3], constant=0).doc_ids == ["b", "c", "a"]
 
@@ -57,7 +57,7 @@ def test_it_agrees_with_ranx(first: RankedList, second: RankedList, weight: floa
     runs = [Run({"q": dict(zip(one.doc_ids, one.scores.tolist(), strict=True))}) for one in (first, second)]
     for theirs, ours in (
         (wsum(runs, [1.0, weight]), weighted_sum([first, second], [1.0, weight], "zero")),
-        (rrf(runs, k=60), reciprocal_ranks([first, second], [1, 1])),
+        (rrf(runs, k=60), reciprocal_ranks([first, second], [1, 1], 60)),
     ):
         expected = theirs.to_dict()["q"]
         assert dict(zip(ours.doc_ids, ours.scores.tolist(), strict=True)) == pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,145 @@
+"""The options of a line's command, from its arguments, and the arguments from what was given for the options."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import Parameter
+from math import isfinite
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+from hardneg.api.given_values import plugin_setting
+from hardneg.cli import completion
+from hardneg.cli.adhoc_recipe import plugin_options
+from hardneg.cli.options import checked_device, key_values, path_of
+from hardneg.errors import UsageError
+from hardneg.lines.base import REQUIRED, Argument, Line, common
+
+_parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
+
+
+def flag_of(line: type[Line]) -> Callable[[str], str]:
+    """What the command of a line calls its arguments."""
+    known = {each.name: each for each in (*line.resolved().values(), *common(line))}
+    return lambda name: flag(known[name]) if name in known else f"--{name.replace('_', '-')}"
+
+
+def flag(argument: Argument) -> str:
+    """What a command calls an argument."""
+    return f"--{argument.flag or argument.name.replace('_', '-')}"
+
+
+def other_names(line: type[Line]) -> dict[str, str]:
+    """Options by other names that they have."""
+    return {f"--{same}": flag(each) for each in arguments_of(line) for same in each.same}
+
+
+def arguments_of(line: type[Line]) -> list[Argument]:
+    """All arguments of the command."""
+    shared = [each for each in common(line) if each.name in line.shows]
+    return [each for each in (*line.resolved().values(), *shared) if "command" in each.shown_in]
+
+
+def parameters(line: type[Line]) -> Iterator[Parameter]:
+    """Those of the command of a line; behind the first plugin the options of all."""
+    told: set[str] = set()
+    for each in arguments_of(line):
+        yield parameter(each)
+        name = _options_of(each)
+        if name and name not in told:
+            told.add(name)
+            meaning = f"An option of the {each.name}: KEY=VALUE, or {each.name}.KEY=VALUE."
+            yield _parameter(name, default=key_values(meaning, each.panel or None), annotation=list[str])
+
+
+def _options_of(argument: Argument) -> str:
+    """The parameter that has the options of the plugin which an argument names; empty where it names none."""
+    if argument.plugins in ("", "datasets"):
+        return ""
+    return "engine_option" if argument.plugins == "engines" else "option"
+
+
+def parameter(each: Argument) -> Parameter:
+    """The option that an argument is."""
+    form = list[str] if get_origin(each.form) is dict else each.form
+    default = None if get_origin(form) is list or each.default is REQUIRED else each.default
+    said = typer.Option(
+        flag(each),
+        help=each.help,
+        metavar=each.metavar or None,
+        min=each.least if form is int else None,
+        parser=path_of if each.name == "store" else None,
+        callback=checked_device if each.name == "device" else None,
+        show_default=default is not None,
+        rich_help_panel=each.panel or None,
+        autocompletion=_completed(each),
+    )
+    if each.default is REQUIRED:
+        return _parameter(each.name, annotation=Annotated[form, said])
+    return _parameter(each.name, default=default, annotation=Annotated[form | None if default is None else form, said])
+
+
+def _completed(argument: Argument) -> Any:
+    if argument.plugins:
+        return completion.plugins(argument.plugins)
+    if argument.metrics:
+        return completion.metrics
+    return completion.words(*argument.words) if argument.words else None
+
+
+def values(line: type[Line], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that were given, by their names.
+
+    Raises:
+        UsageError: a text is of another form than its option takes.
+    """
+    asked = arguments_of(line)
+    found = {
+        each.name: _read(each, given[each.name]) for each in asked if given.get(each.name) not in (None, [], (), "")
+    }
+    for name in dict.fromkeys(filter(None, map(_options_of, asked))):
+        plugins = [each for each in asked if _options_of(each) == name]
+        for plugin, options in _by_plugin(line, plugins, given.get(name) or [], name).items():
+            found[plugin] = {**plugin_setting(plugin, found[plugin]), **options}
+    return found
+
+
+def _by_plugin(
+    line: type[Line], plugins: Sequence[Argument], texts: Sequence[str], name: str
+) -> dict[str, dict[str, Any]]:
+    """The options of each plugin by its argument: `NAME.KEY=VALUE`, or `KEY=VALUE` of the first."""
+    told, first, own = f"--{name.replace('_', '-')}", plugins[0].name, {each.name: each for each in arguments_of(line)}
+    found, names = dict[str, dict[str, Any]](), [each.name for each in plugins]
+    for path, value in plugin_options(texts, told).items():
+        plugin, dot, key = path.partition(".")
+        if not dot and path in own:
+            which = f"say {first}.{path}={value} for that of the {first}, or {flag(own[path])} {value}"
+            raise UsageError(f"{told} {path}: means two things here: {which}")
+        if dot and plugin not in names:
+            raise UsageError(f"{told} {path}: names no plugin of this command; it has: {', '.join(names)}")
+        found.setdefault(plugin if dot else first, {})[key if dot else path] = value
+    return found
+
+
+def _read(argument: Argument, given: Any) -> Any:
+    """What was given for an option; of NAME=VALUE a dict."""
+    if get_origin(argument.form) is not dict:
+        return given
+    kind = get_args(argument.form)[1]
+    if kind is Any:
+        return plugin_options(given, flag(argument))
+    pairs = [(text, *text.rpartition("=")[::2]) for text in given]
+    if get_origin(kind) is list:
+        return {name: [_number(value, text) for value in texts.split(",")] for text, name, texts in pairs}
+    return {name: _number(value, text) for text, name, value in pairs}
+
+
+def _number(value: str, text: str) -> float:
+    """A number, or a line on the text that it stands in."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if "=" not in text or not isfinite(number):
+        raise UsageError(f"{text}: must be a name, =, and numbers")
+    return number

@@ -1,0 +1,165 @@
+"""The commands of lines, each made from its line when it is called; listing them imports none."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from hardneg.cli.console import say, tell_left_out
+from hardneg.errors import HardnegError
+from hardneg.lines.installed import line_of
+from hardneg.wording import counted
+
+if TYPE_CHECKING:
+    from hardneg.api.results import Made
+    from hardneg.lines.base import Line
+
+
+class LineGroup(TyperGroup):
+    """A group whose commands are its own and those of lines; its help reads the first sentence of each line alone."""
+
+    _own: dict[str, Any]
+    _helping = False
+
+    @property
+    def lines(self) -> Mapping[str, str]:
+        """The lines by their commands: here all that are no other command of the group."""
+        from hardneg.lines.installed import line_targets
+
+        return {name: name for name in line_targets() if name not in self._own}
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """All of them."""
+        return LazyCommands(self._own, lambda: self.lines, lambda name: command_of(line_of(self.lines[name]), name))
+
+    @commands.setter
+    def commands(self, given: Any) -> None:
+        self._own = dict(given)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, or what the help says of it."""
+        if not self._helping or cmd_name in self._own:
+            return self.commands.get(cmd_name)
+        from hardneg.cli.options import STAGES
+        from hardneg.lines.installed import line_targets
+        from hardneg.plugin_help import plugin_summary
+
+        told = plugin_summary(line_targets()[self.lines[cmd_name]])
+        return TyperCommand(cmd_name, callback=lambda: None, help=f"{told}.", rich_help_panel=STAGES)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The list of the commands."""
+        self._helping = True
+        super().format_help(ctx, formatter)
+
+
+class LazyCommands(MutableMapping[str, Any]):
+    """Commands that are there already, and others by name, each made when it is looked up."""
+
+    def __init__(self, own: dict[str, Any], names: Callable[[], Iterable[str]], make: Callable[[str], Any]) -> None:
+        self._own, self._names, self._make = own, names, make
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._own, *self._names()])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._own and name not in self._names():
+            raise KeyError(name)
+        return self._own[name] if name in self._own else self._make(name)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._own[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+
+def command_of(line: "type[Line]", name: str) -> Any:
+    """The command of a line."""
+    from hardneg.cli.line_options import other_names, parameters
+    from hardneg.cli.options import STAGES, renaming
+    from hardneg.lines.functions import parts
+
+    def run(**given: Any) -> None:
+        with flags_told(line):
+            _run(line, given)
+
+    asked = [*parameters(line), *_outputs(line)]
+    text, _, examples = parts(line)
+    run.__doc__ = "\n\n".join([text, *examples])
+    run.__annotations__ = {each.name: each.annotation for each in asked}
+    run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
+    made = typer.Typer(add_completion=False)
+    made.command(name, cls=renaming(same=other_names(line)), rich_help_panel=STAGES)(run)
+    return typer.main.get_command(made)
+
+
+def _outputs(line: "type[Line]") -> list[inspect.Parameter]:
+    """What is written, and whether it replaces what is there."""
+    from hardneg.cli.options import OUTPUTS, OVERWRITE
+
+    given = {"output": (Path, OUTPUTS[line.writes]), "overwrite": (bool, OVERWRITE)}
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=form)
+        for name, (form, default) in given.items()
+    ]
+
+
+@contextmanager
+def flags_told(line: "type[Line]") -> Iterator[None]:
+    """Has errors call the arguments of a line as its command does."""
+    from hardneg.cli.line_options import flag_of
+
+    try:
+        yield
+    except HardnegError as error:
+        error.called = flag_of(line)
+        raise
+
+
+def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
+    """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
+    from hardneg.cli.adhoc_recipe import laid_at, planned_work
+    from hardneg.cli.engines import place_of
+    from hardneg.cli.launch import launched, together
+    from hardneg.cli.line_options import values
+    from hardneg.cli.outputs import check_run
+    from hardneg.outputs import Target
+
+    output: Path = given["output"]
+    if line.writes == "run":
+        check_run(output)
+    taken = line.given(values(line, given))
+    place = place_of(*map(given.get, ("store", "device", "processes", "engine", "engine_option")))
+    if launched(place.processes, place.device):
+        return
+    with together(place.device) as device:
+        opened = replace(place, device=device, settings=given.get("settings") or ()).opened()
+        job = line().job(taken, opened)
+        targets = [Target(output, folder=line.writes == "folder")]
+        with planned_work(line.words or line.name, job, opened, targets, given["overwrite"]) as work:
+            made = job.make(work.plan, opened)
+            if made is not None:
+                with work.outputs.laid_out():
+                    laid_at(output, made.path)
+                _tell(line, made, output)
+
+
+def _tell(line: "type[Line]", made: "Made", output: Path) -> None:
+    """Prints what was made, and what was left out."""
+    facts = dict(made.facts)
+    if tuned := facts.pop("tuned", None):
+        say(f"tuned: {tuned}")
+    counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in line.counts.items()]
+    say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
+    if counts:
+        tell_left_out({name: count for name, count in facts.items() if name not in line.unsaid})

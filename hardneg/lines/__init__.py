@@ -1,0 +1,1 @@
+"""Lines: a few verbs, one after another, as one command and one function."""

@@ -1,0 +1,247 @@
+"""What a line is: arguments, most of them fields of verbs, and the work that they are for.
+
+The command, the function, its signature and docstring, completion and the reference are made from a line's class.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hardneg.errors import UsageError
+from hardneg.seeding import SEED
+
+if TYPE_CHECKING:
+    from hardneg.api.adhoc_recipe import AdhocRecipe
+    from hardneg.api.results import Made
+    from hardneg.api.workplace import Workplace
+
+REQUIRED: Any = ...
+"""The default of an argument that must be given."""
+
+MACHINE = "Where it runs"
+WRITTEN = "What is written"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a line, said here.
+
+    type: in the function's signature, as source has it; objects: what the function takes beside what a terminal gives.
+    form: that, a type of typer's, or a dict, of NAME=VALUE given again and again. check: what a call gave, as the line
+    takes it, or a HardnegError. flag: the name of the command's option, if another; same: others that it has too.
+    plugins: the kind of plugin that it names, whose options stand beside its name, and in the command as `--option`.
+    metavar, panel, words: in the command's help, and what completes it; metrics: names of metrics do. least: the lowest
+    number. shown_in: the command, the function, or both. of_dataset: a split; the function takes that of a dataset in
+    memory which has only one.
+    """
+
+    name: str
+    help: str
+    type: str = "str"
+    default: Any = REQUIRED
+    form: Any = str
+    check: Callable[[Any], Any] = field(default=lambda value: value, repr=False)
+    flag: str = ""
+    same: tuple[str, ...] = ()
+    plugins: str = ""
+    metavar: str = ""
+    panel: str = ""
+    words: tuple[str, ...] = ()
+    metrics: bool = False
+    least: int | None = None
+    objects: str = ""
+    shown_in: tuple[str, ...] = ("command", "function")
+    of_dataset: bool = False
+
+
+@dataclass(frozen=True)
+class Of:
+    """An argument that is a field of a verb, such as `search.depth`: its type, default, bounds and help are there.
+
+    name: what the line calls it, if not as the verb does. of_dataset: it is a split; without it the only one of a
+    dataset in memory is taken. required: it must be given here. more: what is said otherwise of it here.
+    """
+
+    path: str
+    name: str = ""
+    of_dataset: bool = False
+    required: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def called(self) -> str:
+        """What the line calls it."""
+        return self.name or self.path.rpartition(".")[2]
+
+    def argument(self) -> Argument:
+        """As the verb's class says it."""
+        from hardneg.lines.verb_fields import argument_of
+
+        found = argument_of(self.path, self.called)
+        if self.required:
+            found = replace(found, default=REQUIRED, type=found.type.removesuffix(" | None"))
+        return replace(found, **{"of_dataset": self.of_dataset, **self.more})
+
+
+class Arguments(SimpleNamespace):
+    """The arguments of a call, checked, by their names."""
+
+    def of(self, verb: str) -> dict[str, Any]:
+        """The stage of a verb: what was given of its fields."""
+        given = {at: getattr(self, name) for at, name in self.fields.items() if at.startswith(f"{verb}.")}
+        return {"stage": verb, **{at.partition(".")[2]: value for at, value in given.items() if value is not None}}
+
+
+@dataclass(frozen=True)
+class Job:
+    """The work of one call.
+
+    recipe: in memory; None for work without one. make: the result, by the plan of the recipe; of several processes None
+    in all but the first. reads: the files and folders of the user that are read beside the recipe's.
+    """
+
+    recipe: "AdhocRecipe | None"
+    make: "Callable[[Any, Workplace], Made | None]"
+    reads: Sequence[Path] = ()
+
+
+class Line(ABC):
+    """Base of all lines. The docstring of a subclass is the help of its command and the docstring of its function.
+
+    It ends in `Raises:`, which the command leaves out, and in an `Example:` of the command, which the function does.
+
+    name: of the function. words: that call the command, if others. arguments: in their order; by_place: so many may
+    be given without their names. returns: what the
+    function returns, as source has it. writes: what the command's output is: `run`, `folder` or `negatives`. counts:
+    facts of the result that the command prints, each with what one and several of them are called. unsaid: facts that
+    it does not print. shows: the common arguments that the command has; the function has all.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[str] = ""
+    arguments: ClassVar[Sequence[Argument | Of]]
+    by_place: ClassVar[int] = 2
+    returns: ClassVar[str]
+    writes: ClassVar[str] = "folder"
+    counts: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    unsaid: ClassVar[Sequence[str]] = ()
+    shows: ClassVar[Sequence[str]] = ("settings", "store", "device", "engine")
+
+    @abstractmethod
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """The work that the arguments ask for.
+
+        Raises:
+            UsageError: they do not go together.
+        """
+
+    def recipe(
+        self, given: Arguments, place: "Workplace", stages: Mapping[str, Any], model: str | None = None
+    ) -> "AdhocRecipe":
+        """The recipe in memory of these stages on the dataset that was given."""
+        from hardneg.api.given_dataset import named_dataset
+
+        return place.recipe(self.words or self.name, named_dataset(given.dataset, place.store), stages, model)
+
+    def split(self, given: Arguments) -> str:
+        """The split that was given; else the only one of a dataset in memory, or the usual one."""
+        from hardneg.api.given_dataset import split_of
+
+        return split_of(given.dataset, given.split, self.resolved()["split"].default)
+
+    def result(self, given: Arguments, place: "Workplace") -> "Made":
+        """What the function returns. Raises as `job`, and what the work does."""
+        job = self.job(given, place)
+        made = job.make(None if job.recipe is None else job.recipe.plan(), place)
+        if made is None:
+            raise UsageError(f"{self.name}: of several processes the first one has the result; read it from the store")
+        return made
+
+    @classmethod
+    @cache
+    def resolved(cls) -> Mapping[str, Argument]:
+        """All own arguments by name, those of verbs with what their classes say of them."""
+        found = [each.argument() if isinstance(each, Of) else each for each in cls.arguments]
+        return {each.name: each for each in found}
+
+    @classmethod
+    def given(cls, values: Mapping[str, Any]) -> Arguments:
+        """Values by name, each as its field takes it; defaults for the others.
+
+        Raises:
+            UsageError: a field does not take its value.
+        """
+        found: dict[str, Any] = {}
+        for name, each in cls.resolved().items():
+            value = values.get(name, None if each.of_dataset else each.default)
+            if value is REQUIRED:
+                raise UsageError(f"{{{name}}}: missing", name)
+            found[name] = value if name not in values or value is each.default else each.check(value)
+        fields = {each.path: each.called for each in cls.arguments if isinstance(each, Of)}
+        return Arguments(**found, fields=fields)
+
+
+_COMMAND, _FUNCTION = ("command",), ("function",)
+
+COMMON = (
+    Argument(
+        "settings",
+        "Any value of the line, such as model.document_length=256.",
+        "Settings",
+        (),
+        list[str],
+        flag="set",
+        metavar="PATH=VALUE",
+    ),
+    Argument(
+        "store",
+        "The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.",
+        "str | Path | None",
+        None,
+        Path,
+        metavar="PATH",
+        panel=MACHINE,
+    ),
+    Argument(
+        "device",
+        "cpu, cuda, cuda:1, mps; default: the best there is.",
+        "str | None",
+        None,
+        panel=MACHINE,
+        words=("cpu", "cuda", "mps"),
+    ),
+    Argument(
+        "processes",
+        "Run in N processes: on N shares of the cores, or N GPUs.",
+        "int | None",
+        None,
+        int,
+        flag="num-processes",
+        panel=MACHINE,
+        least=1,
+        shown_in=_COMMAND,
+    ),
+    Argument(
+        "engine",
+        "Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.",
+        "str | Mapping[str, Any]",
+        "local",
+        plugins="engines",
+        panel=MACHINE,
+    ),
+    Argument("seed", "What is drawn by.", "int", SEED, int, shown_in=_FUNCTION),
+    Argument(
+        "progress", "Whether to show bars, or what shows them.", "bool | Progress", False, bool, shown_in=_FUNCTION
+    ),
+)
+"""What every line takes beside its own arguments."""
+
+
+def common(line: type[Line]) -> Iterator[Argument]:
+    """The common arguments of a line; its own of the same name stand in their place."""
+    own = {each.called if isinstance(each, Of) else each.name for each in line.arguments}
+    yield from (each for each in COMMON if each.name not in own)

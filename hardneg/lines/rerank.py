@@ -1,0 +1,65 @@
+"""`rerank`: the documents of anyone's run, scored anew."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hardneg.lines.base import Arguments, Job, Line, Of
+from hardneg.lines.shared import DATASET, RUN
+
+if TYPE_CHECKING:
+    from hardneg.api.results import FoundRun
+    from hardneg.api.workplace import Workplace
+    from hardneg.recipe.plan import Plan
+
+_INDEX, _SEARCHED, _RERANKED = "index", "run", "reranked"
+
+
+class RerankLine(Line):
+    """Score the best documents of a run anew, query and document together.
+
+    Scores are kept by content in the user's cache: the same again, or more of it, is quick.
+
+    Raises:
+        RecipeError: there is no such reranker, or it has no such option.
+        DataError: the run has a mistake, or none of its queries is in the split.
+
+    Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
+    """
+
+    name = "rerank"
+    returns = "FoundRun"
+    writes = "run"
+    by_place = 3
+    counts: ClassVar = {"queries": ("query", "queries"), "pairs": ("pair scored", "pairs scored")}
+    unsaid = ("depth", "queries in the run")
+    arguments = (
+        DATASET,
+        replace(RUN, help="The TREC run to take the documents from, plain or gzip."),
+        Of("rerank.plugin", "reranker", required=True),
+        Of("rerank.split", of_dataset=True),
+        Of("rerank.depth"),
+    )
+
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """The search only stands for the run that is given."""
+        from hardneg.api.given_run import run_file
+
+        split, run = self.split(given), run_file(given.run, place.store)
+        stages = {
+            _INDEX: {"stage": "index", "backend": "bm25"},
+            _SEARCHED: {"stage": "search", "index": _INDEX, "split": split},
+            _RERANKED: {**given.of("rerank"), "split": split, "run": _SEARCHED},
+        }
+        return Job(self.recipe(given, place, stages), partial(_made, given, split, run), [run])
+
+
+def _made(given: Arguments, split: str, run: Path, plan: "Plan", place: "Workplace") -> "FoundRun":
+    from hardneg.api.making import make_dataset, make_from
+    from hardneg.api.results import TextSource, run_of
+
+    dataset = make_dataset(plan, place)
+    made, facts = make_from(plan, _RERANKED, dataset, {"run": run}, place)
+    name = str(given.reranker.get("source", given.reranker["name"]))
+    return replace(run_of(name, made, TextSource.of(dataset, split, place.store)), facts=facts)

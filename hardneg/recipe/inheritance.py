@@ -14,6 +14,13 @@ PRESETS = "presets"
 EXTENDS = "extends"
 _DEEPEST = 8
 _SUFFIXES = {".yaml", ".yml"}
+_IN_PLACE_OF = {
+    "epochs": {"max_steps", "stop_at"},
+    "max_steps": {"epochs", "stop_at"},
+    "warmup_ratio": {"warmup_steps"},
+    "warmup_steps": {"warmup_ratio"},
+}
+"""Other ways to say how long a training or its warm-up is: what is said later replaces them."""
 
 
 class Removed:
@@ -41,6 +48,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
     keep_nulls: one that removes nothing stays for a later merge.
 
     A dataset of another name has none of the options of the loader before it, but still withholds what that one does.
+    How long a training is, be it in epochs or in steps, replaces how long it was.
     """
     merged = dict(base)
     if _another(base.get("dataset"), changes.get("dataset")):
@@ -52,7 +60,13 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
             merged[key] = merge(merged[key], value, keep_nulls)
         else:
             merged[key] = value
-    return merged
+    return merged | dict.fromkeys(_replaced(changes) & merged.keys(), REMOVED)
+
+
+def _replaced(changes: Mapping[str, Any]) -> set[str]:
+    """The keys that a mapping sets back, as it says the same in another way."""
+    said = [_IN_PLACE_OF[key] for key, value in changes.items() if key in _IN_PLACE_OF and not is_removed(value)]
+    return set().union(*said) - changes.keys()
 
 
 def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +77,7 @@ def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
         laid = merged.get(key)
         if isinstance(value, Mapping) and isinstance(laid, Mapping) and not _another(value, laid):
             merged[key] = lay_under(value, laid)
-        elif key not in own:
+        elif key not in own and key not in _replaced(own):
             merged[key] = value
     return merged
 
@@ -98,9 +112,9 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
         return base, "", [f"presets: {chosen!r:.60}: a preset's name {NAME_RULE}"]
     if not isinstance(changes := presets[chosen] or {}, Mapping):
         return base, chosen, [f"presets.{chosen}: must be a mapping of the values that it changes"]
-    wrong = [key for key in (PRESETS, EXTENDS) if key in changes]
-    problems = [f"{PRESETS}.{chosen}.{key}: a preset cannot hold it; it stands at the top of a recipe" for key in wrong]
-    return merge(base, {key: value for key, value in changes.items() if key not in wrong}), chosen, problems
+    told = f"{PRESETS}.{chosen}.{PRESETS}: a preset cannot hold it; it stands at the top of a recipe"
+    own = {key: value for key, value in changes.items() if key != PRESETS}
+    return merge(base, own), chosen, [told] * (PRESETS in changes)
 
 
 @dataclass(frozen=True)
@@ -122,12 +136,31 @@ def read_whole_tree(path: Path) -> dict[str, Any]:
     Raises:
         RecipeError: a file is no recipe, or extends one that is not there, or itself, or one twice.
     """
-    return laid(read_layers(path))
+    layers = _layers(path, (), (DEFAULT_PRESET,))
+    whole = laid(layer.tree for layer in layers)
+    for name in whole.get(PRESETS) or ():
+        if (others := _layers(path, (), (name,))) != layers:
+            whole[PRESETS] |= {name: _changes(whole, apply_preset(laid(layer.tree for layer in others), name)[0])}
+    return whole
 
 
-def read_layers(path: Path) -> list[Mapping[str, Any]]:
-    """The trees of a recipe file and of all that it extends, in the order in which they are laid over each other."""
-    return [layer.tree for layer in _layers(path, ())]
+def _changes(base: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be laid over `base` so that `changed` comes out."""
+    found: dict[str, Any] = {key: REMOVED for key in base if key not in (*changed, PRESETS)}
+    for key, value in changed.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
+            found |= {key: inner} if (inner := _changes(base[key], value)) else {}
+        elif key not in base or value != base[key]:
+            found[key] = value
+    return found
+
+
+def read_layers(path: Path, preset: str | None = None) -> list[Mapping[str, Any]]:
+    """The trees of a recipe file and of all that it extends, in the order in which they are laid over each other.
+
+    A preset that extends recipes of its own extends those in place of the ones at the top of its file.
+    """
+    return [layer.tree for layer in _layers(path, (), (preset or DEFAULT_PRESET,))]
 
 
 def laid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,15 +171,24 @@ def laid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def _layers(path: Path, trail: tuple[Path, ...]) -> list[_Layer]:
-    """The file behind all that it extends: what it extends comes first, in the order of its list, each once."""
+def _layers(path: Path, trail: tuple[Path, ...], chosen: tuple[str, ...]) -> list[_Layer]:
+    """The file after all that it extends: what it extends comes first, in the order of its list, each once.
+
+    chosen: the preset that is asked for, then those that recipes which extend this one have chosen of it.
+    """
     place = path.resolve()
     if place in trail or len(trail) >= _DEEPEST:
         raise RecipeError(str(trail[0]), [f"{EXTENDS}: a circle, or over {_DEEPEST} deep: {path.name} comes again"])
     tree = read_tree(path)
+    names = tree.pop(EXTENDS, None)
+    if isinstance(presets := tree.get(PRESETS), Mapping):
+        own = {name: dict(changes) for name, changes in presets.items() if isinstance(changes, Mapping)}
+        extended = {name: changes.pop(EXTENDS) for name, changes in own.items() if EXTENDS in changes}
+        tree[PRESETS] = {**presets, **own}
+        names = next((extended[name] for name in chosen if name in extended), names)
     layers: list[_Layer] = []
-    for parent, preset in _parents(tree.pop(EXTENDS, None), path):
-        below = _layers(parent, (*trail, place))
+    for parent, preset in _parents(names, path):
+        below = _layers(parent, (*trail, place), (*chosen, preset) if preset else chosen)
         layers += _as_preset(below, preset, path) if preset else below
     return [*dict.fromkeys(layers), _Layer(place, tree)]
 

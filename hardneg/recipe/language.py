@@ -72,7 +72,7 @@ def expand(path: Path, preset: str | None, settings: Sequence[str], checked: boo
     Raises:
         RecipeError: the file, or one that it extends, is no recipe.
     """
-    layers = read_layers(path)
+    layers = read_layers(path, preset)
     tree, chosen, problems = apply_preset(laid(layers), preset)
     first = [setting for setting in settings if _reaches_into_short_forms(setting)]
     tree, more = apply_settings(tree, first)

@@ -73,6 +73,11 @@ def shipped_recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted(shipped_folder().glob("*" + SUFFIX))}
 
 
+def shipped_bases() -> dict[str, Path]:
+    """What shipped recipes extend and is no recipe by itself, by name: `bases/NAME`."""
+    return {f"bases/{path.stem}": path for path in sorted((shipped_folder() / "bases").glob("*" + SUFFIX))}
+
+
 def is_shipped(path: Path) -> bool:
     """Whether a recipe's file is one that comes with hardneg."""
     return path.resolve().parent == shipped_folder().resolve()
@@ -89,7 +94,7 @@ def find_recipe(name: str) -> Path:
         if path.is_file():
             return path
         raise UsageError(f"no recipe file {name}")
-    recipes = shipped_recipes()
+    recipes = shipped_recipes() | shipped_bases()
     if name not in recipes:
         told = f"no recipe is called {name!r}{suggestion(name, recipes)}; the nearest are: "
         raise UsageError(f"{told}{', '.join(nearest(name, recipes))}; `hardneg recipe list` shows all; or give a path")

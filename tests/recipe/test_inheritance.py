@@ -6,7 +6,15 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.errors import RecipeError
-from hardneg.recipe.inheritance import apply_preset, read_whole_tree, shown, without_removed
+from hardneg.recipe.inheritance import (
+    apply_preset,
+    laid,
+    lay_under,
+    read_layers,
+    read_whole_tree,
+    shown,
+    without_removed,
+)
 from hardneg.recipe.yaml_load import find_recipe
 
 
@@ -113,3 +121,46 @@ def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path: P
     assert apply_preset(read_whole_tree(other), "paper")[0]["dataset"] == {"name": "dpr", "source": "d", **withheld}
     tree = apply_preset(read_whole_tree(same), "paper")[0]
     assert tree["dataset"] == paper["dataset"] | {"withheld": {"unlabelled": 0.1}}
+
+
+def test_a_preset_may_extend_others_than_the_recipe_does(tmp_path: Path):
+    """So that a paper's setting need not delete what the demo has."""
+    write(tmp_path, "demo", stages={"x": {}, "start": {}})
+    write(tmp_path, "big", stages={"x": {"k": 2}}, presets={"paper": {"seed": 9}})
+    paper = {"extends": "big.yaml", "stages": {"y": {"l": 1}}}
+    write(tmp_path, "a", extends="demo.yaml", stages={"y": {}}, presets={"demo": {}, "small": {}, "paper": paper})
+    child = write(tmp_path, "b", extends="a.yaml", stages={"z": {}})
+    whole = read_whole_tree(child)
+    for preset, seed in (("paper", 9), ("small", None), ("demo", None)):
+        tree, _, problems = apply_preset(laid(read_layers(child, preset)), preset)
+        x = {"x": {"k": 2}} if seed else {"x": {}, "start": {}}
+        assert (tree["stages"], tree.get("seed"), problems) == ({**x, "y": {"l": 1} if seed else {}, "z": {}}, seed, [])
+        again, _, _ = apply_preset(whole, preset)
+        assert (without_removed(again)["stages"], again.get("seed")) == (tree["stages"], seed)
+    own = write(tmp_path, "own", extends="a.yaml", presets={"mine": {"seed": 3}})
+    assert set(laid(read_layers(own, "mine"))["stages"]) == {"x", "start", "y"}
+    wrong = write(tmp_path, "c", extends="a.yaml", presets={"paper": {"extends": 7}})
+    with pytest.raises(RecipeError, match="must be a recipe's name"):
+        read_layers(wrong, "paper")
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "comes_to"),
+    [
+        ({"max_steps": 42, "stop_at": 9}, {"epochs": 3}, {"epochs": 3}),
+        ({"epochs": 100, "stop_at": 9}, {"max_steps": 5}, {"max_steps": 5}),
+        ({"max_steps": 42}, {"stop_at": 9}, {"max_steps": 42, "stop_at": 9}),
+        ({"max_steps": 42}, {"max_steps": 50, "epochs": 2}, {"max_steps": 50, "epochs": 2}),
+        ({"warmup_steps": 5}, {"warmup_ratio": 0.1}, {"warmup_ratio": 0.1}),
+    ],
+)
+def test_how_long_a_training_is_replaces_how_long_it_was(
+    tmp_path: Path, before: dict[str, float], later: dict[str, float], comes_to: dict[str, float]
+):
+    write(tmp_path, "a", stages={"t": before}, presets={"demo": {}})
+    extended = write(tmp_path, "b", extends="a.yaml", stages={"t": later})
+    assert without_removed(read_whole_tree(extended))["stages"]["t"] == comes_to
+    preset = write(tmp_path, "c", extends="a.yaml", presets={"p": {"stages": {"t": later}}})
+    chosen, _, _ = apply_preset(read_whole_tree(preset), "p")
+    assert without_removed(chosen)["stages"]["t"] == comes_to
+    assert lay_under(before, later) == comes_to

@@ -21,7 +21,7 @@ from hardneg.recipe.estimate import estimate
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, head_comment, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe, head_comment, read_tree, shipped_bases, shipped_recipes
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
@@ -125,13 +125,44 @@ SHORT += [name for name in shipped_recipes() if name.startswith("ance-") and nam
 
 
 def test_recipes_are_short_and_have_no_anchors():
-    for name, path in shipped_recipes().items():
+    for name, path in (shipped_recipes() | shipped_bases()).items():
         text = path.read_text(encoding="utf-8")
         assert not [token for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken | yaml.AliasToken)], name
         assert max(map(len, text.splitlines())) <= 120, name
     lengths = {name: len(find_recipe(name).read_text(encoding="utf-8").splitlines()) for name in shipped_recipes()}
-    assert len(SHORT) == 11 and lengths["adore-pq"] <= 105
-    assert all(lengths[name] <= 12 for name in SHORT)
+    assert len(SHORT) == 11
+    assert all(lengths[name] <= 13 for name in SHORT)
+
+
+def _extended(path: Path) -> set[str]:
+    """What a file extends, at its top or in a preset."""
+    tree = read_tree(path)
+    written = [tree.get("extends"), *(preset.get("extends") for preset in tree.get("presets", {}).values() if preset)]
+    names = [name for each in written if each for name in ([each] if isinstance(each, str) else each)]
+    return {name.partition(":")[0] for name in names}
+
+
+def _depth(path: Path) -> int:
+    return 1 + max((_depth(find_recipe(name)) for name in _extended(path)), default=0)
+
+
+def _nulls(value: Any) -> int:
+    if isinstance(value, dict | list):
+        return sum(map(_nulls, value.values() if isinstance(value, dict) else value))
+    return value is None
+
+
+def test_a_recipe_adds_to_what_it_extends():
+    """No chain is longer than three files; a null deletes what a parent brought, so their number may only fall."""
+    files = shipped_recipes() | shipped_bases()
+    assert {name for name, path in files.items() if _depth(path) > 3} == set()
+    assert all(_extended(path) == set() for path in shipped_bases().values())
+    assert sum(_nulls(read_tree(path)) for path in files.values()) <= 19
+
+
+def test_every_base_is_extended():
+    extended = set().union(*map(_extended, shipped_recipes().values()))
+    assert set(shipped_bases()) == {name for name in extended if name.startswith("bases/")}
 
 
 ROCKETQA = ["rocketqa-passage", "rocketqa-table3", "rocketqa-nq"]

@@ -1,22 +1,18 @@
 """Whether a model is the one that its files mean: told by their headers, and by what was loaded."""
 
-import json
 import re
-import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.configuration import mapping
-from hardneg.encoders.files import load_options
+from hardneg.encoders.files import SAFE, load_options
 from hardneg.encoders.spec import KINDS, FullSpec
 from hardneg.errors import ModelError
 
 _LAYER = re.compile(r"^(.*?\b(?:layers?|h|blocks?))\.(\d+)\.")
 _EMBEDDINGS = re.compile(r"(^|\.)(word_embeddings|embed_tokens|tok_embeddings|wte)\.weight$")
-_LENGTH = struct.Struct("<Q")
-_LONGEST = 100 << 20  # what the format allows a header to have
 _NUMBER = re.compile(r"\.\d+\.")
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
 _TOLD = 3
@@ -49,16 +45,20 @@ def check_ids(highest: int, rows: int, name: str) -> None:
 
 
 def read_shapes(folder: Path) -> Shapes:
-    """The shape of every tensor in a folder's safetensors files, by name; none for other formats."""
+    """The shape of every tensor in a folder's safetensors files, by name; none for other formats.
+
+    Raises:
+        ModelError: a file is cut off or damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
     shapes: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted(folder.glob(SAFE)):
         try:
-            with path.open("rb") as file:
-                (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-                header = json.loads(file.read(min(length, _LONGEST)))
-            shapes |= {name: tuple(told["shape"]) for name, told in header.items() if name != "__metadata__"}
-        except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ModelError(f"{path}: not a whole safetensors file: copy the model again") from error
+            with safe_open(path, framework="np") as file:
+                shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
     return shapes
 
 

@@ -22,7 +22,7 @@ from hardneg.batches.protocol import TrainingQueries
 from hardneg.batches.shuffled import Shuffled
 from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.datasets.beir import Beir
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.seeding import generator
 from hardneg.training.drawing import by_margin, margin_bins

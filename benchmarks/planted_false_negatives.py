@@ -24,7 +24,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.data.negatives import read_negatives
 from hardneg.data.qrels import positives
 from hardneg.data.runs import Run, read_run
-from hardneg.encoders.kinds import load_encoder, open_encoder
+from hardneg.encoders.open import load_encoder, open_encoder
 from hardneg.encoders.protocol import TextEncoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN

@@ -42,16 +42,17 @@ if TYPE_CHECKING:
     from hardneg.encoders.files import read_json
     from hardneg.encoders.identity import model_content
     from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.kinds import load_encoder
     from hardneg.encoders.load import opening as opening_model
+    from hardneg.encoders.open import ResolvedModel, load_encoder
+    from hardneg.encoders.open import resolve as resolve_model
     from hardneg.encoders.passes import one_ahead
     from hardneg.encoders.prompts import whole_prompts
-    from hardneg.encoders.protocol import EncoderKind, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
+    from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.save import forget_last_call
     from hardneg.encoders.save import written_whole as writing_model
     from hardneg.encoders.soundness import positions as most_positions
-    from hardneg.encoders.source import fetch as fetch_model
+    from hardneg.encoders.source import locate as locate_model
     from hardneg.encoders.spec import FullSpec, ModelSpec, spec_from
     from hardneg.encoders.spec import Kind as Side
     from hardneg.encoders.tokens import Tokens, token_batches
@@ -194,7 +195,7 @@ __all__ = [  # noqa: RUF022
     "BatchOrder",  # batches: which queries share one
     "TrainingQueries",  # the training queries as `BatchOrder` sees them
     "DatasetLoader",  # a dataset
-    "EncoderKind",  # an encoder before its model is opened
+    "EncoderFamily",  # a family of encoders
     "TextEncoder",  # an encoder with its model opened
     "Engine",  # an engine: where the blocks of a stage are computed
     "StageBlocks",  # the blocks that an engine computes
@@ -299,6 +300,8 @@ __all__ = [  # noqa: RUF022
     "vector_blocks",  # vectors on disk, some at a time
     # Encoders: models of texts.
     "ModelSpec",  # a model as a recipe has it
+    "ResolvedModel",  # a model that was looked for: its files, its family, what it says of itself
+    "resolve_model",  # looks for a model
     "load_encoder",  # opens a model
     "spec_from",  # a model from its fields
     "FullSpec",  # the same with the model's own values for what it leaves out
@@ -314,7 +317,7 @@ __all__ = [  # noqa: RUF022
     "Encoder",  # an opened sentence-transformers model, which can be trained
     "Representation",  # what its texts become
     # Networks: a network of the plugin's own: load it, run it in batches, save it.
-    "fetch_model",  # the folder of a model, downloaded if need be
+    "locate_model",  # where a model's files are; downloads them
     "check_model_files",  # refuses a folder that holds no readable model
     "weight_options",  # how transformers is to read a folder's weights
     "read_json",  # a JSON file of a model

@@ -9,7 +9,7 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import HardnegError
 from hardneg.indexes import java

@@ -202,7 +202,7 @@ class ModelScores:
 
     def _fill(self, found: "PositiveScores", mined: MinedNegatives) -> None:
         from hardneg.encoders.inference import EncodeOptions
-        from hardneg.encoders.kinds import load_encoder
+        from hardneg.encoders.open import load_encoder
         from hardneg.indexes.max_passage import pooled
         from hardneg.indexes.positive_scores import fill_from_model
         from hardneg.indexes.stored import open_store

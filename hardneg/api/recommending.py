@@ -96,11 +96,12 @@ def fitted(asked: Asked, model: "ModelSpec") -> Asked:
     BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static: at a
     rate in proportion to the size of its numbers, which are larger in wordllama's.
     """
-    from hardneg.encoders.kinds import kind_of, resolve
+    from hardneg.encoders.open import resolve
     from hardneg.recipe.packages import absent
 
-    temperature, usual = 0.05 if resolve(model).similarity == "cosine" else 1.0, {}
-    if getattr(kind_of(model), "tables", False):
+    resolved = resolve(model, fetch=True)
+    temperature, usual = 0.05 if resolved.full.similarity == "cosine" else 1.0, {}
+    if getattr(resolved.family, "tables", False):
         usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
     return replace(asked, temperature=temperature, usual=usual, bm25=not absent("lucene"))
 

@@ -6,32 +6,24 @@ from typing import TYPE_CHECKING, Any
 from hardneg.errors import HardnegError, ModelError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hardneg.encoders.contract import Contract
+    from hardneg.encoders.open import ResolvedModel
     from hardneg.encoders.spec import ModelSpec
 
 
-def read(name: str) -> "tuple[Path, str, Contract]":
-    """Where a model's files are, its kind by name, and what they say; downloads nothing.
+def read(name: str) -> "ResolvedModel":
+    """A model whose files are on this machine; downloads nothing.
 
     Raises:
-        ModelError: they are not on this machine, or not readable.
+        ModelError: they are not.
     """
-    from hardneg.encoders.kinds import contract_of, kind_in
-    from hardneg.encoders.source import HubCommit, at_hand, locate
-    from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.open import resolve
 
-    spec = ModelSpec(name)
-    folder = at_hand(spec)
-    if folder is None:
-        found = locate(spec)  # says what is wrong with a name that no model has
-        there = f" (commit {found.commit[:12]})" if isinstance(found, HubCommit) else ""
-        raise ModelError(f"model {name!r}: on the hub{there}, not on this machine: fetch it with `hf download {name}`")
-    contract = contract_of(spec, folder)
-    if contract is None:
-        raise ModelError(f"model {name!r}: its kind has no files that say how it is used")
-    return folder, kind_in(folder), contract
+    model = resolve(name)
+    if model.folder is None and (commit := model.location.commit) is not None:
+        there = f"on the hub (commit {commit[:12]}), not on this machine"
+        raise ModelError(f"model {name!r}: {there}: fetch it with `hf download {name}`")
+    return model
 
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
@@ -62,19 +54,17 @@ def override_lines(spec: "ModelSpec") -> list[str]:
     Nothing of a model that has no files, such as one that a server holds.
     """
     from hardneg.encoders.contract import OWN, overrides
-    from hardneg.encoders.kinds import contract_of, known, remarks
-    from hardneg.encoders.source import at_hand
+    from hardneg.encoders.open import resolve
 
-    folder = at_hand(spec)
-    if folder is None and known(spec) is not None:
+    model = resolve(spec)
+    if model.folder is None and model.known is not None:
         return []
-    if folder is None:
+    if model.folder is None:
         left = [name for name in OWN if getattr(spec, name) is None]
         told = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
         return [told] if left else []
     try:
-        contract, remarked = contract_of(spec, folder), remarks(spec, folder)
-        found = overrides(spec, contract).items() if contract else ()
+        found, remarked = overrides(spec, model.contract).items(), model.remarks
     except HardnegError:
         return []  # told as what is in the way of a run
     lines = [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in found]

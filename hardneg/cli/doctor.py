@@ -74,8 +74,9 @@ def doctor(
 
 def _tell_model(name: str, as_json: bool) -> None:
     """How a model wants to be used, by its own files."""
-    folder, kind, contract = read(name)
-    lines = [("files", str(folder)), ("encoder", kind), *contract_lines(contract)]
+    model = read(name)
+    kind, contract = getattr(model.family, "called", ""), model.contract
+    lines = [("files", str(model.path)), ("encoder", kind), *contract_lines(contract)]
     say_answer({"encoder": kind, **asdict(contract)}, aligned(lines), as_json)
 
 

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.files import read_json, weight_files
-from hardneg.encoders.source import locate
-from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import HardnegError, ModelError
 from hardneg.rates.rates import network_operations
 
@@ -153,14 +151,10 @@ BASE = Shape()
 LARGE = Shape(1024, 24, 1_340_000_000)
 
 
-def model_shape(spec: ModelSpec) -> Shape:
-    """A model's shape from its configuration; where that is not at hand, a large or a base one's by its name."""
-    unseen = LARGE if "large" in spec.name.lower() else BASE
-    try:
-        folder = locate(spec)
-    except HardnegError:
-        return unseen
-    if not isinstance(folder, Path):
+def model_shape(name: str, folder: Path | None) -> Shape:
+    """A model's shape from its folder's configuration; where there is none, a large or a base one's by its name."""
+    unseen = LARGE if "large" in name.lower() else BASE
+    if folder is None:
         return unseen
     try:
         folder = network_folder(folder)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.adapters.base import adapter_of, network_folder
+from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.files import module_folders, read_json, sides
@@ -102,22 +102,13 @@ def made_as(folder: Path) -> str:
     return str(config.get("model_type", "SentenceTransformer"))
 
 
-def resolve(spec: ModelSpec, folder: Path) -> FullSpec:
-    """The spec with the folder's own values wherever it has none.
+def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
+    """The spec with the model's own values wherever it has none.
 
     Raises:
-        ModelError: the folder is not readable, or its similarity cannot be had here.
+        ModelError: the model's similarity cannot be had here, or it has no prompt of a name.
     """
-    return filled(spec, read_contract(folder), adapter_of(spec, folder))
-
-
-def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
-    """The spec with the model's own values wherever it has none. Raises ModelError as `resolve` does."""
-    values = {field.name: getattr(spec, field.name) for field in fields(spec)}
-    values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
-    asked = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
-    values |= {"adapter": adapter, "task": None}
-    values |= whole_prompts(spec.name, asked, spec.task, contract.prompts)
+    values = filled_values(spec, contract, adapter)
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
     if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
@@ -128,6 +119,14 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
             "cannot give: use another model, or say similarity: cosine or dot"
         )
     return FullSpec(**values)
+
+
+def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
+    """The fields of the whole spec, whatever the similarity. Raises ModelError: there is no prompt of a name."""
+    values = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
+    written = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
+    return values | {"adapter": adapter, "task": None, **whole_prompts(spec.name, written, spec.task, contract.prompts)}
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:

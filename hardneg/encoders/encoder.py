@@ -20,11 +20,11 @@ from hardneg.encoders.dense.vectors import OneVector
 from hardneg.encoders.expansion import expanded
 from hardneg.encoders.fastest import Precision
 from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
-from hardneg.encoders.kinds import load_learner
 from hardneg.encoders.load import assembled, with_prompts
+from hardneg.encoders.open import learner, load_encoder, open_encoder
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
 from hardneg.encoders.representation import Representation
-from hardneg.encoders.save import read_spec, save_module
+from hardneg.encoders.save import save_module
 from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
 from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
@@ -66,7 +66,7 @@ class Encoder:
         Raises:
             ModelError: the model is not there, or it cannot do what the spec says.
         """
-        return load_learner(spec, device, precision)
+        return learner(load_encoder(spec, device, precision))
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
@@ -75,7 +75,7 @@ class Encoder:
         Raises:
             ModelError: the folder is not there or was not written by `save`.
         """
-        return load_learner(read_spec(folder), device, precision)
+        return learner(open_encoder(folder, device, precision))
 
     @property
     def dimension(self) -> int:

@@ -1,48 +1,47 @@
-"""What the kinds of encoders share that lie in a folder or on the hub: what is known of them before they are opened."""
+"""What the families of encoders share whose models lie in a folder or on the hub."""
 
 from collections.abc import Set
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.encoders.adapters.base import based, fetch_whole
+from hardneg.encoders.adapters.base import adapter_of
 from hardneg.encoders.adapters.source import look_up_adapter
-from hardneg.encoders.configuration import Shape, model_shape
-from hardneg.encoders.contract import Contract, made_as, read_contract, resolve
+from hardneg.encoders.configuration import Shape, mapping, model_shape
+from hardneg.encoders.contract import CONFIG, Contract, filled, made_as, read_contract
 from hardneg.encoders.files import check_files
-from hardneg.encoders.identity import model_digest
-from hardneg.encoders.source import at_hand, look_up
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.identity import digest_of, model_content
+from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.static.files import table_files
 from hardneg.errors import ModelError
 from hardneg.types import Lookup
 
+if TYPE_CHECKING:
+    from hardneg.encoders.open import ResolvedModel
 
-class FolderKind:
-    """A kind whose models are files.
 
-    called: its name among encoders. classes: of sentence-transformers, what its folders may be saved by.
-    tables: whether its folders may hold no more than a table of token vectors.
+class FolderFamily:
+    """A family whose models are files.
+
+    called: its name among encoders. own: the classes of sentence-transformers that its own folders are saved by, and
+    which no other family's are. tables: whether its folders may hold no more than a table of token vectors.
+    special: families with a higher number are asked first whether a folder is theirs.
     """
 
     called: ClassVar[str]
+    own: ClassVar[tuple[str, ...]] = ()
     tables: ClassVar[bool] = False
-
+    special: ClassVar[int] = 0
     trainable: ClassVar[bool] = True
-    classes: ClassVar[tuple[str, ...]] = ("SentenceTransformer",)
 
-    def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
-        """The spec with what the model's folder says.
-
-        Raises:
-            ModelError: the folder is of another kind, or not readable.
-        """
-        self.check_class(folder)
-        return resolve(spec, folder)
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        """Whether a folder says that it is of this family: by the class that it was saved by."""
+        return mapping(folder / CONFIG).get("model_type") in cls.own
 
     def check_class(self, folder: Path) -> None:
-        """Refuses a folder that was saved by a class of another kind."""
+        """Refuses a folder that was saved by a class of another family."""
         table = not self.tables and table_files(folder) is not None
-        if table or made_as(folder) not in self.classes:
+        if table or made_as(folder) not in ("SentenceTransformer", *self.own):
             made = "a static model" if table else f"a {made_as(folder)}"
             raise ModelError(f"model {folder}: {made}, not a {self.called} encoder: use another model or encoder")
 
@@ -51,22 +50,17 @@ class FolderKind:
         check_files(folder)
         return read_contract(folder)
 
-    def resolve(self, spec: ModelSpec) -> FullSpec:
-        """The spec with what the model's folder says, which is fetched."""
-        return self.full(*fetch_whole(spec))
+    def full(self, model: "ResolvedModel") -> FullSpec:
+        """The spec with what the model's folder says.
 
-    def known(self, spec: ModelSpec) -> FullSpec | None:
-        """The same, if the files are on this machine and readable."""
-        folder = at_hand(spec)
-        try:
-            if folder is not None and (whole := based(spec, folder)) != spec:
-                return self.known(whole)
-            return self.full(spec, folder) if folder else None
-        except (ModelError, OSError):
-            return None
+        Raises:
+            ModelError: the folder is of another family, holds no whole model, or cannot be used as the spec says.
+        """
+        self.check_class(model.path)
+        return filled(model.spec, model.contract, adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
-        """What a user should know before a model in a folder becomes one of this kind."""
+        """What a user should know before a model in a folder becomes one of this family."""
         return []
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
@@ -76,18 +70,28 @@ class FolderKind:
         """
         return True
 
-    def digest(self, spec: ModelSpec) -> str:
-        """That of the files' content and the options."""
-        return model_digest(spec, self.full)
+    def digest(self, model: "ResolvedModel") -> str:
+        """That of the files' content and the options; of a model on the hub, that of its commit.
 
-    def look_up(self, spec: ModelSpec) -> Lookup:
-        """The files' bytes, with those of an adapter and of its base."""
-        folder = at_hand(spec)
-        if folder is not None and (whole := based(spec, folder)) != spec:
-            return self.look_up(whole)
-        model, adapter = look_up(spec), look_up_adapter(spec.adapter)
-        return Lookup(model.there + adapter.there, model.ahead + adapter.ahead, model.note or adapter.note)
+        Raises:
+            ModelError: there is no such model, it is of another family, or the hub cannot be reached.
+        """
+        if model.folder is not None:
+            self.check_class(model.folder)
+        for spec, location in model.origins:
+            if location.commit is not None:
+                return digest_of(model_content(location), spec)
+        return self.content_digest(model)
 
-    def shape(self, spec: ModelSpec) -> Shape:
+    def content_digest(self, model: "ResolvedModel") -> str:
+        """That of a folder."""
+        return digest_of(model_content(model.location), model.full)
+
+    def look_up(self, model: "ResolvedModel") -> Lookup:
+        """The files' bytes, with those of an adapter."""
+        files, adapter = model.location.look_up(), look_up_adapter(model.spec.adapter)
+        return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
+
+    def shape(self, model: "ResolvedModel") -> Shape:
         """By the configuration."""
-        return model_shape(spec)
+        return model_shape(model.spec.name, model.folder)

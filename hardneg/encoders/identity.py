@@ -1,16 +1,15 @@
 """A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from hardneg.digest import digest, file_digest
-from hardneg.encoders.adapters.base import based, network_folder
+from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.adapters.files import adapter_content
 from hardneg.encoders.adapters.source import adapter_identity
 from hardneg.encoders.configuration import mapping
-from hardneg.encoders.contract import resolve
 from hardneg.encoders.files import (
     TRANSFORMERS,
     check_activations,
@@ -21,8 +20,8 @@ from hardneg.encoders.files import (
     weight_files,
 )
 from hardneg.encoders.soundness import check_headers
-from hardneg.encoders.source import HubCommit, locate
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.source import Location
+from hardneg.encoders.spec import ModelSpec
 from hardneg.types import PluginSetting
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
@@ -55,26 +54,12 @@ _IGNORED = {
 }
 
 
-def model_digest(spec: ModelSpec, full: Callable[[ModelSpec, Path], FullSpec] = resolve) -> str:
-    """32 hexadecimal digits that name the model `spec` makes: its weights, tokenizer, modules and options.
+def digest_of(content: list[Any], spec: ModelSpec) -> str:
+    """32 hexadecimal digits that name the model which `spec` makes of files with this content.
 
-    The files' bytes count, not their place, dates, README or library versions. Of a folder, what the spec leaves to the
-    model counts by the model's own value. A hub id counts by its commit, and by what the spec says, for the commit says
-    the rest: so its digest is the same before and after it is downloaded.
-
-    Raises:
-        ModelError: there is no such model, or it is only on the hub, which cannot be reached.
+    Of a folder, what the spec leaves to the model counts by the model's own value: the spec is whole. A hub's commit
+    says the rest itself: the spec is as it was written, so the digest is the same before and after a download.
     """
-    found = locate(spec)
-    if isinstance(found, HubCommit):
-        return digest([[found.repository, found.commit], _options(spec)])
-    if (whole := based(spec, found)) != spec:
-        return model_digest(whole, full)
-    return digest_of(_contents(found), full(spec, found))
-
-
-def digest_of(content: list[Any], spec: FullSpec) -> str:
-    """The digest of a model whose files have this content."""
     return digest([content, _options(spec)])
 
 
@@ -90,17 +75,20 @@ def _options(spec: ModelSpec) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in _LATER or value != getattr(ModelSpec, name)}
 
 
-def model_content(spec: ModelSpec) -> list[Any]:
-    """What `model_digest` says of the files alone: a hub id's commit, or the bytes."""
-    found = locate(spec)
-    return [found.repository, found.commit] if isinstance(found, HubCommit) else _contents(found)
+def model_content(location: Location) -> list[Any]:
+    """What a digest says of a model's files alone: a hub id's commit, or the bytes.
 
+    Not their places, dates, README or library versions.
 
-def _contents(folder: Path) -> list[Any]:
+    Raises:
+        ModelError: there is no such model, it is only on the hub, which cannot be reached, or it is not whole.
+    """
+    if location.commit is not None:
+        return [location.name, location.commit]
+    folder = location.path
     check_files(folder)
     check_activations(folder)
-    modules = module_folders(folder)
-    for place, kind in modules.items():
+    for place, kind in module_folders(folder).items():
         if kind in TRANSFORMERS:
             check_headers(network_folder(place))
     return module_contents(folder)

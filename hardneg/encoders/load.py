@@ -10,7 +10,6 @@ from torch import nn
 
 from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.adapters.source import put_adapters
-from hardneg.encoders.contract import read_contract
 from hardneg.encoders.files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_weights
 from hardneg.encoders.spec import KINDS, Activation, FullSpec
@@ -21,6 +20,8 @@ from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from hardneg.encoders.open import ResolvedModel
 
 
 def read_modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
@@ -98,9 +99,8 @@ def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
 
 
 def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
-    with opening(f"model {spec.name!r}", folder):
-        whole = (folder / "modules.json").exists()
-        return _own_modules(folder, dtype) if whole else [_plain_transformer(folder, dtype)]
+    whole = (folder / "modules.json").exists()
+    return _own_modules(folder, dtype) if whole else [_plain_transformer(folder, dtype)]
 
 
 def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
@@ -143,9 +143,9 @@ def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def load_module(
-    spec: FullSpec, folder: Path, device: str | None = None, dtype: torch.dtype = torch.float32, learns: bool = True
+    model: "ResolvedModel", device: str | None = None, dtype: torch.dtype = torch.float32, learns: bool = True
 ) -> "SentenceTransformer":
-    """The model in a folder as the spec says, with prompts and lengths set, in evaluation mode.
+    """The model as its spec says, with prompts and lengths set, in evaluation mode.
 
     dtype: of the transformer's weights; all that comes behind it is float32. learns: whether a new adapter is put in,
     which changes no vector until it is trained.
@@ -153,16 +153,16 @@ def load_module(
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
     """
+    spec, folder = model.full, model.path
     check_activations(folder)
     modules = read_modules(folder, spec, dtype)
     check_sides(modules, spec.name)
     check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
     if spec.adapter is not None:
-        put_adapters(nn.Sequential(*modules), spec, folder, learns)
-    contract = read_contract(folder)
+        put_adapters(nn.Sequential(*modules), spec, model.location, learns)
     module = assembled(_arranged(modules, spec), spec, device)
-    return with_prompts(module, contract.prompts, contract.default_prompt_name)
+    return with_prompts(module, model.contract.prompts, model.contract.default_prompt_name)
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
@@ -172,8 +172,7 @@ def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
         transformer = side(whole, kind)[0]
         check_encoder(transformer, spec)
         check_tokenizer(transformer, spec.name)
-        with quiet():
-            check_weights(transformer.model, network_folder(places[kind][0]), spec.name)
+        check_weights(transformer.model, network_folder(places[kind][0]), spec.name)
 
 
 def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:

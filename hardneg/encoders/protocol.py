@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hardneg.data.segments import Segments
 from hardneg.encoders.configuration import Shape
-from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
+from hardneg.encoders.spec import FullSpec, Kind
 from hardneg.progress import Progress
 from hardneg.types import Encoded, Lookup
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hardneg.distributed import World
     from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.kept_ids import KeptIds
+    from hardneg.encoders.open import ResolvedModel
 
 Form = Literal["vectors", "weights", "token-vectors"]
 """What an encoder makes of a text: one vector, weights of terms, or a vector a token."""
@@ -110,32 +111,33 @@ class TextEncoder(Protocol):
         """Whether a folder holds all of the rows."""
 
 
-class EncoderKind(Protocol):
-    """A kind of encoder (`hardneg.encoders`); its fields are options of `model.encoder`.
+class EncoderFamily(Protocol):
+    """A family of encoders (`hardneg.encoders`); its fields are options of `model.encoder`.
 
     form: what documents become. trainable: whether its encoders can learn.
+
+    A family whose models lie in folders also has `claims`, a class method: whether a folder (a path) is of one of its
+    models, by what its files say. Such a model's `folder` is there when it is opened. Families of other packages are
+    asked before those of hardneg; one with a higher `special`, a number of the class, before one with a lower.
     """
 
     version: ClassVar[int]
     form: ClassVar[Form]
     trainable: ClassVar[bool]
 
-    def resolve(self, spec: ModelSpec) -> FullSpec:
-        """The spec with what the model says of itself filled in. Raises ModelError: it cannot be had."""
+    def full(self, model: "ResolvedModel") -> FullSpec:
+        """The spec with what the model says of itself filled in; nothing is fetched. Raises ModelError."""
 
-    def known(self, spec: ModelSpec) -> FullSpec | None:
-        """The same without fetching anything; None where it cannot be told."""
-
-    def digest(self, spec: ModelSpec) -> str:
+    def digest(self, model: "ResolvedModel") -> str:
         """32 hexadecimal digits: others whenever what the model makes of a text may differ. Raises ModelError."""
 
-    def look_up(self, spec: ModelSpec) -> Lookup:
+    def look_up(self, model: "ResolvedModel") -> Lookup:
         """The files that would be read: which are there, which would come. Raises ModelError."""
 
-    def shape(self, spec: ModelSpec) -> Shape:
+    def shape(self, model: "ResolvedModel") -> Shape:
         """What decides the model's cost, for a plan."""
 
-    def load(self, spec: ModelSpec, device: str | None = None, precision: str | None = None) -> TextEncoder:
+    def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
         """The opened model on `device` (None: the best there is).
 
         precision: what texts will be encoded in; None is to train. Raises ModelError.

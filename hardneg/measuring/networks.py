@@ -9,7 +9,6 @@ import numpy as np
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions, prepare
-from hardneg.encoders.kinds import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import TrainingError
 from hardneg.losses.infonce import InfoNCE
@@ -70,7 +69,7 @@ def _trained(folder: Path, batch: int, steps: int, device: str | None) -> float:
     positives = {f"q{row}": [f"d{row}"] for row in range(len(queries))}
     data = TrainingData(Corpus.open(work / "corpus"), query_ids, queries, positives)
     spec = ModelSpec(str(folder), query_length=QUERY_LENGTH, document_length=LENGTH)
-    learner = load_learner(spec, device)
+    learner = Encoder.load(spec, device)
     options = TrainOptions(
         batch_size=batch, negatives_per_query=0, max_steps=steps, learning_rate=1e-5, checkpoint_every=None
     )

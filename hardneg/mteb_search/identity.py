@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.digest import digest
-from hardneg.encoders.kinds import kind_of, known, known_dimension, model_digest
-from hardneg.encoders.source import HubCommit, locate
+from hardneg.encoders.open import ResolvedModel, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.mteb_search.system import INDEX
@@ -43,25 +42,22 @@ def _of_texts(system: "TaskSystem") -> dict[str, Any]:
 
 
 def _of_model(system: "TaskSystem") -> dict[str, Any]:
-    asked = system.plain.model
-    spec, whole = ModelSpec(str(system.model), asked.revision), known(asked) or asked
-    name, revision = _name_and_revision(spec)
-    said = _SIMILARITIES.get(whole.similarity or "")
-    form = _TYPES[kind_of(whole).form]
-    shape = {"embed_dim": known_dimension(whole), "max_tokens": whole.document_length}
+    model = resolve(system.plain.model)
+    name, revision = _name_and_revision(resolve(ModelSpec(str(system.model), system.plain.model.revision)))
+    spec = model.known or model.spec
+    said = _SIMILARITIES.get(spec.similarity or "")
+    form = _TYPES[model.family.form]
+    shape = {"embed_dim": model.dimension, "max_tokens": spec.document_length}
     similarity = {} if said is None else {"similarity_fn_name": _scoring(said)}
     return {"name": name, "revision": revision, "model_type": [form], **shape, **similarity}
 
 
-def _name_and_revision(spec: ModelSpec) -> tuple[str, str]:
-    try:
-        found = locate(spec)
-    except ModelError:
-        return f"local/{_last(spec.name)}", model_digest(spec)
-    if isinstance(found, HubCommit):
-        return spec.name if "/" in spec.name else f"hub/{spec.name}", found.commit
-    prefix, colon, name = spec.name.partition(":")
-    return f"{prefix}/{name}" if colon else f"local/{_last(spec.name)}", model_digest(spec)
+def _name_and_revision(model: ResolvedModel) -> tuple[str, str]:
+    name = model.origins[0][0].name
+    if (commit := model.origins[0][1].commit) is not None:
+        return name if "/" in name else f"hub/{name}", commit
+    prefix, colon, packaged = name.partition(":")
+    return f"{prefix}/{packaged}" if colon else f"local/{_last(name)}", model.digest
 
 
 def _last(name: str) -> str:

@@ -172,7 +172,7 @@ class TaskSearcher:
         if self.system.model is None:
             return list
         from hardneg.encoders.inference import EncodeOptions
-        from hardneg.encoders.kinds import load_encoder
+        from hardneg.encoders.open import load_encoder
 
         encoder = load_encoder(plan.recipe.model, self.place.device, "fp32")
 

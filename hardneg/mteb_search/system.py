@@ -103,12 +103,11 @@ def _has_task(model: Mapping[str, Any]) -> bool:
 
 def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
     """All prompts in a model's folder, by name; none where it lies elsewhere."""
-    from hardneg.encoders.kinds import contract_of
-    from hardneg.encoders.source import at_hand
+    from hardneg.encoders.folder_kind import FolderFamily
+    from hardneg.encoders.open import resolve
 
-    folder = at_hand(spec)
-    contract = contract_of(spec, folder) if folder is not None else None
-    return {} if contract is None else contract.prompts
+    model = resolve(spec)
+    return model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}
 
 
 def _prompt_name(own: Mapping[str, str], task: "TaskMetadata", kind: str) -> str | None:

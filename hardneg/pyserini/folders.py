@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hardneg.artifacts import Store
-from hardneg.encoders.kinds import load_encoder, resolve
+from hardneg.encoders.open import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError
 from hardneg.layout import INDEX_FOLDER, LOCK
@@ -57,4 +57,4 @@ def query_side(spec: ModelSpec) -> QuerySide:
     encoder = load_encoder(spec, "cpu", "fp32")
     if not isinstance(encoder, Encoder):
         return QuerySide(told=f"Pyserini has no class for the model {spec.name!r}: give query vectors")
-    return QuerySide(encoder, place_of(spec, resolve(spec)))
+    return QuerySide(encoder, place_of(resolve(spec, fetch=True)))

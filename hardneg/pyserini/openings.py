@@ -10,8 +10,9 @@ from hardneg.data.shards import SHARDS
 from hardneg.data.term_list import TERMS
 from hardneg.encoders.contract import SPEC_FILE, overrides
 from hardneg.encoders.files import sides
-from hardneg.encoders.kinds import contract_of, opens_alone, remarks
-from hardneg.encoders.source import HUB_ID, at_hand
+from hardneg.encoders.folder_kind import FolderFamily
+from hardneg.encoders.open import ResolvedModel
+from hardneg.encoders.source import HUB_ID
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ArtifactError
 from hardneg.indexes.stored import form_in
@@ -122,14 +123,10 @@ _OF_SEGMENTS = (
 )
 
 
-def place_of(spec: ModelSpec, full: FullSpec) -> ModelPlace:
-    """Where the model of a spec is, and what its folder does not say of it.
-
-    full: the spec with all of its values.
-    """
-    folder = at_hand(spec)
-    contract = None if folder is None else contract_of(spec, folder)
-    if folder is None or contract is None:
+def place_of(model: ResolvedModel) -> ModelPlace:
+    """Where a model is, and what its folder does not say of it."""
+    spec, full, folder = model.spec, model.full, model.folder
+    if folder is None or not isinstance(model.family, FolderFamily):
         return ModelPlace(spec.name, lacking=f"no files of the model {spec.name!r} are here")
     on_hub = HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
     name = spec.name if on_hub else str(folder)
@@ -137,14 +134,14 @@ def place_of(spec: ModelSpec, full: FullSpec) -> ModelPlace:
     transformer = name if first == folder else str(first)
     if (folder / SPEC_FILE).is_file():
         return ModelPlace(name, transformer)
-    others = overrides(full, contract)
-    if not opens_alone(spec, folder, others.keys()):
+    others = overrides(full, model.contract)
+    if not model.opens_alone(others.keys()):
         return ModelPlace(name, spec=_told(spec))
     options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
-    options |= {ROUNDED: {"dtype": "float32"}} if contract.dtype != "float32" else {}
+    options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
-    return ModelPlace(name, transformer, options, lengths, _added(spec, full, others.keys() | made_head(spec, folder)))
+    return ModelPlace(name, transformer, options, lengths, _added(spec, full, others.keys() | made_head(model)))
 
 
 def _told(spec: ModelSpec) -> dict[str, object]:
@@ -155,9 +152,9 @@ def _told(spec: ModelSpec) -> dict[str, object]:
     return {**told, "name": str(path.absolute())} if path.is_dir() else told
 
 
-def made_head(spec: ModelSpec, folder: Path) -> set[str]:
+def made_head(model: ResolvedModel) -> set[str]:
     """A head of masked words that the folder of a sparse model lacks, by name; none where it has its own."""
-    return {"head of masked words"} if remarks(spec, folder) else set()
+    return {"head of masked words"} if model.remarks else set()
 
 
 def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:

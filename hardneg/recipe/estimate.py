@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hardneg.artifacts import Store
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.encoders.configuration import BASE, USUAL, Shape
-from hardneg.encoders.kinds import kind_of, known, model_shape
+from hardneg.encoders.open import ResolvedModel, resolve
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.machine import Machine, this_machine
@@ -57,7 +57,7 @@ def estimate(
     documents: as if the dataset had so many; then nothing that the store holds is of it.
     """
     where, found = machine or this_machine(), store if documents is None else None
-    sizes, shapes = plan_sizes(plan, found, where), {name: model_shape(spec) for name, spec in networks(plan)}
+    sizes, shapes = plan_sizes(plan, found, where), {name: resolve(spec).shape for name, spec in networks(plan)}
     sizes = replace(sizes, documents=documents or sizes.documents)
     steps = list(plan.until(until))
     with plugin_errors(step.spec for step in steps):
@@ -81,8 +81,8 @@ _TRAIN = "train"
 
 def plan_sizes(plan: Plan, store: Store | None, machine: Machine) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
-    step, model, shape = plan.steps[DATASET], _usual(plan.recipe.model), model_shape(plan.recipe.model)
-    form = kind_of(plan.recipe.model).form
+    step, resolved = plan.steps[DATASET], resolve(plan.recipe.model)
+    model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
     if store is not None and (artifact := cached(step, store)):
         facts = artifact.facts
         splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
@@ -98,7 +98,8 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]
     """The same for one step: with its inputs, its model, and the network that it has or else its first input has."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
-        sizes = replace(sizes, model=_usual(began), shape=model_shape(began), form=kind_of(began).form)
+        model = resolve(began)
+        sizes = replace(sizes, model=_usual(model), shape=model.shape, form=model.family.form)
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
     index = plan.steps.get(step.inputs.get("index", ""))
     backend = index.plugins.get("backend") if index is not None else None
@@ -112,10 +113,10 @@ def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
             yield name, network
 
 
-def _usual(spec: ModelSpec) -> FullSpec:
+def _usual(model: ResolvedModel) -> FullSpec:
     """The spec in full for estimates: texts are seldom longer than what models usually read, whatever they could."""
-    full = known(spec)
-    stated = {name: value for name, value in vars(spec).items() if value is not None}
+    full = model.known
+    stated = {name: value for name, value in vars(model.spec).items() if value is not None}
     if full is None:
         return FullSpec(**stated)
     own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in KINDS}

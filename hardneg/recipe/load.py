@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.encoders.kinds import known
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
@@ -237,7 +237,7 @@ def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
     """The recipe's model with what is known of it; one of no kind is told, and is taken for one that says none."""
     spec = top.model if top else ModelSpec("")
     try:
-        return known(spec) or spec
+        return resolve(spec).known or spec
     except PluginError as error:
         problems.append(f"model.encoder: {error}")
         return dataclasses.replace(spec, encoder=None)

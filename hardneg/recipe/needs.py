@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hardneg.encoders.kinds import look_up
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.fields import DATASET, START, input_files
@@ -96,7 +96,7 @@ def _file(place: str, file: str) -> Lookup:
 
 def _model(spec: ModelSpec) -> Lookup:
     try:
-        return look_up(spec)
+        return resolve(spec).look_up()
     except ModelError as error:
         if (command := maker(spec.name)) is None:
             raise

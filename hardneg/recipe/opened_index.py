@@ -11,7 +11,7 @@ from hardneg.data.doc_ids import DOC_IDS, DocIds
 from hardneg.data.segments import DELIMITER
 from hardneg.data.shards import SHARDS
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.max_passage import pooled

@@ -9,7 +9,7 @@ from typing import Any
 
 from hardneg.artifacts import Artifact, Store
 from hardneg.digest import digest, file_digest
-from hardneg.encoders.kinds import model_digest
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.fields import DATASET, START, PluginKind, input_files, marked_fields
@@ -117,7 +117,7 @@ def _model_digest(model: ModelSpec) -> str:
         raise ModelError(
             f"model {model.name}: not there yet: make it with `{command}`, or give another with --set model.name=FOLDER"
         )
-    return model_digest(model)
+    return resolve(model).digest
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hardneg.errors import PluginError
 if TYPE_CHECKING:
     import sentence_transformers
 
-    from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.source import Location
 
 _SHORTEST = 5
 
@@ -51,20 +51,19 @@ class CrossEncoder:
         from hardneg.digest import digest
         from hardneg.encoders.identity import model_content
 
-        return digest(model_content(self._spec))
+        return digest(model_content(self._location))
 
     @property
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
-        from hardneg.encoders.source import locate
         from hardneg.errors import HardnegError
         from hardneg.rerankers.network import own_outputs
 
         if self.outputs is not None:
             return self.outputs
         try:
-            found = locate(self._spec)
-            return own_outputs(found) if isinstance(found, Path) else None
+            folder = self._location.folder
+            return None if folder is None else own_outputs(folder)
         except (HardnegError, OSError):
             return None
 
@@ -76,10 +75,9 @@ class CrossEncoder:
         """
         from torch import nn
 
-        from hardneg.encoders.source import fetch
         from hardneg.rerankers.network import load_classifier
 
-        network = load_classifier(folder or fetch(self._spec), self.length, self.outputs, self.seed)
+        network = load_classifier(folder or self._location.fetched().path, self.length, self.outputs, self.seed)
         if self.activation == "none":
             network.activation_fn = nn.Identity()
         return network
@@ -92,14 +90,13 @@ class CrossEncoder:
 
     def check_trained(self) -> None:
         """Refuses a source on this machine that has no head, or one of other outputs. Raises ModelError."""
-        from hardneg.encoders.source import at_hand
         from hardneg.rerankers.network import check_head
 
-        if folder := at_hand(self._spec):
+        if folder := self._location.folder:
             check_head(folder, self.outputs, self.source)
 
     @property
-    def _spec(self) -> "ModelSpec":
-        from hardneg.encoders.spec import ModelSpec
+    def _location(self) -> "Location":
+        from hardneg.encoders.source import locate
 
-        return ModelSpec(self.source, self.revision)
+        return locate(self.source, self.revision)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from hardneg.encoders.kinds import certain_kind, known_dimension
+from hardneg.encoders.open import resolve
 from hardneg.fields import LATER, RegularizerSetting
 from hardneg.protocols import Regularizer
 from hardneg.stages.batch_order import BatchedSpec
@@ -63,15 +63,16 @@ class DualTrainingSpec(GuidedSpec, BatchedSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also dimensions that the recipe's model does not have, and a penalty on what it does not make."""
-        kept, kind = known_dimension(self.began_with(recipe)), certain_kind(self.began_with(recipe))
-        if self.dims is not None and kind is not None and kind.form != "vectors":
-            yield f"dims: the recipe's model makes {FORM_WORDS[kind.form]}, which cannot be cut; leave them out"
+        model = resolve(self.began_with(recipe))
+        kept, family = model.dimension, model.known_family
+        if self.dims is not None and family is not None and family.form != "vectors":
+            yield f"dims: the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
         elif self.dims is not None and kept is not None and (most := max(self.dims)) > kept:
             yield f"dims: {most} is more than the {kept} dimensions of the recipe's model; give fewer"
         wanted = getattr(type(recipe.plugin("regularizer")), "form", None)
-        if self.regularizer is not None and kind is not None and wanted not in (None, kind.form):
+        if self.regularizer is not None and family is not None and wanted not in (None, family.form):
             told = f"{self.regularizer.name} is a penalty on {FORM_WORDS.get(str(wanted), wanted)}"
-            yield f"regularizer: {told}, and the recipe's model makes {FORM_WORDS[kind.form]}; leave it out"
+            yield f"regularizer: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
         elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: documents in segments have no penalty; leave one of the two out"
         yield from super().problems(recipe)

@@ -13,7 +13,7 @@ from hardneg.data.shards import BEGUN_CUT, SHARDS, index_bytes
 from hardneg.data.sparse_store import SHAPE
 from hardneg.digest import digest
 from hardneg.distributed import world
-from hardneg.encoders.kinds import kind_of
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
@@ -71,13 +71,13 @@ class Encode(StageSpec):
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
         yield from place_problems(self.place, self.take)
-        if self.segments is not None and FORMS.get(kind_of(self.began_with(recipe)).form) == Trait.TOKEN_VECTORS:
+        if self.segments is not None and FORMS.get(resolve(self.began_with(recipe)).family.form) == Trait.TOKEN_VECTORS:
             name = self.began_with(recipe).name
             yield f"segments: {name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
-        form = FORMS.get(kind_of(self.began_with(recipe)).form)
+        form = FORMS.get(resolve(self.began_with(recipe)).family.form)
         own = {Trait.SEGMENTS: self.segments is not None, **({form: True} if form else {})}
         return {trait: recipe.name for trait, has in own.items() if has}
 

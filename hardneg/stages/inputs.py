@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.encoders.kinds import load_encoder, open_encoder
+    from hardneg.encoders.open import load_encoder, open_encoder
 
     if source.model is not None:
         return load_encoder(source.model, device, precision)
@@ -37,7 +37,7 @@ def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encod
         ModelError: it cannot learn.
         UsageError: the stage's loss is made for scores of another similarity.
     """
-    from hardneg.encoders.kinds import learner
+    from hardneg.encoders.open import learner
 
     encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
     if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:

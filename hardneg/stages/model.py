@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from hardneg.distributed import world
-from hardneg.encoders.kinds import model_digest
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.fields import FREE, Model
@@ -36,7 +36,7 @@ class BroughtModel(StageSpec):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """The model counts by its content, as the recipe's own does."""
-        return {"model": lambda: model_digest(self.model)}
+        return {"model": lambda: resolve(self.model).digest}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         """Itself."""
@@ -58,7 +58,7 @@ class BroughtModel(StageSpec):
             UsageError: it has no weights here.
         """
         from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.kinds import load_encoder
+        from hardneg.encoders.open import load_encoder
 
         if not world().first:
             return {}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from hardneg.encoders.kinds import kind_of
-from hardneg.encoders.protocol import EncoderKind
+from hardneg.encoders.open import resolve
+from hardneg.encoders.protocol import EncoderFamily
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.fields import SECTION, PluginKind, Reference, Trait, counted_fields, marked_fields, marked_references
@@ -62,9 +62,9 @@ class RecipeView:
         return self.stages[run].list_length(self.at(run)) if known else None
 
     @property
-    def encoder(self) -> EncoderKind:
-        """The kind of the recipe's model, and of what is trained from it."""
-        return kind_of(self.model)
+    def encoder(self) -> EncoderFamily:
+        """The family of the recipe's model, and of what is trained from it."""
+        return resolve(self.model).family
 
     def model_of(self, name: str) -> ModelSpec:
         """The model that a stage brings in or trains from; the recipe's own for `start`."""

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_co
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
-from hardneg.encoders.kinds import certain_kind
+from hardneg.encoders.open import resolve
 from hardneg.errors import UsageError
 from hardneg.fields import FREE, LATER, Name, OwnIndexSetting, Reference, has_answers, without_problems
 from hardneg.protocols import EstimatedBackend, IndexBackend
@@ -86,13 +86,13 @@ class TrainRefreshed(DualTrainingSpec):
             told = "replace decayed goes on from what the model as it starts has mined"
             yield f"negatives: {told}; leave negatives out, or replace"
         source = getattr(recipe.plugin("backend"), "input", None)
-        kind = certain_kind(self.began_with(recipe))
+        family = resolve(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
             told = f"{self.backend.name} is built from texts, which no refresh changes"
             yield f"backend: {told}; leave it out, or name one of {FORM_WORDS['vectors']}"
-        elif self.backend is not None and kind is not None and source not in (None, kind.form):
+        elif self.backend is not None and family is not None and source not in (None, family.form):
             told = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
-            yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[kind.form]}; name another"
+            yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
         yield from super().problems(recipe)
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:

@@ -15,7 +15,7 @@ from hardneg.data.negatives import read_negatives, with_positives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
-from hardneg.encoders.kinds import certain_kind
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, MEASURED, START, LossSetting, Name, OwnCut, Reference, Trait, without_problems
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
@@ -135,11 +135,11 @@ class EncoderTrainingSpec(TrainingSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Also a model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
         start = self.began_with(recipe)
-        found, kind = start.similarity, certain_kind(start)
-        if kind is not None and not kind.trainable:
+        found, family = start.similarity, resolve(start).known_family
+        if family is not None and not family.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
-        if self.segments is not None and kind is not None and kind.form != "vectors":
-            told = f"the recipe's model makes {FORM_WORDS[kind.form]}, for which documents are not cut"
+        if self.segments is not None and family is not None and family.form != "vectors":
+            told = f"the recipe's model makes {FORM_WORDS[family.form]}, for which documents are not cut"
             yield f"segments: {told}; leave them out"
         if found is not None and (wanted := getattr(type(recipe.plugin("loss")), "similarity", found)) != found:
             told = f"{self.loss.name} is made for similarity {wanted}, and the model's is {found}"

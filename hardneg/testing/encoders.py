@@ -1,4 +1,4 @@
-"""The contract of kinds of encoders (`hardneg.encoders.protocol.EncoderKind` and `TextEncoder`) as tests."""
+"""The contract of kinds of encoders (`hardneg.encoders.protocol.EncoderFamily` and `TextEncoder`) as tests."""
 
 import re
 import subprocess
@@ -13,6 +13,7 @@ import numpy as np
 from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World
+from hardneg.encoders.open import ResolvedModel, resolve
 from hardneg.encoders.protocol import StoredRows, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ModelError
@@ -60,8 +61,10 @@ class EncoderTests(PluginTests):
         return ["old river", "the blue harbor and a bridge", "engines"]
 
     def _opened(self, folder: Path, to_train: bool = False) -> Any:
-        kind = self.make(folder)
-        return kind.load(self.model(folder), "cpu", None if to_train else "fp32")
+        return self.make(folder).load(self._resolved(folder), "cpu", None if to_train else "fp32")
+
+    def _resolved(self, folder: Path, spec: ModelSpec | None = None, family: Any = None) -> ResolvedModel:
+        return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], kind: str = "document", **options: Any) -> Any:
         from hardneg.encoders.inference import EncodeOptions
@@ -82,25 +85,23 @@ class EncoderTests(PluginTests):
 
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
         """Before it is opened, for a plan."""
-        kind, spec = self.make(tmp_path), self.model(tmp_path)
-        full = kind.resolve(spec)
-        rule(isinstance(full, FullSpec), "`resolve` gives a FullSpec", type(full))
-        rule(kind.known(spec) in (None, full), "`known` gives what `resolve` does, or None", kind.known(spec))
-        rule(isinstance(kind.look_up(spec), Lookup), "`look_up` gives a Lookup", type(kind.look_up(spec)))
-        shape = kind.shape(spec)
+        family, model = self.make(tmp_path), self._resolved(tmp_path)
+        full, lookup, shape = family.full(model), family.look_up(model), family.shape(model)
+        rule(isinstance(full, FullSpec), "`full` gives a FullSpec", type(full))
+        rule(isinstance(lookup, Lookup), "`look_up` gives a Lookup", type(lookup))
         rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "a shape has sizes", shape)
-        rule(self._opened(tmp_path).spec == full, "an opened model has the spec that `resolve` gives")
+        rule(self._opened(tmp_path).spec == full, "an opened model has the spec that `full` gives")
 
     def test_the_digest_names_what_it_makes(self, tmp_path: Path) -> None:
         """The same at each call; another for other prompts and options."""
-        kind, spec = self.make(tmp_path), self.model(tmp_path)
-        name = kind.digest(spec)
+        spec, name = self.model(tmp_path), self._resolved(tmp_path).digest
         rule(bool(re.fullmatch("[0-9a-f]{32}", name)), "a digest has 32 hexadecimal digits", repr(name))
-        rule(self.make(tmp_path).digest(self.model(tmp_path)) == name, "the same model has the same digest")
+        rule(self._resolved(tmp_path).digest == name, "the same model has the same digest")
         told = "what changes a text's numbers changes the digest"
-        rule(kind.digest(replace(spec, query_prompt="other words: ")) != name, told, "another prompt")
+        prompted = self._resolved(tmp_path, replace(spec, query_prompt="other words: "))
+        rule(prompted.digest != name, told, "another prompt")
         for other in self.others(tmp_path):
-            rule(other.digest(spec) != name, told, f"{other} for {kind}")
+            rule(self._resolved(tmp_path, spec, other).digest != name, told, f"{other} for {self.make(tmp_path)}")
 
     def test_its_module_is_light(self, tmp_path: Path) -> None:
         """A plan imports it: what is heavy is imported where a model is opened."""
@@ -244,7 +245,7 @@ class EncoderTests(PluginTests):
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
         """In a line; what can learn is an `Encoder`."""
-        from hardneg.encoders.kinds import learner
+        from hardneg.encoders.open import learner
 
         encoder = self._opened(tmp_path, to_train=True)
         try:

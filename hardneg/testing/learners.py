@@ -60,12 +60,12 @@ class TrainableEncoderTests(EncoderTests):
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
         """Of the same kind, with the same numbers for queries and documents."""
-        from hardneg.encoders.kinds import kind_of, open_encoder
+        from hardneg.encoders.open import open_encoder, resolve
 
         encoder, place = self._opened(tmp_path, to_train=True), tmp_path / "saved"
         encoder.save(place)
         again: Any = open_encoder(place, "cpu", "fp32")
-        kind = type(kind_of(again.spec))
+        kind = type(resolve(again.spec).family)
         rule(kind is type(self.make(tmp_path)), "a saved model is opened as the same kind", kind)
         for side, texts in (("query", self.asked()), ("document", self.documents())):
             self._alike(

@@ -11,7 +11,8 @@ import torch
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.adapters.spec import TYPES, AdapterSpec
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.kinds import load_learner, look_up, model_digest, open_encoder
+from hardneg.encoders.open import open_encoder, resolve
+from hardneg.encoders.source import locate
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ModelError
 from tests.tiny import tiny_encoder
@@ -26,7 +27,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(base: Path, adapter: AdapterSpec) -> Encoder:
     """An encoder whose adapter is another than at the beginning."""
-    encoder = load_learner(ModelSpec(str(base), adapter=adapter), "cpu")
+    encoder = Encoder.load(ModelSpec(str(base), adapter=adapter), "cpu")
     torch.manual_seed(1)
     for weights in encoder.module.parameters():
         if weights.requires_grad:
@@ -49,8 +50,8 @@ def as_opened_by_others(folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_new_adapter_changes_nothing_and_alone_learns(base: Path, kind: str) -> None:
-    plain = load_learner(ModelSpec(str(base)), "cpu")
-    encoder = load_learner(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
+    plain = Encoder.load(ModelSpec(str(base)), "cpu")
+    encoder = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
     assert np.allclose(plain.encode(TEXTS, "query"), encoder.encode(TEXTS, "query"), atol=1e-6)
     learning = [name for name, weights in encoder.module.named_parameters() if weights.requires_grad]
     assert learning and all(".default" in name for name in learning)
@@ -73,7 +74,7 @@ def test_lora_is_the_product_of_two_matrices_scaled_by_alpha_over_rank(base: Pat
 def test_saved_model_opens_everywhere_with_the_same_vectors(base: Path, tmp_path: Path, kind: str, save: str) -> None:
     encoder = trained(base, AdapterSpec(type=kind, rank=4, save=save))  # type: ignore[arg-type]
     before = encoder.encode(TEXTS, "query")
-    plain = load_learner(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
+    plain = Encoder.load(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
     assert closeness(before, plain) < 0.9999
     encoder.save(tmp_path / "saved")
     assert (tmp_path / "saved" / "model.safetensors").exists() == (save == "merged")
@@ -104,7 +105,7 @@ def test_adapter_saved_apart_is_trained_on(base: Path, tmp_path: Path) -> None:
         torch.nn.init.normal_(weights, std=0.3)
     again.save(tmp_path / "two")
     assert closeness(again.encode(TEXTS, "query"), as_opened_by_others(tmp_path / "two")) > 0.99999
-    third = load_learner(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
+    third = Encoder.load(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
     assert closeness(third.encode(TEXTS, "query"), one.encode(TEXTS, "query")) > 0.99999
 
 
@@ -118,7 +119,7 @@ def apart(base: Path, folder: Path) -> tuple[Path, np.ndarray]:
 def test_trained_adapter_beside_its_base(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
     for precision in (None, "fp32"):
-        found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
+        found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
         assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     found.save(tmp_path / "merged")
     assert closeness(as_opened_by_others(tmp_path / "merged"), vectors) > 0.99999
@@ -127,10 +128,12 @@ def test_trained_adapter_beside_its_base(base: Path, tmp_path: Path) -> None:
 
 def test_folder_of_an_adapter_alone_is_its_base_with_it(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
-    found = load_learner(ModelSpec(str(folder)), "cpu")
+    found = Encoder.load(ModelSpec(str(folder)), "cpu")
     assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
-    assert model_digest(ModelSpec(str(folder))) == model_digest(ModelSpec(str(base), adapter=AdapterSpec(str(folder))))
+    assert (
+        resolve(ModelSpec(str(folder))).digest == resolve(ModelSpec(str(base), adapter=AdapterSpec(str(folder)))).digest
+    )
 
 
 def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:
@@ -138,8 +141,8 @@ def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:
     config = (folder / "adapter_config.json").read_text()
     (folder / "adapter_config.json").write_text(config.replace(str(base.resolve()), "/nowhere/base"))
     with pytest.raises(ModelError, match="'/nowhere/base'"):
-        load_learner(ModelSpec(str(folder)), "cpu")
-    found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+        Encoder.load(ModelSpec(str(folder)), "cpu")
+    found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
     assert found.dimension == 32
 
 
@@ -151,18 +154,18 @@ def test_digest_is_of_base_and_adapter(base: Path, tmp_path: Path) -> None:
         *(replace(plain, adapter=AdapterSpec(**options)) for options in ({}, {"rank": 8}, {"save": "apart"})),
         replace(plain, adapter=AdapterSpec(str(folder))),
     ]
-    assert len({model_digest(spec) for spec in specs}) == len(specs)
+    assert len({resolve(spec).digest for spec in specs}) == len(specs)
     moved = tmp_path / "moved"
     folder.rename(moved)
     config = moved / "adapter_config.json"
-    named = model_digest(replace(plain, adapter=AdapterSpec(str(moved))))
+    named = resolve(replace(plain, adapter=AdapterSpec(str(moved)))).digest
     config.write_text(config.read_text().replace(str(base.resolve()), "elsewhere"))
-    assert named == model_digest(replace(plain, adapter=AdapterSpec(str(moved))))
+    assert named == resolve(replace(plain, adapter=AdapterSpec(str(moved)))).digest
     weights = moved / "adapter_model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(bytes(content))
-    assert named != model_digest(replace(plain, adapter=AdapterSpec(str(moved))))
+    assert named != resolve(replace(plain, adapter=AdapterSpec(str(moved)))).digest
 
 
 def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
@@ -177,7 +180,7 @@ def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
     ):
         save_file(broken, str(folder / "adapter_model.safetensors"))
         with pytest.raises(ModelError, match="does not fit its base"):
-            load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+            Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def test_adapters_that_are_not_known(base: Path, tmp_path: Path, content: object
     folder, _ = apart(base, tmp_path / "adapter")
     (folder / "adapter_config.json").write_text(json.dumps(content))
     with pytest.raises(ModelError, match=said):
-        load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
 
 
 def test_all_problems_of_an_adapter_at_once() -> None:
@@ -207,11 +210,11 @@ def test_all_problems_of_an_adapter_at_once() -> None:
 
 def test_layers_that_are_not_there(base: Path) -> None:
     with pytest.raises(ModelError, match="cannot be put into"):
-        load_learner(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
+        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
 
 
 def test_weights_that_learn_are_estimated() -> None:
-    encoder = load_learner(ModelSpec("packaged:all-MiniLM-L6-v2", adapter=AdapterSpec(rank=16)), "cpu")
+    encoder = Encoder.load(ModelSpec("packaged:all-MiniLM-L6-v2", adapter=AdapterSpec(rank=16)), "cpu")
     learning = sum(weights.numel() for weights in encoder.module.parameters() if weights.requires_grad)
     assert AdapterSpec(rank=16).weights(384, 6) == learning == 18 * 384 * 16 * 6
 
@@ -219,18 +222,18 @@ def test_weights_that_learn_are_estimated() -> None:
 def test_a_model_without_a_transformer_takes_no_adapter(base: Path) -> None:
     whole, spec = torch.nn.Sequential(torch.nn.Linear(2, 2)), FullSpec(str(base), adapter=AdapterSpec())
     with pytest.raises(ModelError, match="no transformer to put an adapter in"):
-        put_adapters(whole, spec, base, learns=True)
+        put_adapters(whole, spec, locate(str(base)), learns=True)
 
 
 def test_bytes_of_an_adapter_and_its_base_are_looked_up(base: Path, tmp_path: Path) -> None:
     folder, _ = apart(base, tmp_path / "adapter")
     weights = (folder / "adapter_model.safetensors").stat().st_size
-    plain = look_up(ModelSpec(str(base))).there
-    assert look_up(ModelSpec(str(base), adapter=AdapterSpec(str(folder)))).there == plain + weights
-    assert look_up(ModelSpec(str(folder))).there == plain + weights
-    assert look_up(ModelSpec(str(base), adapter=AdapterSpec())).there == plain
+    plain = resolve(ModelSpec(str(base))).look_up().there
+    assert resolve(ModelSpec(str(base), adapter=AdapterSpec(str(folder)))).look_up().there == plain + weights
+    assert resolve(ModelSpec(str(folder))).look_up().there == plain + weights
+    assert resolve(ModelSpec(str(base), adapter=AdapterSpec())).look_up().there == plain
     with pytest.raises(ModelError, match="adapter: model '/nowhere'"):
-        look_up(ModelSpec(str(base), adapter=AdapterSpec("/nowhere")))
+        resolve(ModelSpec(str(base), adapter=AdapterSpec("/nowhere"))).look_up()
 
 
 @pytest.mark.slow
@@ -264,16 +267,16 @@ FETCH = f"""
 import json
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.adapters.spec import AdapterSpec
-from hardneg.encoders.kinds import load_encoder, look_up, model_digest
+from hardneg.encoders.open import load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
 specs = [ModelSpec("some/adapter"), ModelSpec("some/base", adapter=AdapterSpec("some/adapter"))]
 try:
-    ahead = [look_up(spec).ahead for spec in specs]
+    ahead = [resolve(spec).look_up().ahead for spec in specs]
 except Exception:
     ahead = []
-digests = [model_digest(spec) for spec in specs]
+digests = [resolve(spec).digest for spec in specs]
 vectors = [load_encoder(spec, "cpu").encode({TEXTS!r}, "query").tolist() for spec in specs]
-assert digests == [model_digest(spec) for spec in specs]
+assert digests == [resolve(spec).digest for spec in specs]
 print(json.dumps(dict(ahead=ahead, digests=digests, vectors=vectors)))
 """
 
@@ -282,7 +285,7 @@ def test_both_encoders_of_twins_have_an_adapter(base: Path, tmp_path: Path) -> N
     from sentence_transformers import SentenceTransformer
 
     spec = ModelSpec(str(base), twins=True, adapter=AdapterSpec(rank=2))
-    encoder = load_learner(spec, "cpu")
+    encoder = Encoder.load(spec, "cpu")
     learning = [weights for weights in encoder.module.parameters() if weights.requires_grad]
     assert len(learning) == 2 * 2 * 6 * 2  # sides, layers, linear layers, matrices
     for weights in learning:
@@ -292,4 +295,4 @@ def test_both_encoders_of_twins_have_an_adapter(base: Path, tmp_path: Path) -> N
     assert closeness(encoder.encode(TEXTS, "query"), opened.encode_query(TEXTS)) > 0.99999
     assert closeness(encoder.encode(TEXTS, "document"), opened.encode_document(TEXTS)) > 0.99999
     with pytest.raises(ModelError, match="say save: merged"):
-        load_learner(replace(spec, adapter=AdapterSpec(save="apart")), "cpu")
+        Encoder.load(replace(spec, adapter=AdapterSpec(save="apart")), "cpu")

@@ -11,7 +11,7 @@ from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.data.segments import Segments
 from hardneg.distributed import World
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.encoders.sharded import Sharding, write_shards
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.stream import write_index

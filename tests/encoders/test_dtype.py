@@ -8,8 +8,8 @@ import torch
 from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.identity import model_digest
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 
 BF16 = EncodeOptions(precision="bf16")
@@ -55,11 +55,11 @@ def test_a_recipe_says_what_encodes_whatever_the_precision_but_not_what_trains(t
     whole = Encoder.load(plain, "cpu", "fp32").encode(TEXTS, "query", EncodeOptions(precision="fp32"))
     found = Encoder.load(spec, "cpu", "fp32").encode(TEXTS, "query", EncodeOptions(precision="fp32"))
     assert found.dtype == np.float32 and 0 < abs(found - whole).max() < 0.02
-    assert model_digest(spec) != model_digest(plain)
+    assert resolve(spec).digest != resolve(plain).digest
 
 
 def test_the_default_follows_the_precision_and_is_not_in_the_digest(tmp_path: Path):
     folder = str(tiny_encoder(tmp_path / "model"))
     assert weights(Encoder.load(ModelSpec(folder), "cpu", "fp32"))[0] == torch.float32
     assert weights(Encoder.load(ModelSpec(folder, dtype="fp32"), "cpu", "bf16"))[0] == torch.float32
-    assert model_digest(ModelSpec(folder, dtype="fp32")) == model_digest(ModelSpec(folder))
+    assert resolve(ModelSpec(folder, dtype="fp32")).digest == resolve(ModelSpec(folder)).digest

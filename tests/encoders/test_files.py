@@ -14,7 +14,7 @@ from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.files import weight_files, weights_in
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.rerankers.network import load_classifier
@@ -107,22 +107,22 @@ def test_a_config_that_names_no_kind_of_model_is_refused(tmp_path: Path) -> None
 
 def test_the_digest_counts_them_where_there_are_no_others(folder: Path) -> None:
     spec = ModelSpec(str(folder))
-    safe = model_digest(spec)
+    safe = resolve(spec).digest
     torch.save({"a": torch.zeros(1)}, folder / "pytorch_model.bin")
-    assert model_digest(spec) == safe
+    assert resolve(spec).digest == safe
     (folder / "pytorch_model.bin").unlink()
     weights = as_bin(folder)
-    told = model_digest(spec)
+    told = resolve(spec).digest
     assert told != safe
     next(iter(weights.values())).view(-1)[0] += 1
     torch.save(weights, folder / "pytorch_model.bin")
-    changed = model_digest(spec)
+    changed = resolve(spec).digest
     assert changed != told
     as_shards(folder, weights)
-    whole = model_digest(spec)
+    whole = resolve(spec).digest
     shard = next(folder.glob("pytorch_model-*.bin"))
     torch.save({}, shard)
-    assert len({safe, told, changed, whole, model_digest(spec)}) == 5
+    assert len({safe, told, changed, whole, resolve(spec).digest}) == 5
 
 
 class _Code:

@@ -15,13 +15,13 @@ FETCH = """
 import json, sys
 from hardneg.errors import HardnegError
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 told = {}
 for name in sys.argv[1:]:
     try:
         spec = ModelSpec(name, pooling="mean", query_length=16, document_length=16)
-        told[name] = [model_digest(spec), Encoder.load(spec, "cpu").encode(["an old river"], "query").tolist()]
+        told[name] = [resolve(spec).digest, Encoder.load(spec, "cpu").encode(["an old river"], "query").tolist()]
     except HardnegError as error:
         told[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(told))
@@ -83,7 +83,7 @@ def test_a_fetched_model_opens_without_the_network(tmp_path: Path, name: str) ->
 
 @pytest.mark.slow
 def test_a_static_model_is_known_by_the_files_that_are_fetched(tmp_path: Path) -> None:
-    code = FETCH.replace('pooling="mean", ', "").replace("encoders.identity", "encoders.kinds")
+    code = FETCH.replace('pooling="mean", ', "")
     folder = tiny_static(tmp_path / "static")
     line = [sys.executable, "-c", code]
     with hub_server() as hub:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
@@ -18,7 +18,7 @@ def folder(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def digest(folder: Path) -> str:
-    return model_digest(ModelSpec(str(folder)))
+    return resolve(ModelSpec(str(folder))).digest
 
 
 def test_one_weight_changed_gives_another_digest(tiny_model: Path, folder: Path):
@@ -101,11 +101,11 @@ def test_all_files_of_a_tokenizer_count(tiny_model: Path, folder: Path):
 )
 def test_every_option_counts(tiny_model: Path, change: dict[str, object]):
     spec = ModelSpec(str(tiny_model))
-    assert model_digest(replace(spec, **change)) != model_digest(spec)  # type: ignore[arg-type]
+    assert resolve(replace(spec, **change)).digest != resolve(spec).digest  # type: ignore[arg-type]
 
 
 def test_revision_of_a_folder_does_not_count(tiny_model: Path):
-    assert model_digest(ModelSpec(str(tiny_model), revision="v2")) == digest(tiny_model)
+    assert resolve(ModelSpec(str(tiny_model), revision="v2")).digest == digest(tiny_model)
 
 
 def test_saving_twice_gives_one_digest_whatever_was_encoded_before(tiny_model: Path, tmp_path: Path):
@@ -114,14 +114,14 @@ def test_saving_twice_gives_one_digest_whatever_was_encoded_before(tiny_model: P
     encoder.save(tmp_path / "one")
     encoder.features(["a document", "and another one"], "document")
     encoder.save(tmp_path / "two")
-    assert model_digest(Encoder.open(tmp_path / "one", "cpu").spec) == digest(tmp_path / "two")
+    assert resolve(Encoder.open(tmp_path / "one", "cpu").spec).digest == digest(tmp_path / "two")
 
 
 def test_a_full_commit_needs_no_hub():
     commit = "0123456789abcdef0123456789abcdef01234567"
-    first = model_digest(ModelSpec("some/model", revision=commit))
-    assert first == model_digest(ModelSpec("some/model", revision=commit))
-    assert first != model_digest(ModelSpec("some/model", revision=commit[::-1]))
+    first = resolve(ModelSpec("some/model", revision=commit)).digest
+    assert first == resolve(ModelSpec("some/model", revision=commit)).digest
+    assert first != resolve(ModelSpec("some/model", revision=commit[::-1])).digest
 
 
 def test_a_cached_hub_model_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -131,9 +131,9 @@ def test_a_cached_hub_model_needs_no_network(tmp_path: Path, monkeypatch: pytest
         (place / path).parent.mkdir(parents=True)
         (place / path).write_text(text)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert model_digest(ModelSpec("some/model")) == model_digest(ModelSpec("some/model", revision=commit))
+    assert resolve(ModelSpec("some/model")).digest == resolve(ModelSpec("some/model", revision=commit)).digest
 
 
 def test_a_hub_model_that_is_nowhere_says_what_to_do():
     with pytest.raises(ModelError, match=r"'no/such-model-here': neither a folder nor .* go online"):
-        model_digest(ModelSpec("no/such-model-here"))
+        _ = resolve(ModelSpec("no/such-model-here")).digest

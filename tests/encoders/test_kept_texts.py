@@ -10,7 +10,7 @@ from hardneg.data import begun_blocks
 from hardneg.encoded import SparseRows, TokenVectors
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.kept_texts import encode_kept
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.progress import Silent
 

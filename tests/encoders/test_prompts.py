@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.encoders.kinds import load_learner, model_digest, open_encoder, resolve
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open import open_encoder, resolve
 from hardneg.encoders.prompts import PromptName, prompt_problems, whole_prompts
 from hardneg.encoders.spec import ModelSpec, spec_from
 from hardneg.errors import ModelError
@@ -52,16 +53,16 @@ def test_a_prompt_counts_by_its_text(folder: Path) -> None:
         ModelSpec(str(folder), query_prompt=PromptName("s2p_query")),
         ModelSpec(str(folder), query_prompt="Instruct: {task}\nQuery: ", task="find it"),
     ]
-    assert len({model_digest(spec) for spec in ways}) == 1
-    assert len({resolve(spec) for spec in ways}) == 1
-    assert model_digest(ModelSpec(str(folder))) != model_digest(ways[0])
+    assert len({resolve(spec).digest for spec in ways}) == 1
+    assert len({resolve(spec, fetch=True).full for spec in ways}) == 1
+    assert resolve(ModelSpec(str(folder))).digest != resolve(ways[0]).digest
 
 
 def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     spec = ModelSpec(str(folder), query_prompt="Instruct: {task}\nQuery: ", task="name the tool", document_prompt="p: ")
-    encoder, texts = load_learner(spec, "cpu"), ["hammer and nail", "saw"]
+    encoder, texts = Encoder.load(spec, "cpu"), ["hammer and nail", "saw"]
     encoder.save(tmp_path / "saved")
     opened, ours = SentenceTransformer(str(tmp_path / "saved"), device="cpu"), open_encoder(tmp_path / "saved", "cpu")
     assert opened.prompts["query"] == "Instruct: name the tool\nQuery: "
@@ -69,7 +70,7 @@ def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
     for kind, theirs in (("query", opened.encode_query(texts)), ("document", opened.encode_document(texts))):
         for mine in (encoder, ours):
             assert np.allclose(mine.encode(texts, kind), theirs, atol=1e-5)  # type: ignore[arg-type]
-    plain = load_learner(ModelSpec(str(folder)), "cpu").encode(texts, "query")
+    plain = Encoder.load(ModelSpec(str(folder)), "cpu").encode(texts, "query")
     assert not np.allclose(plain, encoder.encode(texts, "query"), atol=1e-3)
 
 

@@ -11,8 +11,8 @@ from tiny import tiny_encoder
 from hardneg.data.segments import Segments
 from hardneg.encoders.card import model_card
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.identity import model_digest
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
@@ -129,7 +129,7 @@ def test_a_model_without_such_types_is_refused(tmp_path: Path, change: dict[str,
 
 def test_types_and_activation_count_in_the_digest(tiny_model: Path):
     specs = [cort(tiny_model), cort(tiny_model, query_token_type=0), cort(tiny_model, activation="identity")]
-    assert len({model_digest(spec) for spec in specs}) == 3
+    assert len({resolve(spec).digest for spec in specs}) == 3
 
 
 def test_mistakes_are_told():

@@ -17,7 +17,7 @@ from hardneg.data.shards import BEGUN_CUT, SHARDS
 from hardneg.distributed import World
 from hardneg.encoders import stream
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.encoders.sharded import Sharding, write_shards
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.stream import write_index
@@ -130,7 +130,7 @@ from hardneg.data.corpus import Corpus
 from hardneg.distributed import World
 from hardneg.encoders import stream
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import load_encoder
+from hardneg.encoders.open import load_encoder
 from hardneg.encoders.sharded import Sharding, write_shards
 from hardneg.encoders.spec import ModelSpec
 from hardneg.progress import Silent

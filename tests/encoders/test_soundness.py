@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from tiny import HIDDEN, tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
@@ -35,7 +35,7 @@ def test_no_tokenizer(folder: Path):
         path.unlink()
     refused(folder, "no tokenizer there")
     with pytest.raises(ModelError, match="no tokenizer there"):
-        model_digest(ModelSpec(str(folder)))
+        _ = resolve(ModelSpec(str(folder))).digest
 
 
 def test_a_tokenizer_that_knows_no_words(folder: Path):
@@ -87,16 +87,16 @@ def test_an_activation_that_is_code_of_its_own(folder: Path):
 def test_a_head_is_looked_at_before_anything_is_opened(folder: Path):
     test_an_activation_that_is_code_of_its_own(folder)
     spec, config = ModelSpec(str(folder)), folder / "2_Dense" / "config.json"
-    assert model_digest(spec)
+    assert resolve(spec).digest
     config.write_text(config.read_text().replace("torch.nn", "evil"))
     with pytest.raises(ModelError, match="is code of its own"):
-        model_digest(spec)
+        _ = resolve(spec).digest
     save_file({"linear.weight": torch.ones(8, HIDDEN)}, folder / "2_Dense" / "model.safetensors")
     config.write_text(config.read_text().replace("evil", "torch.nn"))
     refused(folder, r"Missing key\(s\) in state_dict: \"linear.bias\"")
     (folder / "2_Dense" / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="2_Dense: no weights there"):
-        model_digest(spec)
+        _ = resolve(spec).digest
 
 
 def test_ids_that_have_no_embedding(folder: Path):
@@ -109,15 +109,15 @@ def test_ids_that_have_no_embedding(folder: Path):
 
 def refused_by_its_key(folder: Path, said: str) -> None:
     with pytest.raises(ModelError, match=said):
-        model_digest(ModelSpec(str(folder)))
+        _ = resolve(ModelSpec(str(folder))).digest
 
 
 def test_layers_are_counted_before_anything_is_opened(folder: Path):
-    assert model_digest(ModelSpec(str(folder)))
+    assert resolve(ModelSpec(str(folder))).digest
     weights(folder, encoder__layer__2__output__dense__bias=torch.zeros(HIDDEN))
     refused_by_its_key(folder, r"its weights have encoder.layer.2, which its config.json knows nothing of")
     weights(folder, without="encoder.layer.2")
-    assert model_digest(ModelSpec(str(folder)))
+    assert resolve(ModelSpec(str(folder))).digest
     weights(folder, without="encoder.layer.1")
     refused_by_its_key(folder, r"its weights lack encoder.layer.1: copy the model again")
 
@@ -128,7 +128,7 @@ def test_ids_are_compared_before_anything_is_opened(folder: Path):
     rows = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"].shape[0]
     content["model"]["vocab"]["last"] = rows - 1
     path.write_text(json.dumps(content))
-    assert model_digest(ModelSpec(str(folder)))
+    assert resolve(ModelSpec(str(folder))).digest
     content["model"]["vocab"]["beyond"] = rows
     path.write_text(json.dumps(content))
     refused_by_its_key(folder, f"its tokenizer has ids up to {rows}, the transformer embeddings for {rows}:")
@@ -137,16 +137,16 @@ def test_ids_are_compared_before_anything_is_opened(folder: Path):
 def test_layers_of_several_towers_and_of_uncounted_models_are_left_to_the_opening(folder: Path):
     config = json.loads((folder / "config.json").read_text())
     weights(folder, without="encoder.layer.1", vision__layers__0__bias=torch.zeros(2))
-    assert model_digest(ModelSpec(str(folder)))
+    assert resolve(ModelSpec(str(folder))).digest
     weights(folder, without="vision")
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": None, "n_layer": 2}))
-    assert model_digest(ModelSpec(str(folder)))
+    assert resolve(ModelSpec(str(folder))).digest
 
 
 @pytest.mark.parametrize("kept", [0, 4, 40, -1], ids=["empty", "no length", "no header", "no last byte"])
 def test_a_file_that_is_cut_off(folder: Path, kept: int):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ModelError, match="model.safetensors: not a whole safetensors file") as caught:
-        model_digest(ModelSpec(str(folder)))
+    with pytest.raises(ModelError, match=r"model\.safetensors: not a whole safetensors file") as caught:
+        _ = resolve(ModelSpec(str(folder))).digest
     assert "\n" not in str(caught.value)

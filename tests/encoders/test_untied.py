@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.identity import model_digest
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
@@ -74,25 +74,25 @@ def test_the_query_side_alone_opens_with_transformers(twins: Encoder, tmp_path: 
 def test_a_spec_may_ask_for_twins(tiny_model: Path):
     spec = ModelSpec(str(tiny_model), twins=True)
     assert Encoder.load(spec).twins
-    assert model_digest(spec) != model_digest(ModelSpec(str(tiny_model)))
+    assert resolve(spec).digest != resolve(ModelSpec(str(tiny_model))).digest
 
 
 def test_either_side_counts_in_the_digest(twins: Encoder, tmp_path: Path):
     twins.save(tmp_path / "model")
-    before = model_digest(ModelSpec(str(tmp_path / "model")))
+    before = resolve(ModelSpec(str(tmp_path / "model"))).digest
     for side in ("query", "document"):
         shutil.copytree(tmp_path / "model", tmp_path / side)
         weights = next((tmp_path / side / f"{side}_0_Transformer").glob("*.safetensors"))
         content = bytearray(weights.read_bytes())
         content[-1] ^= 1
         weights.write_bytes(content)
-    digests = {model_digest(ModelSpec(str(tmp_path / side))) for side in ("query", "document")}
+    digests = {resolve(ModelSpec(str(tmp_path / side))).digest for side in ("query", "document")}
     assert len(digests | {before}) == 3
     routes = tmp_path / "model" / "router_config.json"
     content = json.loads(routes.read_text())
     content["structure"]["query"] = content["structure"]["document"]
     routes.write_text(json.dumps(content))
-    assert model_digest(ModelSpec(str(tmp_path / "model"))) != before
+    assert resolve(ModelSpec(str(tmp_path / "model"))).digest != before
 
 
 @pytest.mark.parametrize("name", ["../query_0_Transformer", "/elsewhere", "a/b"])

@@ -11,7 +11,7 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_en
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import contract_of, kind_of, load_encoder, remarks
+from hardneg.encoders.open import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import PluginSetting
@@ -59,11 +59,10 @@ def whole(tmp_path_factory):
 def used(folder, **options):
     """All that a plan, a check and a run ask of a model."""
     spec = ModelSpec(str(folder), **options)
-    kind = kind_of(spec)
-    for step in (kind.known, kind.shape, kind.look_up, kind.digest, kind.resolve):
-        read_or_one_line(lambda step=step: step(spec))
-    read_or_one_line(lambda: contract_of(spec, folder))
-    read_or_one_line(lambda: remarks(spec, folder))
+    model = resolve(spec)
+    for name in ("known", "shape", "digest", "full", "contract", "remarks"):
+        read_or_one_line(lambda name=name: getattr(model, name))
+    read_or_one_line(model.look_up)
     encoder = load_encoder(spec, "cpu", "fp32")
     for side in ("query", "document"):
         assert len(encoder.encode(TEXTS, side, CHEAP)) == len(TEXTS)
@@ -174,7 +173,7 @@ BROKEN = [
     ("sparse", "config.json", value(hidden_size=None), "cannot be opened"),
     ("query-terms", "query_0_SparseStaticEmbedding/model.safetensors", to_folder, "no weights there"),
     ("multi-vector", "1_Dense/config.json", value(module_output_name="sentence_embedding"), "not token_embeddings"),
-    ("multi-vector", "3_Normalize/config.json", content('"x"'), "cannot be opened"),
+    ("multi-vector", "3_Normalize/config.json", content('"x"'), "not names and values in JSON"),
     ("multi-vector", CONFIG, value(model_type=...), "modules are those of a multi-vector encoder"),
     ("multi-vector", OPTIONS, value(query_expansion="x"), "model"),
     ("multi-vector", OPTIONS, value(query_expansion={"length": -1}), "is no number of tokens"),
@@ -194,9 +193,9 @@ def test_what_is_wrong_is_told(tmp_path, whole, name, file, change, told):
 def test_a_config_with_an_infinite_number_has_a_digest(tmp_path, whole):
     folder = shutil.copytree(whole("dense"), tmp_path / "model")
     spec = ModelSpec(str(folder))
-    before = kind_of(spec).digest(spec)
+    before = resolve(spec).digest
     value(limit=[0.0, float("inf")])(folder / "config.json")
-    assert kind_of(spec).digest(spec) != before
+    assert resolve(spec).digest != before
 
 
 @pytest.mark.parametrize("length", [1, 2])

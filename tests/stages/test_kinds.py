@@ -9,7 +9,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 from hardneg.artifacts import Store
-from hardneg.encoders.kinds import open_encoder
+from hardneg.encoders.open import open_encoder
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

@@ -67,13 +67,12 @@ def part_of(source: Path, folder: Path) -> None:
 def program() -> str:
     """The page's first one, for a few steps, on the packaged model."""
     from hardneg.encoders.source import locate
-    from hardneg.encoders.spec import ModelSpec
 
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     lines = found[1].splitlines()
     assert sum("# hardneg" in line for line in lines) <= 10
-    folder = locate(ModelSpec("packaged:all-MiniLM-L6-v2"))
+    folder = locate("packaged:all-MiniLM-L6-v2").path
     changes = {
         '"sentence-transformers/all-MiniLM-L6-v2"': f'"{folder}", device="cpu"',
         "max_steps=200": "max_steps=5, save_steps=2, use_cpu=True, disable_tqdm=True",

@@ -9,7 +9,6 @@ from toy import Interrupted, options, toy_data
 
 from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.kinds import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
 from hardneg.progress import Silent
@@ -20,7 +19,7 @@ from hardneg.training.methods.dual_encoder import train
 
 def loaded(folder: Path, **adapter: Any) -> Encoder:
     settings = AdapterSpec(rank=4, **adapter)
-    return load_learner(
+    return Encoder.load(
         ModelSpec(str(folder), similarity="dot", query_length=16, document_length=24, adapter=settings), "cpu"
     )
 

@@ -61,12 +61,12 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     from toy import toy_data
 
     from hardneg.encoders.adapters.spec import AdapterSpec
-    from hardneg.encoders.kinds import load_learner
+    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
 
     loss, size = case.split("-")
     adapter = AdapterSpec(rank=4) if loss == "adapter" else None
-    encoder = load_learner(ModelSpec(str(model), query_length=16, document_length=24, adapter=adapter), "cpu")
+    encoder = Encoder.load(ModelSpec(str(model), query_length=16, document_length=24, adapter=adapter), "cpu")
     for part in encoder.module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0

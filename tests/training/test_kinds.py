@@ -10,7 +10,6 @@ from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_stat
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.kinds import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
@@ -32,7 +31,7 @@ LAMBDAS = (0.05, 0.03)
 def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     folder = MAKERS[request.param](tmp_path_factory.mktemp("kinds") / request.param)
     lengths = {} if request.param == "multi-vector" else {"query_length": 16, "document_length": 24}
-    loaded = load_learner(ModelSpec(str(folder), **lengths), "cpu")
+    loaded = Encoder.load(ModelSpec(str(folder), **lengths), "cpu")
     loaded.module.train()  # in evaluation mode SPLADE's pooling overwrites what gradients need
     for part in loaded.module.modules():
         if isinstance(part, torch.nn.Dropout):

@@ -6,7 +6,7 @@ from pathlib import Path
 from hardneg.encoders.adapters.files import CONFIG, adapter_config, check_adapter, settings_in
 from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.files import module_folders
-from hardneg.encoders.source import at_hand, fetch
+from hardneg.encoders.source import Location, locate
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
@@ -19,39 +19,34 @@ def network_folder(place: Path) -> Path:
     """
     if not (place / CONFIG).is_file():
         return place
-    spec = _base(place)
-    found = at_hand(spec)
-    if found is None or not (found / "config.json").is_file():
+    base = _base(place)
+    if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
-            f"model {place}: only an adapter, and its base {spec.name!r} is not on this machine: put it there, "
+            f"model {place}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
             "or say where it is: name: BASE, adapter: " + str(place)
         )
-    return found
+    return base.folder
 
 
-def fetch_whole(spec: ModelSpec) -> tuple[ModelSpec, Path]:
-    """The spec as `based` has it, and the folder that holds the model's files; downloads what is not here yet."""
-    folder = fetch(spec)
-    if (whole := based(spec, folder)) != spec:
-        return whole, fetch(whole)
+def fetch_bases(folder: Path) -> None:
+    """Downloads the bases of those of a model's transformers that are adapters alone. Raises ModelError as it fails."""
     for place, kind in module_folders(folder).items():
         if kind == "Transformer" and (place / CONFIG).is_file():
             check_adapter(place)
-            fetch(_base(place))
-    return spec, folder
+            _base(place).fetched()
 
 
-def based(spec: ModelSpec, folder: Path) -> ModelSpec:
-    """The spec of a base with a trained adapter, where a model's folder holds no more than an adapter; else as it is.
+def based(spec: ModelSpec, folder: Path) -> tuple[ModelSpec, Location] | None:
+    """The spec of a base with a trained adapter, and where the base is; None where a folder is more than an adapter.
 
     Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
     """
     if not (folder / CONFIG).is_file() or (folder / "modules.json").is_file():
-        return spec
+        return None
     _refuse_settings(spec, folder)
     base = _base(folder)
     adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
-    return replace(spec, name=base.name, revision=base.revision, adapter=adapter)
+    return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
 
 
 def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
@@ -76,9 +71,9 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
         raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: of adapter, say nothing but save")
 
 
-def _base(place: Path) -> ModelSpec:
+def _base(place: Path) -> Location:
     config = adapter_config(place)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
         raise ModelError(f"model {place}: only an adapter that names no base: say name: BASE, adapter: {place}")
-    return ModelSpec(name, revision)
+    return locate(name, revision)

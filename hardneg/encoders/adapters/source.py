@@ -14,8 +14,8 @@ from hardneg.encoders.adapters.files import (
 )
 from hardneg.encoders.adapters.spec import AUTO, AdapterSpec
 from hardneg.encoders.files import sides
-from hardneg.encoders.source import HubCommit, download, locate, look_up
-from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.source import Location, locate
+from hardneg.encoders.spec import KINDS, FullSpec
 from hardneg.errors import ModelError
 from hardneg.types import Lookup
 
@@ -32,8 +32,8 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
     """
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
-    found = _located(adapter)
-    content = [found.repository, found.commit] if isinstance(found, HubCommit) else adapter_content(found)
+    location = _located(adapter)
+    content = adapter_content(location.path) if location.commit is None else [location.name, location.commit]
     return {"content": content, "save": adapter.save}
 
 
@@ -45,8 +45,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
     """
     if adapter.source is None:
         return None
-    found = _located(adapter)
-    folder = download(found, [CONFIG, WEIGHTS]) if isinstance(found, HubCommit) else found
+    folder = _located(adapter).download([CONFIG, WEIGHTS])
     check_adapter(folder)
     return folder
 
@@ -59,23 +58,26 @@ def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
     """
     if adapter is None or adapter.source is None:
         return Lookup()
-    if isinstance(found := _located(adapter), Path):
-        check_adapter(found)
-        return Lookup(there=adapter_weights(found).stat().st_size)
-    return look_up(ModelSpec(adapter.source, adapter.revision))
+    location = _located(adapter)
+    if location.commit is not None:
+        return location.look_up()
+    check_adapter(location.path)
+    return Lookup(there=adapter_weights(location.path).stat().st_size)
 
 
-def _located(adapter: AdapterSpec) -> Path | HubCommit:
+def _located(adapter: AdapterSpec) -> Location:
+    location = locate(adapter.source or "", adapter.revision)
     try:
-        return locate(ModelSpec(adapter.source or "", adapter.revision))
+        _ = location.commit
     except ModelError as error:
         raise ModelError(f"adapter: {error}") from error
+    return location
 
 
-def put_adapters(whole: "nn.Module", spec: FullSpec, folder: Path, learns: bool) -> None:
+def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns: bool) -> None:
     """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
 
-    folder: the model's. An adapter that is in there already is what learns.
+    location: the model's. An adapter that is in there already is what learns.
 
     Raises:
         ModelError: the adapter does not fit the model, or peft is not there.
@@ -92,7 +94,7 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, folder: Path, learns: bool)
     place = adapter_folder(adapter)
     done = set[int]()
     for kind in KINDS:
-        transformer, own = side(whole, kind)[0], sides(folder)[kind][0]
+        transformer, own = side(whole, kind)[0], sides(location.path)[kind][0]
         if not hasattr(getattr(transformer, "model", None), "add_adapter"):
             raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
         if id(transformer) in done:
@@ -101,13 +103,8 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, folder: Path, learns: bool)
         if has_adapter(transformer.model):
             fill(transformer.model, own)
         elif place is not None or learns:
-            put_in(transformer.model, adapter, place, *_base(spec, own))
-
-
-def _base(spec: ModelSpec, place: Path) -> tuple[str, str | None]:
-    """What others open the base by: the hub's name of it and its commit, or a folder."""
-    found = locate(spec)
-    return (found.repository, found.commit) if isinstance(found, HubCommit) else (str(place.resolve()), None)
+            base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
+            put_in(transformer.model, adapter, place, *base)  # what others open the base by
 
 
 def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":

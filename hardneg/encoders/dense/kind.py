@@ -1,24 +1,24 @@
-"""The kind `dense`: a transformer with one vector a text."""
+"""The family `dense`: a transformer with one vector a text."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.files import module_folders
-from hardneg.encoders.folder_kind import FolderKind
+from hardneg.encoders.folder_kind import FolderFamily
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
+    from hardneg.encoders.open import ResolvedModel
 
 _OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
 
 
 @dataclass(frozen=True)
-class Dense(FolderKind):
+class Dense(FolderFamily):
     """A transformer with a pooling: one vector a text, compared by the inner product."""
 
     called: ClassVar[str] = "dense"
@@ -26,24 +26,22 @@ class Dense(FolderKind):
     form: ClassVar[Form] = "vectors"
 
     def check_class(self, folder: Path) -> None:
-        """Refuses a folder of another kind, be it one that does not say so."""
+        """Refuses a folder of another family, be it one that does not say so."""
         super().check_class(folder)
         if found := [_OTHERS[kind] for kind in module_folders(folder).values() if kind in _OTHERS]:
             raise ModelError(f"model {folder}: its modules are those of a {found[0]} encoder: say encoder: {found[0]}")
 
-    def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
-        """The model that the spec describes, in evaluation mode.
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode.
 
         Raises:
-            ModelError: the model is not there, or it cannot do what the spec says.
+            ModelError: it cannot do what its spec says.
         """
-        from hardneg.encoders.adapters.base import fetch_whole
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.fastest import weights_dtype
-        from hardneg.encoders.files import check_files
         from hardneg.encoders.load import load_module
 
-        spec, folder = fetch_whole(spec)
-        check_files(folder)
-        full, dtype = self.full(spec, folder), weights_dtype(spec, precision)
-        return Encoder(load_module(full, folder, device, dtype, learns=precision is None), full)
+        dtype = weights_dtype(model.spec, precision)
+        return Encoder(load_module(model, device, dtype, learns=precision is None), model.full)

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
+from hardneg.encoders.contract import CONFIG, own_prompts
 from hardneg.encoders.files import sides
 from hardneg.encoders.spec import KINDS, Kind
 from hardneg.errors import ModelError
 
 SIMILARITIES = ("maxsim", "meanmaxsim")
-CONFIG = "config_sentence_transformers.json"
 METADATA = "artifact.metadata"
+STANFORD = "HF_ColBERT"
+"""The architecture that a folder of Stanford's ColBERT names."""
 
 _FILLED = 32  # what sentence-transformers fills queries of the older forms up to, where they do not say
 _OLDER = [f"{kind}_{name}" for kind in KINDS for name in ("length", "prefix")]
@@ -48,7 +50,7 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
         ModelError: a file is not readable, or a value is not of its kind.
     """
     config = mapping(folder / CONFIG)
-    if "HF_ColBERT" in (mapping(folder / "config.json").get("architectures") or ()):
+    if STANFORD in (mapping(folder / "config.json").get("architectures") or ()):
         return _stanford(folder)
     made = config.get("model_type")
     form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(made), "")
@@ -93,15 +95,12 @@ def _length(folder: Path, kind: Kind, options: Mapping[str, Any]) -> int:
 
 
 def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """By name; PyLate's markers stand before the prompts. Documents take the first of three names that there is."""
-    said = config.get("prompts") or {}
-    if not isinstance(said, dict) or not all(isinstance(text, str | None) for text in said.values()):
-        raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
-    prompts = {name: text or "" for name, text in said.items()}
+    """By name; PyLate's markers stand before the prompts of queries and documents."""
+    prompts = own_prompts(config, folder)
     for kind in KINDS:
         if (marker := config.get(f"{kind}_prefix")) is not None:
-            prompts[kind] = str(marker) + prompts.get(kind, "").removeprefix(str(marker))
-    return {"query": "", "document": ""} | prompts
+            prompts[kind] = str(marker) + prompts[kind].removeprefix(str(marker))
+    return prompts
 
 
 def _count(value: Any, folder: Path) -> int:

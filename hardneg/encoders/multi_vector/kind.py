@@ -1,19 +1,21 @@
-"""The kind `multi-vector`: a vector for each token of a text, compared by MaxSim."""
+"""The family `multi-vector`: a vector for each token of a text, compared by MaxSim."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg.digest import digest
-from hardneg.encoders.adapters.base import adapter_of, fetch_whole
-from hardneg.encoders.configuration import Shape
-from hardneg.encoders.contract import OWN, Contract, saved_values
-from hardneg.encoders.folder_kind import FolderKind
-from hardneg.encoders.identity import model_digest
-from hardneg.encoders.multi_vector.contract import SIMILARITIES, LateInteractionContract, read_late_interaction
-from hardneg.encoders.prompts import whole_prompts
+from hardneg.encoders.adapters.base import adapter_of
+from hardneg.encoders.configuration import Shape, mapping
+from hardneg.encoders.contract import Contract, filled_values, saved_values
+from hardneg.encoders.folder_kind import FolderFamily
+from hardneg.encoders.multi_vector.contract import (
+    SIMILARITIES,
+    STANFORD,
+    LateInteractionContract,
+    read_late_interaction,
+)
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.source import HubCommit, at_hand, locate
 from hardneg.encoders.spec import KINDS, SHORTEST, FullSpec, ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import PluginSetting
@@ -21,13 +23,14 @@ from hardneg.types import PluginSetting
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
+    from hardneg.encoders.open import ResolvedModel
 
 _OF_ONE_VECTOR = ["pooling", "projection", "layer_norm", "activation", "truncate_dim", "twins"]
 _OF_ONE_VECTOR += ["query_token_type", "document_token_type"]
 
 
 @dataclass(frozen=True)
-class LateInteraction(FolderKind):
+class LateInteraction(FolderFamily):
     """Late interaction, as ColBERT has it: a vector for each token, compared by MaxSim.
 
     A folder of sentence-transformers' `MultiVectorEncoder`, of PyLate or of Stanford's ColBERT is taken as it is. Of
@@ -50,25 +53,25 @@ class LateInteraction(FolderKind):
     called: ClassVar[str] = "multi-vector"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "token-vectors"
-    classes: ClassVar[tuple[str, ...]] = ("SentenceTransformer", "MultiVectorEncoder", "ColBERT")
+    own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT")
 
-    def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        """Also a folder of Stanford's ColBERT."""
+        return super().claims(folder) or STANFORD in (mapping(folder / "config.json").get("architectures") or ())
+
+    def full(self, model: "ResolvedModel") -> FullSpec:
         """The spec with what the model's folder says.
 
         Raises:
             ModelError: the folder is not readable, or cannot be used as the spec says.
         """
-        self.check_class(folder)
-        told = read_late_interaction(folder)
-        own = self._own(folder, told)
+        self.check_class(model.path)
+        spec, contract, told = model.spec, model.contract, read_late_interaction(model.path)
         if self.query_expansion:
-            own["query_length"] = self.query_expansion
-        values = {item.name: getattr(spec, item.name) for item in fields(spec)}
-        values |= {name: own[name] for name in OWN if values[name] is None}
-        asked = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
-        values |= whole_prompts(spec.name, asked, spec.task, told.prompts)
-        values |= {"adapter": adapter_of(spec, folder), "task": None, "encoder": self._setting(told)}
-        full = FullSpec(**values)
+            contract = replace(contract, query_length=self.query_expansion)
+        values = filled_values(spec, contract, adapter_of(spec, model.path))
+        full = FullSpec(**values | {"encoder": self._setting(told)})
         if problems := self._problems(spec, full, told):
             raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
@@ -76,26 +79,21 @@ class LateInteraction(FolderKind):
     def contract(self, folder: Path) -> Contract:
         """What a folder says. Raises ModelError where it holds no whole model."""
         told = read_late_interaction(folder)
-        whole = super().contract(folder)
-        return replace(whole, **self._own(folder, told), prompts=told.prompts, pooling="", odd=())
-
-    def _own(self, folder: Path, told: LateInteractionContract) -> dict[str, Any]:
-        """The folder's own values of a spec; what hardneg has written of its own model comes first."""
-        return {
+        own = {
             "similarity": told.similarity,
             **{f"{kind}_prompt": told.prompts[kind] for kind in KINDS},
             **{f"{kind}_length": told.lengths[kind] for kind in KINDS},
             **saved_values(folder),
         }
+        return replace(super().contract(folder), **own, prompts=told.prompts, pooling="", odd=())
 
-    def shape(self, spec: ModelSpec) -> Shape:
+    def shape(self, model: "ResolvedModel") -> Shape:
         """By the configuration, and the size of what token vectors are projected to."""
-        folder = at_hand(spec)
         try:
-            own = self.contract(folder).dimension if folder else None
+            own = model.contract.dimension
         except (ModelError, OSError):
             own = None
-        return replace(super().shape(spec), vector=self.dimension or own)
+        return replace(super().shape(model), vector=self.dimension or own)
 
     def filled(self, told: LateInteractionContract) -> int:
         """Up to how many tokens queries are filled; 0: they are not."""
@@ -125,27 +123,25 @@ class LateInteraction(FolderKind):
             found.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
         return found
 
-    def digest(self, spec: ModelSpec) -> str:
-        """By the files' content and the options."""
-        found, name = locate(spec), model_digest(spec, self.full)
-        if isinstance(found, HubCommit) or not (options := read_late_interaction(found).options):
-            return name
-        return digest([name, dict(options)])
+    def content_digest(self, model: "ResolvedModel") -> str:
+        """By the files' content and the options, also those that the older forms keep outside of their modules."""
+        name = super().content_digest(model)
+        options = read_late_interaction(model.path).options if len(model.origins) == 1 else {}
+        return digest([name, dict(options)]) if options else name
 
-    def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
-        """The model that the spec describes, in evaluation mode.
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode.
 
         Raises:
-            ModelError: the model is not there, or it cannot do what the spec says.
+            ModelError: it cannot do what its spec says.
         """
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.fastest import weights_dtype
-        from hardneg.encoders.files import check_files
         from hardneg.encoders.multi_vector.load import load_multi_vector
         from hardneg.encoders.multi_vector.token_vectors import VectorAToken
 
-        spec, folder = fetch_whole(spec)
-        check_files(folder)
-        full, dtype = self.full(spec, folder), weights_dtype(spec, precision)
-        module = load_multi_vector(self, full, folder, device, dtype, learns=precision is None)
-        return Encoder(module, full, VectorAToken(full.similarity == "meanmaxsim"))
+        dtype = weights_dtype(model.spec, precision)
+        module = load_multi_vector(self, model, device, dtype, learns=precision is None)
+        return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

@@ -10,17 +10,18 @@ from torch import nn
 
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.files import check_activations
-from hardneg.encoders.load import assembled, check_sound, hold_in, library_model, opening, read_modules, with_prompts
+from hardneg.encoders.load import assembled, check_sound, hold_in, library_model, read_modules, with_prompts
 from hardneg.encoders.multi_vector.contract import read_late_interaction
-from hardneg.encoders.multi_vector.projection import projection
 from hardneg.encoders.spec import KINDS, FullSpec
 from hardneg.encoders.towers import has_twins, side, transformers, twins
 from hardneg.errors import ModelError
+from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from hardneg.encoders.multi_vector.kind import LateInteraction
+    from hardneg.encoders.open import ResolvedModel
 
 _SCORED = "MultiVectorMask"
 _TOKENS = "token_embeddings"
@@ -28,7 +29,7 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load_multi_vector(
-    kind: "LateInteraction", spec: FullSpec, folder: Path, device: str | None, dtype: torch.dtype, learns: bool
+    kind: "LateInteraction", model: "ResolvedModel", device: str | None, dtype: torch.dtype, learns: bool
 ) -> "SentenceTransformer":
     """The model in evaluation mode.
 
@@ -39,13 +40,14 @@ def load_multi_vector(
     """
     from sentence_transformers import MultiVectorEncoder
 
+    spec, folder = model.full, model.path
     check_activations(folder)
     told = read_late_interaction(folder)
-    modules = _own_modules(folder, spec) if told.form else _of_others(folder, spec)
+    modules = _own_modules(folder) if told.form else _of_others(folder, spec)
     check_sound(modules, folder, spec)
     _check_known(modules, spec)
     if spec.adapter is not None:
-        put_adapters(nn.Sequential(*modules), spec, folder, learns)
+        put_adapters(nn.Sequential(*modules), spec, model.location, learns)
     modules = _arranged(modules, kind)
     expansion = _without_expansion(modules)
     for first in transformers(nn.Sequential(*modules)):
@@ -64,13 +66,11 @@ def _without_expansion(modules: list[nn.Module]) -> Mapping[str, Any]:
     return expansion or {}
 
 
-def _own_modules(folder: Path, spec: FullSpec) -> list[nn.Module]:
+def _own_modules(folder: Path) -> list[nn.Module]:
     """Those of a late-interaction model; sentence-transformers reads the older forms too."""
     from sentence_transformers import MultiVectorEncoder
 
-    with opening(f"model {spec.name!r}", folder):
-        whole = library_model(MultiVectorEncoder, folder, torch.float32)
-    return list(whole.children())
+    return list(library_model(MultiVectorEncoder, folder, torch.float32).children())
 
 
 def _of_others(folder: Path, spec: FullSpec) -> list[nn.Module]:
@@ -113,8 +113,34 @@ def _one_side(parts: list[Any], kind: "LateInteraction") -> list[nn.Module]:
     of_type = {name: [part for part in rest if type(part).__name__ == name] for name in _KNOWN}
     heads, masks, norms = of_type["Dense"], of_type[_SCORED], of_type["Normalize"]
     if kind.dimension is not None:
-        heads = [projection(transformer, kind.dimension)]
+        heads = [_projection(transformer, kind.dimension)]
     words = list(string.punctuation) if kind.skiplist == "punctuation" else []
     masks = masks if masks and kind.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
     normalised = kind.normalise if kind.normalise is not None else bool(norms) or len(parts) == 1
     return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
+
+
+def _projection(transformer: Any, dimension: int) -> nn.Module:
+    """A linear layer without bias whose rows are drawn at random and then made orthonormal.
+
+    Inner products of what it makes of token vectors are those of the vectors times a constant, but for noise: so a
+    model ranks about as well with it as without it before any training.
+
+    Source: the layer is that of Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
+    """
+    from sentence_transformers.base.modules import Dense
+
+    size = int(transformer.get_embedding_dimension())
+    if dimension > size:
+        raise ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
+    draws = torch.Generator().manual_seed(derive_seed(0, "token projection", size, dimension) >> 1)
+    weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
+    dense: nn.Module = Dense(
+        size,
+        dimension,
+        bias=False,
+        activation_function=nn.Identity(),
+        init_weight=weight,
+        module_input_name="token_embeddings",
+    )
+    return dense

@@ -1,15 +1,15 @@
-"""The kind `sparse`: a transformer that gives each term of its vocabulary a weight."""
+"""The family `sparse`: a transformer that gives each term of its vocabulary a weight."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hardneg.encoders.adapters.base import adapter_of
 from hardneg.encoders.configuration import VOCABULARY, Shape, mapping
-from hardneg.encoders.contract import CONFIG, made_as
-from hardneg.encoders.folder_kind import FolderKind
-from hardneg.encoders.identity import model_digest
+from hardneg.encoders.contract import CONFIG, filled, made_as
+from hardneg.encoders.folder_kind import FolderFamily
+from hardneg.encoders.identity import digest_of, model_content
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.source import at_hand
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.errors import ModelError, PluginError
 from hardneg.types import PluginSetting
@@ -17,6 +17,7 @@ from hardneg.types import PluginSetting
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
+    from hardneg.encoders.open import ResolvedModel
 
 _CLASS = "SparseEncoder"
 _OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
@@ -24,7 +25,7 @@ _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
 
 @dataclass(frozen=True)
-class Splade(FolderKind):
+class Splade(FolderFamily):
     """Weights of terms, most of them 0, compared by the inner product: SPLADE.
 
     The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
@@ -44,7 +45,7 @@ class Splade(FolderKind):
     called: ClassVar[str] = "sparse"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "weights"
-    classes: ClassVar[tuple[str, ...]] = (_CLASS, "SentenceTransformer")
+    own: ClassVar[tuple[str, ...]] = (_CLASS,)
 
     pooling: Literal["own", "max", "sum"] = "own"
     activation: Literal["own", "relu", "log1p_relu"] = "own"
@@ -55,18 +56,20 @@ class Splade(FolderKind):
         if self.max_terms is not None and self.max_terms < 1:
             raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
-    def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
+    def full(self, model: "ResolvedModel") -> FullSpec:
         """The spec with what the model's folder says; inner products, where it holds no sparse encoder yet.
 
         Raises:
-            ModelError: the folder is of another kind or not readable, or the spec asks for what vectors have.
+            ModelError: the folder is of another family or not readable, or the spec asks for what vectors have.
         """
+        spec = model.spec
         if odd := [name for name in sorted(_OF_VECTORS) if getattr(spec, name) != getattr(ModelSpec, name)]:
             raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
         if self.queries == "terms" and spec.twins:
             raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
-        started = spec if spec.similarity or made_as(folder) == _CLASS else replace(spec, similarity="dot")
-        return super().full(started, folder)
+        self.check_class(model.path)
+        started = spec if spec.similarity or made_as(model.path) == _CLASS else replace(spec, similarity="dot")
+        return filled(started, model.contract, adapter_of(spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
         """That a head is made, where there is none."""
@@ -75,41 +78,34 @@ class Splade(FolderKind):
             return []
         return ["it has no head of masked words: a new one is made of its word embeddings"]
 
-    def digest(self, spec: ModelSpec) -> str:
-        """That of the files' content and the options; those of this kind count where the folder does not say all."""
-        return model_digest(spec, self._told_apart)
-
-    def _told_apart(self, spec: ModelSpec, folder: Path) -> FullSpec:
+    def content_digest(self, model: "ResolvedModel") -> str:
+        """By the files' content and the options; those of this family count where the folder does not say all."""
         options: dict[str, Any] = {
             field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
         }
-        if made_as(folder) == _CLASS and (most := mapping(folder / CONFIG).get("max_active_dims")) is not None:
+        own = made_as(model.path) == _CLASS
+        if own and (most := mapping(model.path / CONFIG).get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
-        said = made_as(folder) == _CLASS and not options
-        setting = None if said else PluginSetting("sparse", options | {"version": self.version})
-        return replace(self.full(spec, folder), encoder=setting)
+        setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
+        return digest_of(model_content(model.location), replace(model.full, encoder=setting))
 
-    def shape(self, spec: ModelSpec) -> Shape:
+    def shape(self, model: "ResolvedModel") -> Shape:
         """By the configuration, with a logit of each term for each token."""
-        folder = at_hand(spec)
-        said = mapping(folder / "config.json").get("vocab_size") if folder else None
-        return replace(super().shape(spec), terms=said if isinstance(said, int) else VOCABULARY)
+        terms = None if model.folder is None else mapping(model.folder / "config.json").get("vocab_size")
+        return replace(super().shape(model), terms=terms if isinstance(terms, int) else VOCABULARY)
 
-    def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
-        """The model that the spec describes, in evaluation mode.
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode.
 
         Raises:
-            ModelError: the model is not there, or it cannot do what the spec says.
+            ModelError: it cannot do what its spec says.
         """
-        from hardneg.encoders.adapters.base import fetch_whole
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.fastest import weights_dtype
-        from hardneg.encoders.files import check_files
         from hardneg.encoders.sparse.modules import load_module, terms_of
         from hardneg.encoders.sparse.weights import TermWeights
 
-        spec, folder = fetch_whole(spec)
-        check_files(folder)
-        full = self.full(spec, folder)
-        module: Any = load_module(self, full, folder, device, weights_dtype(spec, precision))
-        return Encoder(module, full, TermWeights(terms_of(module), module.max_active_dims))
+        module: Any = load_module(self, model, device, weights_dtype(model.spec, precision))
+        return Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.contract import made_as, read_contract
+from hardneg.encoders.contract import made_as
 from hardneg.encoders.files import check_activations, module_folders, sides
-from hardneg.encoders.load import assembled, hold_in, library_model, load_kwargs, opening, quiet, with_prompts
+from hardneg.encoders.load import assembled, hold_in, library_model, load_kwargs, with_prompts
 from hardneg.encoders.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
 from hardneg.encoders.sparse.head import new_head
 from hardneg.encoders.sparse.query_terms import check_query_terms, query_terms
@@ -20,15 +20,16 @@ from hardneg.errors import ModelError
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
+    from hardneg.encoders.open import ResolvedModel
     from hardneg.encoders.sparse.kind import Splade
 
 _CHUNK = 64  # tokens whose weights are made at once where none learns: the padded length may be 512
 
 
 def load_module(
-    kind: "Splade", spec: FullSpec, folder: Path, device: str | None, dtype: torch.dtype = torch.float32
+    options: "Splade", model: "ResolvedModel", device: str | None, dtype: torch.dtype = torch.float32
 ) -> "SparseEncoder":
-    """The model in a folder as kind and spec say, in evaluation mode.
+    """The model as options and spec say, in evaluation mode.
 
     dtype: of the transformer's weights.
 
@@ -37,15 +38,13 @@ def load_module(
     """
     from sentence_transformers import SparseEncoder
 
+    spec, folder, contract = model.full, model.path, model.contract
     check_activations(folder)
     own = made_as(folder) == SparseEncoder.__name__
     whole, most = _own(folder, spec, dtype) if own else (_new(folder, spec, dtype), None)
-    modules = _arranged(kind, spec, whole)
-    contract = read_contract(folder)
-    module: Any = with_prompts(
-        assembled(modules, spec, device, SparseEncoder), contract.prompts, contract.default_prompt_name
-    )
-    module.max_active_dims = kind.max_terms or most
+    made = assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
+    module: Any = with_prompts(made, contract.prompts, contract.default_prompt_name)
+    module.max_active_dims = options.max_terms or most
     return module
 
 
@@ -63,8 +62,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     from sentence_transformers import SparseEncoder
 
     check_query_terms(folder)
-    with opening(f"model {spec.name!r}", folder):
-        found = library_model(SparseEncoder, folder, dtype)
+    found = library_model(SparseEncoder, folder, dtype)
     whole = nn.Sequential(*found.children())
     check_sides(list(whole), spec.name)
     transformer, *rest = side(whole, "document")
@@ -73,8 +71,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     if transformer.model.get_output_embeddings() is None:
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
     check_tokenizer(transformer, spec.name)
-    with quiet():
-        check_weights(transformer.model, sides(folder)["document"][0], spec.name)
+    check_weights(transformer.model, sides(folder)["document"][0], spec.name)
     return whole, found.max_active_dims
 
 
@@ -94,14 +91,13 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     if len(places) != 1:
         raise ModelError(f"model {spec.name!r}: {len(places)} transformers in it: name a model that has one")
     local = {"local_files_only": True, "trust_remote_code": False}
-    with opening(f"model {spec.name!r}", folder):
-        transformer: Any = Transformer(
-            str(places[0]),
-            transformer_task="fill-mask",
-            model_kwargs=load_kwargs(folder, torch.float32) | local,
-            processor_kwargs=dict(local),
-            config_kwargs=dict(local),
-        )
+    transformer: Any = Transformer(
+        str(places[0]),
+        transformer_task="fill-mask",
+        model_kwargs=load_kwargs(folder, torch.float32) | local,
+        processor_kwargs=dict(local),
+        config_kwargs=dict(local),
+    )
     check_encoder(transformer, spec)
     check_tokenizer(transformer, spec.name)
     _with_head(transformer.model, places[0], spec.name)
@@ -111,13 +107,12 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
 
 def _with_head(model: Any, place: Path, name: str) -> None:
     """Makes sure that the network is whole, and makes its head where the files have none of it."""
-    with quiet():
-        missing, _ = differences(model, place)
-        body = f"{model.base_model_prefix}."
-        lacking = {key for key in missing if not key.startswith(body)}
-        outside = {key for key, _ in model.named_parameters() if not key.startswith(body)}
-        if not lacking or lacking < outside:
-            return check_weights(model, place, name)
+    missing, _ = differences(model, place)
+    body = f"{model.base_model_prefix}."
+    lacking = {key for key in missing if not key.startswith(body)}
+    outside = {key for key, _ in model.named_parameters() if not key.startswith(body)}
+    if not lacking or lacking < outside:
+        return check_weights(model, place, name)
     check_found(set(missing) - lacking, name)
     new_head(model, lacking, name)
 

@@ -1,4 +1,4 @@
-"""The kind `static`: a table with one vector a token, whose mean over a text's tokens is the text's vector."""
+"""The family `static`: a table with one vector a token, whose mean over a text's tokens is the text's vector."""
 
 from collections.abc import Set
 from dataclasses import asdict, dataclass, replace
@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.configuration import Shape
 from hardneg.encoders.contract import Contract, filled
-from hardneg.encoders.folder_kind import FolderKind
-from hardneg.encoders.identity import digest_of, file_identity, model_content, model_digest, module_contents
+from hardneg.encoders.folder_kind import FolderFamily
+from hardneg.encoders.identity import digest_of, file_identity, model_content, module_contents
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.source import HubCommit, at_hand, fetch, locate, look_up
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.encoders.static.contract import made_contract, static_contract
-from hardneg.encoders.static.files import check_table, table_files, table_shape
+from hardneg.encoders.static.files import check_table, made_contract, static_contract, table_files, table_shape
 from hardneg.errors import ModelError, PluginError
 from hardneg.types import Lookup
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.fastest import Precision
+    from hardneg.encoders.open import ResolvedModel
 
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
 _ROWS = 30_522
 
 
 @dataclass(frozen=True)
-class Static(FolderKind):
+class Static(FolderFamily):
     """One vector a token, looked up in a table: a text's vector is the mean of its tokens' ones.
 
     A folder of sentence-transformers with a `StaticEmbedding`, one of model2vec, and `packaged:wordllama` are taken as
@@ -50,6 +49,11 @@ class Static(FolderKind):
         if self.sif is not None and not self.sif > 0:
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
 
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        """Whether a folder holds a table."""
+        return table_files(folder) is not None
+
     def contract(self, folder: Path) -> Contract:
         """What the folder says. Raises ModelError where it has no whole model."""
         files = table_files(folder)
@@ -60,59 +64,56 @@ class Static(FolderKind):
         files = table_files(folder)
         return files is not None and files.modules and "query_length" not in others
 
-    def full(self, spec: ModelSpec, folder: Path) -> FullSpec:
+    def full(self, model: "ResolvedModel") -> FullSpec:
         """The spec with what the model's folder says.
 
         Raises:
-            ModelError: the folder is of another kind or no whole model, or the spec asks for what a table has not.
+            ModelError: the folder is of another family or no whole model, or the spec asks for what a table has not.
         """
-        self.check_class(folder)
+        self.check_class(model.path)
+        spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
-        if asked := [name for name in _OF_TRANSFORMERS if getattr(plain, name) != getattr(ModelSpec, name)]:
-            raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(asked)}, leave that out")
-        return filled(spec, self.contract(folder))
+        if others := [name for name in _OF_TRANSFORMERS if getattr(plain, name) != getattr(ModelSpec, name)]:
+            raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(others)}, leave that out")
+        return filled(spec, model.contract)
 
-    def digest(self, spec: ModelSpec) -> str:
+    def content_digest(self, model: "ResolvedModel") -> str:
         """By the files' content and the options; the same whether the folder or the spec says that it is static."""
-        found = locate(spec)
-        if isinstance(found, HubCommit):
-            return model_digest(spec, self.full)
-        files, full = table_files(found), replace(self.full(spec, found), encoder=None)
+        files, full = table_files(model.path), replace(model.full, encoder=None)
         if files is None:
-            return digest_of(["static", self.version, asdict(self), model_content(spec)], full)
+            return digest_of(["static", self.version, asdict(self), model_content(model.location)], full)
         if files.modules:
-            return digest_of(module_contents(found), full)
+            return digest_of(module_contents(model.path), full)
         read = [[path.name, file_identity(path)] for path in (*files.weights, files.tokenizer)]
         return digest_of(["static", files.normalised, read], full)
 
-    def look_up(self, spec: ModelSpec) -> Lookup:
+    def look_up(self, model: "ResolvedModel") -> Lookup:
         """The files' bytes."""
-        folder = at_hand(spec)
-        files = table_files(folder) if folder else None
+        files = None if model.folder is None else table_files(model.folder)
         if files is None:
-            return look_up(spec)
+            return model.location.look_up()
         check_table(files)
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
 
-    def shape(self, spec: ModelSpec) -> Shape:
+    def shape(self, model: "ResolvedModel") -> Shape:
         """By the table: no layers."""
-        folder = at_hand(spec)
-        files = table_files(folder) if folder else None
+        files = None if model.folder is None else table_files(model.folder)
         rows, dimension = (files and table_shape(files)) or (_ROWS, self.dimensions or Shape().hidden)
         return Shape(dimension, 0, 4 * rows * dimension)
 
-    def load(self, spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
-        """The model that the spec describes, in evaluation mode, always in float32.
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode, always in float32.
 
         Raises:
-            ModelError: the model is not there, or it cannot do what the spec says.
+            ModelError: it cannot do what its spec says.
         """
         from hardneg.encoders.static.load import make_static, open_static
 
-        folder = fetch(spec)
-        files, full = table_files(folder), self.full(spec, folder)
+        files = table_files(model.path)
         if files is None:
-            return make_static(folder, self, full, device)
+            return make_static(model, self, device)
         if self != Static():
-            raise ModelError(f"model {spec.name!r} is static already: leave the options of encoder out")
-        return open_static(files, full, device)
+            raise ModelError(f"model {model.spec.name!r} is static already: leave the options of encoder out")
+        return open_static(model, files, device)

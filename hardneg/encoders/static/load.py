@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from hardneg.encoders.files import load_options
-from hardneg.encoders.load import assembled, opening, with_head, with_prompts
+from hardneg.encoders.load import assembled, with_head, with_prompts
 from hardneg.encoders.soundness import check_ids
 from hardneg.encoders.spec import KINDS, FullSpec
-from hardneg.encoders.static.contract import static_contract
 from hardneg.encoders.static.encoder import StaticEncoder, bound, table_module
 from hardneg.encoders.static.files import TableFiles
 from hardneg.encoders.static.table import read_table, table_of, word_embeddings
@@ -17,38 +16,38 @@ from hardneg.encoders.towers import check_sides, has_twins, side, twins, with_ow
 from hardneg.errors import ModelError
 
 if TYPE_CHECKING:
+    from hardneg.encoders.open import ResolvedModel
     from hardneg.encoders.static.kind import Static
 
 
-def open_static(files: TableFiles, spec: FullSpec, device: str | None) -> StaticEncoder:
-    """The static model that a folder holds, with what comes behind its table, as the spec says.
+def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:
+    """The static model that a folder holds, with what comes behind its table, as its spec says.
 
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
     """
+    spec, contract = model.full, model.contract
     for place in {path.parent for path in files.weights}:
         load_options(place)  # refuses weights that are more than tensors
-    with opening(f"model {spec.name!r}", files.folder):
-        modules = _own_modules(files.folder) if files.modules else [_packed(files)]
-    encoder, contract = _encoder(modules, spec, device), static_contract(files)
+    encoder = _encoder(_own_modules(files.folder) if files.modules else [_packed(files)], spec, device)
     with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
     return encoder
 
 
-def make_static(folder: Path, options: "Static", spec: FullSpec, device: str | None) -> StaticEncoder:
-    """A static model made of the token table of the transformer in a folder.
+def make_static(model: "ResolvedModel", options: "Static", device: str | None) -> StaticEncoder:
+    """A static model made of the token table of a transformer.
 
     Raises:
         ModelError: its weights have no token table, or the folder cannot be opened.
     """
     from transformers import AutoTokenizer
 
-    with opening(f"model {spec.name!r}", folder):
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-        if getattr(tokenizer, "backend_tokenizer", None) is None:
-            raise ModelError(f"model {spec.name!r} has a slow tokenizer: name a model with a tokenizer.json")
-        table = table_of(word_embeddings(folder), options.dimensions, options.sif)
-    backend = tokenizer.backend_tokenizer
+    spec, folder = model.full, model.path
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer: name a model with a tokenizer.json")
+    table = table_of(word_embeddings(folder), options.dimensions, options.sif)
     backend.no_truncation()
     return _encoder([table_module(backend, table)], spec, device)
 

@@ -14,7 +14,7 @@ from hardneg import model_server
 from hardneg.data.segments import Segments
 from hardneg.distributed import World
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.kinds import load_encoder, model_digest
+from hardneg.encoders.open import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError, PluginError
 from hardneg.progress import Silent
@@ -143,12 +143,12 @@ def test_options_that_shorten(served: Served) -> None:
 
 
 def test_the_digest_is_of_what_changes_vectors(served: Served) -> None:
-    plain = model_digest(spec(served))
+    plain = resolve(spec(served)).digest
     free = {"url": "http://elsewhere/v1", "batch": 2, "in_flight": 9, "base64": True, "cache": 0, "key": "KEY"}
-    assert model_digest(spec(served, free)) == plain == model_digest(spec(served, similarity="cosine"))
+    assert resolve(spec(served, free)).digest == plain == resolve(spec(served, similarity="cosine")).digest
     others = [spec(served, {"dimensions": 4}), spec(served, {"characters": 4}), spec(served, revision="2")]
     others += [spec(served, query_prompt="q"), spec(served, similarity="dot"), spec(served, truncate_dim=2)]
-    assert len({plain, *map(model_digest, others)}) == 7
+    assert len({plain, *(resolve(other).digest for other in others)}) == 7
     assert served.requests == []
 
 
@@ -188,9 +188,9 @@ def test_what_a_server_cannot_be_told(served: Served, monkeypatch: pytest.Monkey
 
 def test_it_is_looked_up_without_an_embedding(served: Served) -> None:
     assert load_plugin("encoders", "http") is Http and Http.trainable is False
-    assert Http(served.url).look_up(spec(served)).note == f"served at {served.url}" and served.requests == []
+    assert resolve(spec(served)).look_up().note == f"served at {served.url}" and served.requests == []
     with pytest.raises(ModelError, match="no answer"):
-        Http("http://127.0.0.1:9/v1").look_up(spec(served))
+        resolve(spec(served, {"url": "http://127.0.0.1:9/v1"})).look_up()
 
 
 def test_vectors_that_are_all_zero_are_refused(served: Served) -> None:

@@ -10,8 +10,8 @@ from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import known, model_digest, model_shape
 from hardneg.encoders.multi_vector.kind import LateInteraction
+from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.types import PluginSetting
@@ -137,8 +137,8 @@ def test_weights_in_bf16_give_about_the_same(folder: Path, encoder: Encoder):
 
 
 def test_the_digest_is_that_of_what_the_model_makes(folder: Path, tmp_path: Path):
-    plain = model_digest(ModelSpec(str(folder)))
-    assert model_digest(_of_model(folder)) == plain == model_digest(_of_model(folder, query_expansion=12))
+    plain = resolve(ModelSpec(str(folder))).digest
+    assert resolve(_of_model(folder)).digest == plain == resolve(_of_model(folder, query_expansion=12)).digest
     others = [
         _of_model(folder, query_expansion=0, skiplist="own"),
         _of_model(folder, skiplist="none"),
@@ -148,7 +148,7 @@ def test_the_digest_is_that_of_what_the_model_makes(folder: Path, tmp_path: Path
         ModelSpec(str(tiny_multi_vector(tmp_path / "other", seed=1))),
         ModelSpec(str(tiny_multi_vector(tmp_path / "attended", attend=True))),
     ]
-    assert len({plain, *map(model_digest, others)}) == 8
+    assert len({plain, *(resolve(other).digest for other in others)}) == 8
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_what_a_folder_says_is_told_before_it_is_opened(folder: Path, tmp_path: 
     contract = LateInteraction().contract(folder)
     assert (contract.similarity, contract.query_length, contract.document_length) == ("maxsim", 12, 24)
     assert (contract.query_prompt, contract.dimension, contract.normalised, contract.odd) == ("[Q] ", 16, True, ())
-    assert model_shape(ModelSpec(str(folder))).vector == 16
-    assert model_shape(_of_model(tiny_encoder(tmp_path / "source"), dimension=8)).vector == 8
+    assert resolve(ModelSpec(str(folder))).shape.vector == 16
+    assert resolve(_of_model(tiny_encoder(tmp_path / "source"), dimension=8)).shape.vector == 8
 
 
 def test_more_dimensions_than_there_are_cannot_be_had(tmp_path: Path):
@@ -215,7 +215,7 @@ def test_models_of_older_forms_are_read(tmp_path: Path, make: Any, length: int):
     spec = ModelSpec(str(folder), encoder=PluginSetting("multi-vector"))
     encoder = Encoder.load(spec, "cpu")
     assert (encoder.spec.query_length, encoder.spec.document_length) == (length, 20)
-    assert known(ModelSpec(str(folder))) == known(spec)
+    assert resolve(ModelSpec(str(folder))).known == resolve(spec).known
     _equal_to_sentence_transformers(encoder, folder)
     encoder.save(tmp_path / "saved")
     _equal_to_sentence_transformers(Encoder.open(tmp_path / "saved", "cpu"), folder)

@@ -18,7 +18,7 @@ from hardneg.cli.contracts import override_lines
 from hardneg.encoders.contract import read_contract
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kinds import model_digest, open_encoder
+from hardneg.encoders.open import open_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import side
 from hardneg.errors import ModelError, PluginError
@@ -180,23 +180,25 @@ def test_a_head_in_part_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_it_is_enters_the_digest(folder: Path, dense: Path, tmp_path: Path) -> None:
-    plain = model_digest(ModelSpec(str(folder)))
-    assert plain == model_digest(sparse(folder))
+    plain = resolve(ModelSpec(str(folder))).digest
+    assert plain == resolve(sparse(folder)).digest
     shutil.copytree(folder, tmp_path / "copy")
-    assert plain == model_digest(ModelSpec(str(tmp_path / "copy")))
+    assert plain == resolve(ModelSpec(str(tmp_path / "copy"))).digest
     (tmp_path / "copy" / "1_SpladePooling" / "config.json").write_text(json.dumps({"pooling_strategy": "sum"}))
     others = [ModelSpec(str(tmp_path / "copy")), sparse(folder, pooling="sum"), sparse(folder, max_terms=3)]
     others += [sparse(folder, queries="terms"), ModelSpec(str(dense)), sparse(dense), sparse(dense, pooling="sum")]
-    assert len({plain, *map(model_digest, others)}) == len(others) + 1
+    assert len({plain, *(resolve(other).digest for other in others)}) == len(others) + 1
 
 
 def test_how_many_terms_a_folder_keeps_enters_the_digest(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "few")
     path = tmp_path / "few" / "config_sentence_transformers.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "max_active_dims": 3}))
-    few = model_digest(ModelSpec(str(tmp_path / "few")))
-    assert few == model_digest(sparse(folder, max_terms=3)) == model_digest(sparse(tmp_path / "few", max_terms=3))
-    assert few != model_digest(ModelSpec(str(folder))) and few != model_digest(sparse(tmp_path / "few", max_terms=4))
+    few = resolve(ModelSpec(str(tmp_path / "few"))).digest
+    assert few == resolve(sparse(folder, max_terms=3)).digest == resolve(sparse(tmp_path / "few", max_terms=3)).digest
+    assert (
+        few != resolve(ModelSpec(str(folder))).digest and few != resolve(sparse(tmp_path / "few", max_terms=4)).digest
+    )
 
 
 def test_rounded_weights_leave_the_frequencies_of_positions_alone(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from hardneg.plugin import (
     EncodeOptions,
     FullSpec,
     ModelError,
-    ModelSpec,
     OneVector,
     Progress,
     Segments,
@@ -56,12 +55,12 @@ class HttpEncoder:
         self._dimension = self._probed()
 
     @classmethod
-    def opened(cls, kind: "Http", spec: ModelSpec) -> "HttpEncoder":
+    def opened(cls, kind: "Http", spec: FullSpec) -> "HttpEncoder":
         """The model that a spec describes. Raises ModelError as `Http.load`."""
-        full, client = kind.resolve(spec), kind.client(spec)
+        client = kind.client(spec)
         path = cache_folder() / "vectors" / f"{digest(kind.content(spec))}.sqlite"
         kept = VectorCache(path, int(kind.cache * 1e9)) if kind.cache else None
-        return cls(kind, full, client, kept)
+        return cls(kind, spec, client, kept)
 
     @property
     def dimension(self) -> int:

@@ -1,10 +1,10 @@
-"""The kind `http`: a model that a server holds; what is known of it is what the recipe says."""
+"""The family `http`: a model that a server holds; what is known of it is what the recipe says."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from hardneg.plugin import Form, FullSpec, Lookup, ModelError, ModelSpec, Shape, digest, whole_prompts
+from hardneg.plugin import Form, FullSpec, Lookup, ModelError, ModelSpec, ResolvedModel, Shape, digest, whole_prompts
 
 if TYPE_CHECKING:
     from hardneg_http.client import EmbeddingClient
@@ -75,12 +75,13 @@ class Http:
         if self.cache < 0:
             raise ValueError(f"cache: {self.cache} must not be below 0")
 
-    def resolve(self, spec: ModelSpec) -> FullSpec:
+    def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, with no prompts, and cosines, where it does not say otherwise.
 
         Raises:
             ModelError: it says what only the server can.
         """
+        spec = model.spec
         plain = ModelSpec(spec.name)
         if said := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
             raise ModelError(f"model {spec.name!r}: {', '.join(said)}: a server decides on that; leave it out")
@@ -90,38 +91,30 @@ class Http:
         prompts = whole_prompts(spec.name, given, spec.task, {})
         return FullSpec(**{**own, **lengths, **prompts, "task": None, "similarity": spec.similarity or "cosine"})
 
-    def known(self, spec: ModelSpec) -> FullSpec | None:
-        """The same; None where it is wrong."""
-        try:
-            return self.resolve(spec)
-        except ModelError:
-            return None
-
-    def digest(self, spec: ModelSpec) -> str:
+    def digest(self, model: ResolvedModel) -> str:
         """That of the model's name and revision, and of what changes vectors on their way; the server is not asked.
 
         A vector's last digits differ from answer to answer of one server, so vectors cannot name a model. Whoever
         changes a server's weights under the same name gives another `revision`.
         """
-        full = self.resolve(spec)
+        full = model.full
         said = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
-        return digest(["http", self.version, *self.content(spec), *said])
+        return digest(["http", self.version, *self.content(full), *said])
 
     def content(self, spec: ModelSpec) -> list[object]:
         """What a text's vector from the server depends on, besides the text."""
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
-    def look_up(self, spec: ModelSpec) -> Lookup:
+    def look_up(self, model: ResolvedModel) -> Lookup:
         """That the server answers. Raises ModelError where it does not, or the variable of the key is empty."""
-        self.resolve(spec)
-        client = self.client(spec)
+        client = self.client(model.full)
         try:
             client.reach()
         finally:
             client.close()
         return Lookup(note=f"served at {self.url}")
 
-    def shape(self, spec: ModelSpec) -> Shape:
+    def shape(self, model: ResolvedModel) -> Shape:
         """No weights and no work here; the size of a vector as far as the recipe says it."""
         return Shape(self.dimensions or _UNSEEN, 0, 0)
 
@@ -136,7 +129,7 @@ class Http:
         key, url = server_key(spec.name, self.key), self.url.rstrip("/")
         return EmbeddingClient(Endpoint(url, key, said, self.timeout, self.deadline, self.in_flight))
 
-    def load(self, spec: ModelSpec, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
+    def load(self, model: ResolvedModel, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
         """The model, asked for one vector; device and precision are the server's own.
 
         Raises:
@@ -144,4 +137,4 @@ class Http:
         """
         from hardneg_http.encoder import HttpEncoder
 
-        return HttpEncoder.opened(self, spec)
+        return HttpEncoder.opened(self, model.full)

@@ -12,8 +12,8 @@ from hardneg.plugin import (
     Document,
     ModelError,
     check_model_files,
-    fetch_model,
     forget_last_call,
+    locate_model,
     most_positions,
     opening_model,
     read_json,
@@ -75,7 +75,7 @@ class Reader:
         Raises:
             ModelError: the model is not there, or cannot be read with.
         """
-        folder = fetch_model(spec.start)
+        folder = locate_model(spec.start.name, spec.start.revision).fetched().path
         check_model_files(folder)
         with opening_model("the reader", folder, seed):
             return cls._of(folder, spec, device)

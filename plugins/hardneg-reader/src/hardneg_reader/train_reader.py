@@ -28,6 +28,7 @@ from hardneg.plugin import (
     ValidationRun,
     digest,
     has_answers,
+    locate_model,
     model_content,
     parse_model,
     positives_by_query,
@@ -72,7 +73,9 @@ class TrainReader(StageSpec):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """The weights that training starts from."""
-        return {"start": lambda: digest(model_content(self.reader.start))}
+        return {
+            "start": lambda: digest(model_content(locate_model(self.reader.start.name, self.reader.start.revision)))
+        }
 
     def network(self, recipe: RecipeView) -> ModelSpec:
         """The reader's own."""

@@ -1,0 +1,161 @@
+"""A model is resolved once: one look for its files, one reading of what they say, and each family asked for its own."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+
+from hardneg.encoders import contract, source
+from hardneg.encoders import open as opened
+from hardneg.encoders.dense.kind import Dense
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.multi_vector.kind import LateInteraction
+from hardneg.encoders.open import load_encoder, resolve
+from hardneg.encoders.sparse.kind import Splade
+from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.static.kind import Static
+from hardneg.errors import ModelError, PluginError
+from hardneg.types import PluginSetting
+
+MAKERS = {
+    "dense": (tiny_encoder, Dense),
+    "static": (tiny_static, Static),
+    "model2vec": (tiny_model2vec, Static),
+    "sparse": (tiny_sparse_encoder, Splade),
+    "multi-vector": (tiny_multi_vector, LateInteraction),
+}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: list[object]) -> list[object]:
+    """What a function is called with from now on."""
+    calls, function = [], getattr(module, name)
+
+    def called(first: object, *rest: object) -> object:
+        calls.append(first)
+        return function(first, *rest)
+
+    for user in users:
+        monkeypatch.setattr(user, name, called)
+    return calls
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    from hardneg.encoders import folder_kind
+    from hardneg.encoders.adapters import base
+    from hardneg.encoders.adapters import source as adapters
+
+    folder = MAKERS[name][0](tmp_path / "model")
+    looked = counted(monkeypatch, source, "locate", [opened, base, adapters, source])
+    read = counted(monkeypatch, contract, "read_contract", [contract, folder_kind])
+    load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
+    assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))
+    model = resolve(str(folder))
+    assert model.full == model.known and model.digest and model.shape and model.look_up().there
+    assert looked == [str(folder)] * 2
+
+
+def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardneg.encoders.adapters import base as bases
+    from hardneg.encoders.adapters.spec import AdapterSpec
+
+    base = tiny_encoder(tmp_path / "base")
+    spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))
+    Encoder.load(spec, "cpu").save(tmp_path / "saved")
+    transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
+    alone = transformer.rename(tmp_path / "alone")
+    (alone / "modules.json").unlink(missing_ok=True)
+    looked = counted(monkeypatch, source, "locate", [opened, bases])
+    model = resolve(str(alone))
+    assert looked == [str(alone), str(base.resolve())] and model.path == base.resolve()
+    assert model.spec.adapter == AdapterSpec(str(alone))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
+    make, family = MAKERS[name]
+    folder = make(tmp_path / "model")
+    assert resolve(str(folder)).family == family()
+    claims = [each for each in (Static, Splade, LateInteraction) if each.claims(folder)]
+    assert claims == [family] * (name != "dense")
+
+
+@dataclass(frozen=True)
+class Marked(Dense):
+    """A family of another package, whose folders have a file of their own."""
+
+    called: ClassVar[str] = "marked"
+    special: ClassVar[int] = 1
+
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        return (folder / "marked.json").is_file()
+
+
+def test_another_package_claims_its_folders_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_static(tmp_path / "model")
+    (folder / "marked.json").write_text("{}")
+    installed(monkeypatch, marked=Marked)
+    assert resolve(str(folder)).family == Marked()
+    (folder / "marked.json").unlink()
+    assert resolve(str(folder)).family == Static()
+
+
+def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed(monkeypatch, broken=PluginError("the encoders plugin 'broken' of a package cannot be imported (x)"))
+    with caplog.at_level(logging.WARNING):
+        assert resolve(str(tiny_sparse_encoder(tmp_path / "model"))).family == Splade()
+    assert "'broken' of a package cannot be imported (x); it is not asked" in caplog.text
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:
+    """Families that are installed beside those of hardneg."""
+    from hardneg import registry
+
+    names, load = registry.plugin_names, registry.load_plugin
+
+    def loaded(kind: str, name: str) -> type:
+        found = families.get(name) or load(kind, name)
+        if isinstance(found, PluginError):
+            raise found
+        return found
+
+    monkeypatch.setattr(opened, "plugin_names", lambda kind: sorted([*names(kind), *families]))
+    for module in (opened, registry):
+        monkeypatch.setattr(module, "load_plugin", loaded)
+
+
+def test_what_is_not_here_is_no_error_until_it_is_asked_for(tmp_path: Path) -> None:
+    model = resolve(ModelSpec(str(tmp_path / "none")))
+    assert model.folder is None and model.known is None and model.known_family is None and model.dimension is None
+    assert model.family == Dense() and model.shape.hidden == 768 and model.remarks == []
+    for ask in (lambda: model.full, lambda: model.contract, lambda: model.digest, model.look_up):
+        with pytest.raises(ModelError, match="no such folder: give a folder, a hub id or packaged:"):
+            ask()
+    with pytest.raises(ModelError, match="no such folder"):
+        resolve(str(tmp_path / "none"), fetch=True)
+
+
+def test_a_folder_that_is_damaged_is_told_when_it_is_opened(tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path / "model")
+    (folder / "config_sentence_transformers.json").write_text("[")
+    assert resolve(str(folder)).family == Dense()
+    with pytest.raises(ModelError, match="not readable as JSON"):
+        load_encoder(ModelSpec(str(folder)), "cpu")
+
+
+def test_what_a_spec_says_of_its_family_wins(tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path / "model")
+    config = json.loads((folder / "config_sentence_transformers.json").read_text())
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({**config, "model_type": "SparseEncoder"}))
+    assert resolve(str(folder)).family == Splade()
+    named = resolve(ModelSpec(str(folder), encoder=PluginSetting("dense")))
+    assert named.family == Dense()
+    with pytest.raises(ModelError, match="a SparseEncoder, not a dense encoder"):
+        _ = named.full

@@ -144,8 +144,9 @@ class ResolvedModel:
     @property
     def remarks(self) -> list[str]:
         """What a user should know before its files become a model of its family."""
-        here = self.folder is not None and isinstance(self.family, FolderFamily)
-        return self.family.remarks(self.path) if here else []
+        if self.folder is None or not isinstance(self.family, FolderFamily):
+            return []
+        return self.family.remarks(self.folder)
 
     def opens_alone(self, others: Set[str]) -> bool:
         """Whether sentence-transformers opens its folder with the vectors that it has here.

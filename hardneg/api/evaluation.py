@@ -14,7 +14,7 @@ from hardneg.api.given_values import field_value, names_of
 from hardneg.api.judging import Judge, tested
 from hardneg.api.labels import known_baselines, known_metrics
 from hardneg.api.making import make_dataset
-from hardneg.api.notebook import html_section, html_table
+from hardneg.api.notebook import html_graphics, html_section, html_table
 from hardneg.api.results import source_of_runs
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.api.writing import writing
@@ -22,6 +22,7 @@ from hardneg.data.collection import StoredCollection
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
 from hardneg.reporting.content import ReportContent, systems_section, tests_by_metric
+from hardneg.reporting.intervals import means_graphic
 from hardneg.wording import counted
 
 _log = logging.getLogger("hardneg")
@@ -170,26 +171,6 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         tests = "".join(map(html_table, tests_by_metric(self.measured.comparisons, self.measured.significance_level)))
-        return html_section(systems_section(self._content)) + _svg(self._content) + tests
-
-
-def _svg(content: ReportContent) -> str:
-    """The means with their 95 % intervals, which end where metrics do, a panel a metric."""
-    from io import StringIO
-
-    from hardneg.reporting.figure import COLOURS, plain_axes, svg_figure
-
-    text, labels = StringIO(), list(content.systems)
-    with svg_figure(text, len(content.metrics)) as panels:
-        for axes, metric in zip(panels, content.metrics, strict=True):
-            plain_axes(axes, metric, "", "")
-            for place, label in enumerate(labels):
-                found = content.systems[label].get(metric)
-                if found is None:
-                    continue
-                ends, look = found.interval, {"fmt": "o", "color": COLOURS[place % len(COLOURS)]}
-                error = [[found.mean - ends.low], [ends.high - found.mean]] if ends else None
-                axes.errorbar([found.mean], [place], xerr=error, **look)
-            axes.set_yticks(range(len(labels)), labels)
-            axes.set_ylim(len(labels) - 0.5, -0.5)
-    return text.getvalue()
+        metrics = enumerate(self._content.metrics)
+        figures = (means_graphic(self._content, metric, f"means-{place}") for place, metric in metrics)
+        return html_section(systems_section(self._content)) + html_graphics(figures) + tests

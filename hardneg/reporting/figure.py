@@ -1,7 +1,5 @@
 """What all figures share: a canvas without a screen, colours, axes, and files that are equal for equal numbers."""
 
-import io
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,19 +22,6 @@ _IN_A_ROW = 3
 FORMS = (".png", ".svg", ".pdf")
 
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "hardneg", "text.parse_math": False, "font.size": 10.0}
-_INK = "#010203"
-_INKED = (
-    "text.color",
-    "axes.edgecolor",
-    "axes.labelcolor",
-    "axes.titlecolor",
-    "grid.color",
-    "xtick.color",
-    "ytick.color",
-)
-_LIGHT_AND_DARK = (
-    "<style>:root { color: #1c2024; } @media (prefers-color-scheme: dark) { :root { color: #e3e7ea; } }</style>"
-)
 _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
@@ -55,26 +40,11 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
         yield axes
         for path in paths:
             with replacing(path) as file:
-                _write(drawn, file, path.suffix, dpi=150)
+                drawn.savefig(file, format=path.suffix[1:], metadata=_DATES.get(path.suffix), dpi=150)
 
 
 @contextmanager
-def svg_figure(text: io.StringIO, panels: int, height: float = 3.0, width: float = 4.4) -> Iterator[list[Any]]:
-    """The axes of `panels` panels; on leaving, `text` has them as an SVG without ground, for light and dark pages."""
-    with _canvas(panels, height, width, dict.fromkeys(_INKED, _INK)) as (drawn, axes):
-        yield axes
-        svg = io.StringIO()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing")  # the browser has its own fonts
-            _write(drawn, svg, ".svg", transparent=True)
-    head, opened, rest = svg.getvalue().partition("<defs>")
-    text.write(head + _LIGHT_AND_DARK + opened + rest.replace(_INK, "currentColor"))
-
-
-@contextmanager
-def _canvas(
-    panels: int, height: float, width: float, style: Mapping[str, str] | None = None
-) -> Iterator[tuple[Any, list[Any]]]:
+def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, list[Any]]]:
     """An empty figure and its axes; equal drawings give equal bytes."""
     try:
         from matplotlib import rc_context
@@ -82,16 +52,12 @@ def _canvas(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependency(f'figures need matplotlib ({error}); pip install "hardneg"') from error
-    with rc_context({**_STYLE, **(style or {})}):
+    with rc_context(_STYLE):
         rows = -(-panels // _IN_A_ROW)
         columns = -(-panels // rows)
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(drawn)
         yield drawn, [drawn.add_subplot(rows, columns, place) for place in range(1, panels + 1)]
-
-
-def _write(drawn: Any, file: Any, form: str, **options: Any) -> None:
-    drawn.savefig(file, format=form[1:], metadata=_DATES.get(form), **options)
 
 
 def check_forms(paths: Sequence[Path]) -> None:

@@ -49,15 +49,10 @@ class Spot:
 
 def comparison_section(report: ReportContent) -> Section | None:
     """Means and differences by the first metric; None where there are not two systems to compare."""
-    spots = list(_means(report)) if report.metrics else []
-    if len(spots) < 2:
+    if not report.metrics or sum(report.metrics[0] in values for values in report.systems.values()) < 2:
         return None
-    metric, tests = report.metrics[0], report.main_tests
-    baseline = report.baseline
-    of_seeds = f" {_SEEDS}" if report.by_seed else ""
-    caption = f"Mean {metric} and its 95 % interval."
-    told = f"{caption} Dashed: the baseline." if baseline else caption
-    graphics = [Graphic(_drawn("means", f"Mean {metric} by system", spots, _value(spots, baseline)), told + of_seeds)]
+    metric, tests, baseline = report.metrics[0], report.main_tests, report.baseline
+    graphics = [means_graphic(report, metric)]
     if tests:
         differences = list(_differences(report, tests, baseline))
         caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
@@ -66,6 +61,14 @@ def comparison_section(report: ReportContent) -> Section | None:
         title = f"Difference in {metric} from {baseline}"
         graphics.append(Graphic(_drawn("differences", title, differences, 0.0), caption))
     return Section("Main comparison", [_table(report)], graphics=graphics, folded=True, lines=report.notes)
+
+
+def means_graphic(report: ReportContent, metric: str, name: str = "means") -> Graphic:
+    """Each system's mean with its interval; `name` is the figure's own in its page."""
+    spots, baseline = list(_means(report, metric)), report.baseline
+    caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
+    drawn = _drawn(name, f"Mean {metric} by system", spots, _value(spots, baseline))
+    return Graphic(drawn, f"{caption} {_SEEDS}" if report.by_seed else caption)
 
 
 def _table(report: ReportContent) -> Table:
@@ -92,8 +95,7 @@ def _value(spots: Sequence[Spot], name: str) -> float | None:
     return next((spot.value for spot in spots if spot.name == name), None)
 
 
-def _means(report: ReportContent) -> Iterator[Spot]:
-    metric = report.metrics[0]
+def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
     baselines = {each.baseline for each in report.main_tests.values()}
     for name, values in report.systems.items():
         if metric not in values:

@@ -1,20 +1,11 @@
-"""The fields of what a recipe says: references to stages, plugins by name, which count in a key, old names."""
+"""The fields of what a recipe says: references to stages, plugins by name, files."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    with_config,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, with_config
 
 from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
@@ -23,15 +14,14 @@ from hardneg.encoders.prompts import PromptName
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
+from hardneg.store.identity import FREE as FREE
+from hardneg.store.identity import LATER as LATER
 from hardneg.types import PluginSetting
 
 START = "start"
 DATASET = "dataset"
 SECTION = "section"
 """What a reference asks for whose stages stand in a report: whatever they make, their verbs have sections for it."""
-FREE: dict[str, JsonValue] = {"in_identity": False}
-LATER: dict[str, JsonValue] = {"in_identity": "unless it has its default"}
-"""For a field that artifacts were made without: it counts where it has another value than its default."""
 
 
 class Trait(StrEnum):
@@ -90,13 +80,12 @@ class InputFile:
 class Option:
     """How a field stands on the command line; one without this mark is `--its-name`, said by its description.
 
-    flag: another name. old: names that work for one more release. same: other names that stay. argument: it stands
-    without a name. metavar: the form of its value. one_of: a field with labels; a path of one of these is its label.
-    placed: its values are told apart by their places alone. panel: the group of options in help.
+    flag: another name. same: other names that it has too. argument: it stands without a name. metavar: the form of its
+    value. one_of: a field with labels; a path of one of these is its label. placed: its values are told apart by their
+    places alone. panel: the group of options in help.
     """
 
     flag: str = ""
-    old: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     argument: bool = False
     metavar: str = ""
@@ -256,40 +245,3 @@ def _names(path: str, value: Any) -> Iterator[tuple[str, str]]:
         inner = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in inner:
             yield from _names(f"{path}.{key}", item)
-
-
-def counted_fields(model: BaseModel) -> dict[str, Any]:
-    """The fields that may change a result, defaults included; what is marked counts by its content, not here."""
-    names = {
-        name
-        for name, info in type(model).model_fields.items()
-        if name != "stage"
-        and info.json_schema_extra != FREE
-        and (info.json_schema_extra != LATER or getattr(model, name) != info.default)
-        and not any(isinstance(mark, Reference | PluginKind | InputFile) for mark in info.metadata)
-    }
-    return model.model_dump(mode="json", include=names)
-
-
-@dataclass(frozen=True, slots=True)
-class Renamed:
-    """What an option is called now. A class of options lists these by the old names, in `renamed`.
-
-    values: what its values are now, by what they were; others are as they were.
-    """
-
-    name: str
-    values: Mapping[Any, Any] = field(default_factory=dict)
-
-    def old_value(self, value: Any) -> Any:
-        """What a value of today was under the old name."""
-        return next((old for old, new in self.values.items() if new == value and type(new) is type(value)), value)
-
-
-def old_names(options: Mapping[str, Any], renamed: Mapping[str, Renamed]) -> dict[str, Any]:
-    """Options under the names, and with the values, that they had before: what an identity is made of."""
-    old = {change.name: (name, change) for name, change in renamed.items()}
-    return dict(
-        (old[name][0], old[name][1].old_value(value)) if name in old else (name, value)
-        for name, value in options.items()
-    )

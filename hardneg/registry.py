@@ -131,21 +131,6 @@ def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, 
     return f"{option}: missing: give {form}{f', {meaning}' if meaning else ''}"
 
 
-def plugin_identity(name: str, plugin: Any) -> dict[str, Any]:
-    """What of a configured plugin enters an artifact's identity: name, version and all options, defaults included.
-
-    Options that its class names in `later` are those that artifacts were made without: they count where they have
-    another value than their default.
-    """
-    from pydantic import TypeAdapter
-
-    options = TypeAdapter(type(plugin)).dump_python(plugin, mode="json")
-    for option in getattr(type(plugin), "later", ()):
-        if getattr(plugin, option) == getattr(type(plugin), option):
-            del options[option]
-    return {"name": name, "version": type(plugin).version, "options": options}
-
-
 def needs_of(loss: Any) -> tuple[str, ...]:
     """The optional parts of a `ScoreBatch` that a loss cannot do without; none where it says nothing."""
     return tuple(getattr(loss, "needs", ()))

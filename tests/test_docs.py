@@ -84,8 +84,6 @@ def test_all_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_files_that_are_named_are_there(page: Path) -> None:
-    if page.name == "CHANGELOG.md":
-        return  # it names what was there once
     found = re.findall(
         r"`((?:hardneg|tests|benchmarks|plugins|recipes|docs)/[\w./-]+)`", page.read_text(encoding="utf-8")
     )
@@ -159,28 +157,6 @@ def test_an_example_is_what_its_verb_takes(page: str, name: str, stage: dict[str
     load_plugin("stages", str(stage["stage"])).model_validate(stage)
 
 
-MOVED = re.findall(r"^\| `(hardneg\.[\w.]+)` \| (.+) \|$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-
-
-def importable(name: str) -> bool:
-    """Whether there is a module of this name, or what it names is in one."""
-    module, _, own = name.rpartition(".")
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return bool(module) and importable(module) and hasattr(importlib.import_module(module), own)
-
-
-@pytest.mark.parametrize(("old", "now"), MOVED)
-def test_what_has_moved_is_where_the_changelog_says(old: str, now: str) -> None:
-    assert now.startswith("the same name") or not importable(old)
-    assert [name for name in re.findall(r"`(hardneg\.[\w.]+)`", now) if not importable(name)] == []
-
-
-def test_the_changelog_says_what_has_moved() -> None:
-    assert ("hardneg.seconds", "`hardneg.progress`") in MOVED and len(MOVED) > 30
-
-
 def test_all_pages_give_the_number_of_kinds_of_plugins() -> None:
     """docs/index.md names the kinds one by one, CONTRIBUTING.md has their number."""
     numbers = ["seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen"]
@@ -204,9 +180,7 @@ def test_the_architecture_names_every_part() -> None:
     }
     parts = {path.name + "/" for path in (ROOT / "hardneg").iterdir() if (path / "__init__.py").exists()}
     parts |= {path.stem for path in (ROOT / "hardneg").glob("*.py") if not path.stem.startswith("__")}
-    parts |= {
-        path.stem for path in (ROOT / "hardneg" / "recipe").glob("*.py") if path.stem not in ("__init__", "renamed")
-    }
+    parts |= {path.stem for path in (ROOT / "hardneg" / "recipe").glob("*.py") if path.stem != "__init__"}
     assert parts - named_parts == set()
 
 

@@ -9,7 +9,8 @@ import pytest
 from hardneg import registry
 from hardneg.errors import PluginError
 from hardneg.plugin_help import plugin_options, plugin_text
-from hardneg.registry import configure, list_plugins, load_plugin, plugin_identity
+from hardneg.registry import configure, list_plugins, load_plugin
+from hardneg.store.identity import plugin_identity
 from hardneg.types import PluginSetting
 
 MINER = '''

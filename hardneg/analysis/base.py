@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hardneg.analysis.inputs import AnalysisInputs, Record
 from hardneg.atomic_write import replace_text
 from hardneg.errors import DataError, UsageError
-from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_references
+from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_fields, marked_references
 from hardneg.fields import Option as Option
 from hardneg.registry import plugin_errors, suggestion
 from hardneg.reporting.curve import is_number
 from hardneg.reporting.figure import Points
 from hardneg.reporting.table import Section, Table
+from hardneg.store.identity import options_in_key
 
 _SHOWN = 120
 
@@ -45,7 +46,7 @@ Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("-
 Encoders = Annotated[dict[Name, Name], Reference(("model",)), Option("--model", placed=True)]
 """Models of queries by labels of indexes; by default the models that encoded the indexes."""
 
-Metric = Annotated[MetricName, Option("--metric", same=("--metrics",))]
+Metric = Annotated[MetricName, Option("--metric", same=("metrics",))]
 
 
 class Analysis(BaseModel):
@@ -125,8 +126,8 @@ class Analysis(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """All that may change the result: values with defaults, and the labels of references in their order."""
-        marked = {field for field, info in type(self).model_fields.items() if Reference in map(type, info.metadata)}
-        values = {field: _ordered(value) for field, value in self.model_dump(mode="json", exclude=marked).items()}
+        references = {field for field, _, _ in marked_fields(self, Reference)}
+        values = {field: _ordered(value) for field, value in options_in_key(self, references).items()}
         return {"version": self.version, **values, "references": [path for path, _, _ in self.references()]}
 
 

@@ -34,7 +34,7 @@ class CandidateCounts(Analysis):
     reranked: Annotated[dict[Name, Name], MEASURED] = Field(
         min_length=1, description="The run in the same place, reranked."
     )
-    counts: Annotated[tuple[PositiveInt, ...], Option("--depth", old=("--count",)), Field(min_length=1)] = Field(
+    counts: Annotated[tuple[PositiveInt, ...], Option("--depth"), Field(min_length=1)] = Field(
         (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")

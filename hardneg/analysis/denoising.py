@@ -44,9 +44,7 @@ class Denoising(Analysis):
     negatives: Annotated[dict[Name, Name], Reference(("negatives",)), Option(metavar="DROPPED...", argument=True)] = (
         Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
     )
-    examples: Annotated[int, Option("--limit", old=("--examples",))] = Field(
-        5, ge=0, description="How many queries to print of each."
-    )
+    examples: Annotated[int, Option("--limit")] = Field(5, ge=0, description="How many queries to print of each.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Shares by rank of each filter, and examples with texts."""

@@ -41,7 +41,7 @@ class Errors(Analysis):
     indexes: Indexes = Field(default_factory=dict, description="A dense index folder; needs --queries, --model.")
     models: Encoders = Field(default_factory=dict, description="The model that encodes the queries of the index.")
     runs: Runs = Field(default_factory=dict, description="A TREC run: its top-K errors.")
-    depth: Annotated[int, Option("--depth", old=("--cut",))] = Field(
+    depth: Annotated[int, Option("--depth")] = Field(
         CUT, gt=0, description="K: how many negatives the top-K errors look at."
     )
 

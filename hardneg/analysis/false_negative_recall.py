@@ -50,7 +50,7 @@ class FalseNegativeRecall(Analysis):
     asks = ("qrels", "withheld")
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
-    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("--filter-by", old=("--scores",))] = Field(
+    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("--filter-by")] = Field(
         default_factory=dict, description="A TREC run whose scores decide; default: those of --run."
     )
     thresholds: Annotated[

@@ -64,7 +64,7 @@ class Projection(Analysis):
         min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
-    negatives: Annotated[int, Option("--count", old=("--negatives",))] = Field(
+    negatives: Annotated[int, Option("--count")] = Field(
         100, gt=0, description="How many documents of each kind, those that come first."
     )
     runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: what it ranks highest is a kind.")

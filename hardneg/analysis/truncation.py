@@ -35,7 +35,7 @@ class Truncation(OfIndexes):
         min_length=1, description="How many dimensions are kept."
     )
     metrics: Annotated[
-        tuple[MetricName, ...], Option("--metrics", same=("--metric",), metavar="NAME..."), Field(min_length=1)
+        tuple[MetricName, ...], Option("--metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
     ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
 
     @property

@@ -17,8 +17,8 @@ _LISTED, _LISTED_RUN = "candidates-index", "candidates"
 
 
 def warn(note: str) -> None:
-    """Warns of an old name, to be told where it was written."""
-    warnings.warn(note, FutureWarning, stacklevel=2)
+    """Warns of what a recipe has noted, where the call was written."""
+    warnings.warn(note, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AdhocRecipe:
     seed: int = 42
 
     def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
-        """Checked but not planned: no data is read; `tell` gets what is out of date in the settings.
+        """Checked but not planned: no data is read; `tell` gets its notes.
 
         Raises:
             RecipeError: it has mistakes.
@@ -68,7 +68,7 @@ def planned_recipe(
     tell: Callable[[str], None] = warn,
     problems: list[str] | None = None,
 ) -> "Plan":
-    """The plan of a shipped recipe or of a file; `tell` gets what is out of date in it.
+    """The plan of a shipped recipe or of a file; `tell` gets its notes.
 
     Raises:
         RecipeError: it has mistakes.

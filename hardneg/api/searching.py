@@ -16,7 +16,8 @@ from hardneg.digest import tree_digest
 from hardneg.errors import UsageError
 from hardneg.indexes.stored import form_in
 from hardneg.layout import MODEL_FOLDER, RUN
-from hardneg.registry import configure, load_plugin, plugin_errors, plugin_identity
+from hardneg.registry import configure, load_plugin, plugin_errors
+from hardneg.store.identity import plugin_identity
 from hardneg.types import PluginSetting
 
 

@@ -56,14 +56,6 @@ def parameters(kind: type[Analysis]) -> Iterator[Parameter]:
         yield _parameter("store", default=STORE, annotation=Path | None)
 
 
-def other_names(kind: type[Analysis]) -> tuple[dict[str, str], dict[str, str]]:
-    """Options by the names that they had, and by others that stay."""
-    marks = [(_flag(name, _mark(info)), _mark(info)) for name, info in kind.model_fields.items()]
-    return {old: flag for flag, mark in marks for old in mark.old}, {
-        same: flag for flag, mark in marks for same in mark.same
-    }
-
-
 def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis, Files]:
     """The analysis that was asked for, and the files that it reads.
 
@@ -121,7 +113,9 @@ def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Para
         checks = [getattr(each, "func", None) for each in _metadata(info)]
         metrics = completion.metrics if name == "metric" or known_metric in checks else None
         low = _least(info) if form is int or get_args(form) == (int,) else None
-        said = typer.Option(_flag(name, mark), **text, min=low, autocompletion=metrics)
+        said = typer.Option(
+            _flag(name, mark), *(f"--{same}" for same in mark.same), **text, min=low, autocompletion=metrics
+        )
     default = Parameter.empty if required else info.default if get_origin(form) is not list else None
     optional = form if required or default is not None else form | None
     yield _parameter(name, default=default, annotation=Annotated[optional, said])

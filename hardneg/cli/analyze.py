@@ -13,16 +13,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
-from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, renaming, tell_once
+from hardneg.cli.options import JSON, OVERWRITE, WRITTEN
 from hardneg.cli.outputs import store_outputs
 from hardneg.layout import LOCK
 from hardneg.outputs import Target
 
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis
-
-_OLD = {"holes": "unjudged", "wins": "query-wins", "planted": "false-negative-recall", "depths": "recall-at-depth"}
-"""Names that work for one more release."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -31,7 +28,7 @@ class _Commands(MutableMapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         from hardneg.registry import plugin_names
 
-        return iter([*plugin_names("analyses"), *_OLD])
+        return iter(plugin_names("analyses"))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -41,7 +38,7 @@ class _Commands(MutableMapping[str, Any]):
             raise KeyError(name)
         from hardneg.registry import load_plugin
 
-        return command_of(load_plugin("analyses", _OLD.get(name, name)), name)
+        return command_of(load_plugin("analyses", name))
 
     def __setitem__(self, name: str, command: Any) -> None:
         raise TypeError("analyses are found by their entry points")
@@ -64,8 +61,8 @@ class _Analyses(TyperGroup):
         """There are no others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of today."""
-        return [name for name in self.commands if name not in _OLD]
+        """The names of all."""
+        return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, or what the help says of it."""
@@ -90,15 +87,11 @@ app = typer.Typer(
 )
 
 
-def command_of(kind: "type[Analysis]", called: str = "") -> Any:
-    """The command of an analysis, by its name or as it was `called` once."""
-    from hardneg.cli.analysis_options import other_names, parameters
-
-    name = kind.name
+def command_of(kind: "type[Analysis]") -> Any:
+    """The command of an analysis."""
+    from hardneg.cli.analysis_options import parameters
 
     def run(**given: Any) -> None:
-        if called not in ("", name):
-            tell_once(f"analyze {called} is called {name} now; the next release no longer knows {called}")
         _run(kind, given)
 
     asked = [*parameters(kind), *_outputs()]
@@ -106,7 +99,7 @@ def command_of(kind: "type[Analysis]", called: str = "") -> Any:
     run.__annotations__ = {each.name: each.annotation for each in asked}
     run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
     made = typer.Typer(add_completion=False)
-    made.command(called or name, cls=renaming(*other_names(kind)), hidden=called not in ("", name))(run)
+    made.command(kind.name)(run)
     return typer.main.get_command(made)
 
 

@@ -12,7 +12,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer
-from hardneg.cli.options import JSON, STORE, output, renaming, tell_once
+from hardneg.cli.options import JSON, STORE, output, tell_once
 from hardneg.cli.outputs import free_bytes
 from hardneg.errors import DataError
 from hardneg.wording import counted, size
@@ -51,7 +51,7 @@ def list_(as_json: bool = JSON) -> None:
     say_answer(rows, lines, as_json)
 
 
-@app.command(cls=renaming({"--rows": "--limit"}))
+@app.command()
 def show(
     dataset: str = DATASET,
     settings: list[str] = SET,

@@ -31,6 +31,7 @@ MetricNames = Annotated[
     list[str] | None,
     typer.Option(
         "--metrics",
+        "--metric",
         metavar="NAME...",
         help=f"One or several; if none, {' '.join(METRICS)}.",
         autocompletion=completion.metrics,

@@ -29,11 +29,6 @@ def flag(argument: Argument) -> str:
     return f"--{argument.flag or argument.name.replace('_', '-')}"
 
 
-def other_names(line: type[Line]) -> dict[str, str]:
-    """Options by other names that they have."""
-    return {f"--{same}": flag(each) for each in arguments_of(line) for same in each.same}
-
-
 def arguments_of(line: type[Line]) -> list[Argument]:
     """All arguments of the command."""
     shared = [each for each in common(line) if each.name in line.shows]
@@ -65,6 +60,7 @@ def parameter(each: Argument) -> Parameter:
     default = None if get_origin(form) is list or each.default is REQUIRED else each.default
     said = typer.Option(
         flag(each),
+        *(f"--{same}" for same in each.same),
         help=each.help,
         metavar=each.metavar or None,
         min=each.least if form is int else None,

@@ -85,8 +85,8 @@ class LazyCommands(MutableMapping[str, Any]):
 
 def command_of(line: "type[Line]", name: str) -> Any:
     """The command of a line."""
-    from hardneg.cli.line_options import other_names, parameters
-    from hardneg.cli.options import STAGES, renaming
+    from hardneg.cli.line_options import parameters
+    from hardneg.cli.options import STAGES
     from hardneg.lines.functions import parts
 
     def run(**given: Any) -> None:
@@ -99,7 +99,7 @@ def command_of(line: "type[Line]", name: str) -> Any:
     run.__annotations__ = {each.name: each.annotation for each in asked}
     run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
     made = typer.Typer(add_completion=False)
-    made.command(name, cls=renaming(same=other_names(line)), rich_help_panel=STAGES)(run)
+    made.command(name, rich_help_panel=STAGES)(run)
     return typer.main.get_command(made)
 
 

@@ -19,7 +19,6 @@ from hardneg.cli.export import export
 from hardneg.cli.lines import LineGroup
 from hardneg.cli.merge import merge
 from hardneg.cli.mine import mine
-from hardneg.cli.options import METRICS, renaming
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
@@ -59,14 +58,12 @@ app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("recommend", rich_help_panel=options.RECIPES)(recommend)
 app.command("encode", rich_help_panel=options.STAGES)(encode)
 app.command("search", rich_help_panel=options.STAGES)(search)
-app.command(
-    "mine", cls=renaming({"--negatives": "--count", "--corpus": "--corpus-output"}), rich_help_panel=options.STAGES
-)(mine)
+app.command("mine", rich_help_panel=options.STAGES)(mine)
 app.command("train", rich_help_panel=options.STAGES)(train)
-app.command("export", cls=renaming({"--corpus": "--corpus-output"}), rich_help_panel=options.STAGES)(export)
-app.command("evaluate", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(evaluate)
+app.command("export", rich_help_panel=options.STAGES)(export)
+app.command("evaluate", rich_help_panel=options.RESULTS)(evaluate)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
-app.command("report", cls=renaming(same=METRICS), rich_help_panel=options.RESULTS)(report)
+app.command("report", rich_help_panel=options.RESULTS)(report)
 app.command("push", rich_help_panel=options.RESULTS)(push)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 

@@ -1,12 +1,10 @@
-"""What several commands share: their options, their groups in help, and old names of options."""
+"""What several commands share: their options, and their groups in help."""
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
 from hardneg.api.workplace import usual_store
 from hardneg.artifacts import Store
@@ -95,11 +93,6 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
 
 
 MINER_OPTION = key_values("An option of the miner, such as depth=50.")
-METRIC = {"--metrics": "--metric"}
-"""Of a command that takes one metric."""
-
-METRICS = {"--metric": "--metrics"}
-"""Of a command that takes several."""
 
 
 def checked_device(context: typer.Context, device: str | None) -> str | None:
@@ -136,40 +129,6 @@ def open_store(path: Path | None) -> Store:
     if path is not None and not store.root.exists() and world().first:
         say(f"note: there is no store at {path} yet; what is made goes there", err=True)
     return store
-
-
-class _Renaming(TyperCommand):
-    old: ClassVar[Mapping[str, str]] = {}
-    same: ClassVar[Mapping[str, str]] = {}
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments by the new names."""
-        given = [] if ctx.resilient_parsing else _used(args, self.old)
-        for name in given:
-            tell_once(f"{name} is called {self.old[name]} now; the next release no longer knows {name}")
-        return list(super().parse_args(ctx, _renamed(args, {**self.old, **self.same})))
-
-
-def renaming(old: Mapping[str, str] = {}, same: Mapping[str, str] = {}) -> type[TyperCommand]:
-    """A command that takes other names of its options too, which its help does not show.
-
-    Args:
-        old: the new name by the old one, which goes with the next release and is told.
-        same: the name by another one that stays and is not told.
-    """
-    return type("Renaming", (_Renaming,), {"old": old, "same": same})
-
-
-def _used(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    before = args[: args.index("--")] if "--" in args else args
-    return list(dict.fromkeys(name for arg in before if (name := arg.partition("=")[0]) in names))
-
-
-def _renamed(args: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The arguments with new names; what follows `--` is no option."""
-    end = args.index("--") if "--" in args else len(args)
-    parts = [arg.partition("=") for arg in args[:end]]
-    return ["".join((names.get(name, name), *value)) for name, *value in parts] + list(args[end:])
 
 
 def tell_once(line: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from hardneg.artifacts import disk_errors
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_answer
-from hardneg.cli.options import JSON, output, renaming
+from hardneg.cli.options import JSON, output
 from hardneg.cli.outputs import store_outputs
 from hardneg.errors import UsageError
 from hardneg.outputs import Target
@@ -113,7 +113,7 @@ def show(
     say(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
 
 
-@app.command(cls=renaming({"--out": "--output"}))
+@app.command()
 def new(
     kind: str = KIND,
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),

@@ -11,7 +11,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.engines import ENGINE, ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
-from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output, renaming
+from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.distributed import world
@@ -98,7 +98,7 @@ def check(
         planned(name, preset, settings)  # tells what is wrong with what is here
 
 
-@app.command(cls=renaming({"--out": "--output"}))
+@app.command()
 def run(
     name: str = NAME,
     preset: str | None = PRESET,

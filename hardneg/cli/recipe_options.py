@@ -31,7 +31,7 @@ SET = typer.Option(
 
 
 def planned(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":
-    """The plan of a recipe; what is out of date in it is told."""
+    """The plan of a recipe; its notes are told."""
     return planned_recipe(name, preset, settings, tell_once, problems)
 
 

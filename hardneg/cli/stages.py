@@ -112,9 +112,6 @@ def search(
     from hardneg.api.given_vectors import given_vectors
     from hardneg.api.searching import check_searched
 
-    if index and dataset and not (model or backend or query_vectors):
-        options.tell_once("--index is called --backend now, of texts; it names a folder, for --query-vectors")
-        index, backend = None, str(index)
     if given := given_vectors("search", index, query_vectors, query_ids):
         return _search_given(given, (dataset, model, backend, candidates), output, depth, device, overwrite)
     check_searched(dataset is not None, model is not None, backend, candidates)

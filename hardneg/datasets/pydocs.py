@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +16,7 @@ from hardneg.datasets.docstrings import distribution_of, find_package, read_docs
 from hardneg.digest import digest, file_digest, tree_digest
 from hardneg.errors import UsageError
 from hardneg.seeding import derive_seed
+from hardneg.store.identity import options_in_key
 from hardneg.types import Answers, Document, Judgement, Query
 
 _UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
@@ -70,12 +71,7 @@ class PyDocs:
     def fingerprint(self) -> str:
         """A digest of the packages' versions (or their sources), the options and Python's version."""
         versions = [[package, _version(package)] for package in sorted(set(self.packages))]
-        options = {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in self.later or value != getattr(PyDocs, name)
-        }
-        return digest(["pydocs", self.version, options, versions, list(sys.version_info[:2])])
+        return digest(["pydocs", self.version, options_in_key(self), versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
         """The cap; the default packages reach it."""

@@ -1,7 +1,7 @@
 """A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from hardneg.encoders.files import (
 from hardneg.encoders.soundness import check_headers
 from hardneg.encoders.source import Location
 from hardneg.encoders.spec import ModelSpec
+from hardneg.store.identity import options_in_key
 from hardneg.types import PluginSetting
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
@@ -34,9 +35,6 @@ _CONFIGS = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-# Options that models were made without: they count where they have another value than their default.
-_LATER = {"twins", "activation", "query_token_type", "document_token_type", "truncate_dim", "dtype"}
-_LATER |= {"adapter", "encoder", "task"}
 # Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
 _IGNORED = {
     "_name_or_path",
@@ -64,15 +62,12 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 
 
 def _options(spec: ModelSpec) -> dict[str, Any]:
-    options = asdict(spec)
-    del options["name"], options["revision"]
     if spec.encoder == PluginSetting("dense"):
-        options["encoder"] = None
+        spec = replace(spec, encoder=None)
     if spec.dtype == "fp32":  # float32 weights are what `auto` comes from
-        options["dtype"] = "auto"
-    if spec.adapter is not None:
-        options["adapter"] = adapter_identity(spec.adapter)
-    return {name: value for name, value in options.items() if name not in _LATER or value != getattr(ModelSpec, name)}
+        spec = replace(spec, dtype="auto")
+    adapter = {} if spec.adapter is None else {"adapter": adapter_identity(spec.adapter)}
+    return options_in_key(spec, {"name", "revision"}) | adapter
 
 
 def model_content(location: Location) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.prompts import Prompt, PromptName, prompt_problems
@@ -45,6 +45,20 @@ class ModelSpec:
         stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
     adapter: few weights beside the transformer's, which alone are trained.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset(
+        {
+            "twins",
+            "activation",
+            "query_token_type",
+            "document_token_type",
+            "truncate_dim",
+            "dtype",
+            "adapter",
+            "encoder",
+            "task",
+        }
+    )
 
     name: str
     revision: str | None = None

@@ -8,7 +8,7 @@ from hardneg.encoders.open import ResolvedModel, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ModelError
 from hardneg.mteb_search.system import INDEX
-from hardneg.registry import plugin_identity
+from hardneg.store.identity import plugin_identity
 
 if TYPE_CHECKING:
     from hardneg.mteb_search.system import TaskSystem

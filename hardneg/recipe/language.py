@@ -1,7 +1,7 @@
 """What a recipe comes to: its short forms (`extends`, presets, `for`, `system`, `defaults`) become plain stages."""
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hardneg.errors import PluginError
-from hardneg.fields import Renamed
 from hardneg.recipe.grids import FOR, Grids
 from hardneg.recipe.inheritance import (
     EXTENDS,
@@ -118,7 +117,7 @@ def _plain(tree: Mapping[str, Any], found: Expanded, order: RowOrder, checked: b
     systems = Systems(found.defaults.pop(SYSTEM, {}), order, found.origins, found.problems)
     if isinstance(stages := plain.get(_STAGES), Mapping):
         stages = {name: stage for name, stage in systems.expand(stages).items() if not is_removed(stage)}
-        plain[_STAGES] = {name: _with_defaults(name, stage, found, checked) for name, stage in stages.items()}
+        plain[_STAGES] = {name: _with_defaults(name, stage, found) for name, stage in stages.items()}
     return plain
 
 
@@ -140,28 +139,17 @@ def _defaults(given: Any, found: Expanded, checked: bool) -> Iterator[tuple[str,
         elif isinstance(options, Mapping) and "stage" in options:
             found.problems.append(f"{path}.stage: leave it out; the defaults are those of stage {verb!r}")
         elif isinstance(options, Mapping):
-            yield verb, _renamed(verb, without_removed(options), path, found, checked)
+            yield verb, without_removed(options)
         elif not is_removed(options):
             found.problems.append(f"{path}: must be a mapping of options")
 
 
-def _with_defaults(name: str, stage: Any, found: Expanded, checked: bool) -> Any:
+def _with_defaults(name: str, stage: Any, found: Expanded) -> Any:
     verb = stage.get("stage") if isinstance(stage, Mapping) else None
     if not isinstance(verb, str) or not (defaults := found.defaults.get(verb)):
         return stage
-    found.own[name] = own = _renamed(verb, stage, f"{_STAGES}.{name}", found, checked)
-    return lay_under(defaults, own)
-
-
-def _renamed(verb: str, options: Any, path: str, found: Expanded, checked: bool) -> Any:
-    """Options by their new names, so that what is laid over what goes by the same ones."""
-    if not checked or verb == SYSTEM:
-        return options
-    try:
-        return with_new_names(load_plugin(_STAGES, verb), options, path, found.notes, found.problems)
-    except PluginError as error:
-        found.problems.append(f"{path}: {error}")
-        return options
+    found.own[name] = stage
+    return lay_under(defaults, stage)
 
 
 def unknown_options(found: Expanded) -> Iterator[tuple[str, ErrorDetails, type[BaseModel]]]:
@@ -170,8 +158,8 @@ def unknown_options(found: Expanded) -> Iterator[tuple[str, ErrorDetails, type[B
         try:
             spec: type[BaseModel] = load_plugin(_STAGES, verb)
             spec.model_validate({"stage": verb, **found.defaults[verb]})
-        except PluginError:
-            continue  # told where the defaults were read
+        except PluginError as error:
+            found.problems.append(f"{DEFAULTS}.{verb}: {error}")
         except ValidationError as error:
             wrong = [item for item in error.errors() if item["type"] in _UNKNOWN]
             yield from ((f"{DEFAULTS}.{verb}", item, spec) for item in wrong)
@@ -192,44 +180,9 @@ def _reaches_into_short_forms(setting: str) -> bool:
     return inside or top in (DEFAULTS, FOR)
 
 
-def with_new_names(kind: type[Any], given: Any, path: str, notes: list[str], problems: list[str]) -> Any:
-    """What was given for a class of options, its old names replaced by the new ones; the parts within likewise.
-
-    notes: gets one line for each old name. problems: gets one where the new name stands beside the old one.
-    """
-    if not isinstance(given, Mapping):
-        return given
-    if converted := getattr(kind, "converted", None):
-        given, told = converted(given)
-        notes += [f"{path}: {told}; the next release no longer knows what stands there"] if told else []
-    old: Mapping[str, Renamed] = getattr(kind, "renamed", {})
-    inner = dict(_parts_by_field(kind))
-    found: dict[Any, Any] = {}
-    for key, value in given.items():
-        if (change := old.get(key)) is None:
-            found[key] = with_new_names(inner[key], value, f"{path}.{key}", notes, problems) if key in inner else value
-        elif change.name in given:
-            problems.append(f"{path}.{key}: the old name of {change.name}, which is given too: leave it out")
-        else:
-            found[change.name] = change.values.get(value, value) if isinstance(value, Hashable) else value
-            now = f"{change.name}: {_yaml(found[change.name])}"
-            notes.append(f"{path}.{key}: write {now}; the next release no longer knows {key}")
-    return found
-
-
 def parts(annotation: Any) -> Iterator[type[Any]]:
     """The classes with options of their own that stand in a type."""
     if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
         yield annotation
     for inner in get_args(annotation):
         yield from parts(inner)
-
-
-def _parts_by_field(kind: type[Any]) -> Iterator[tuple[str, type[Any]]]:
-    for name, info in (kind.model_fields if issubclass(kind, BaseModel) else {}).items():
-        for part in parts(info.annotation):
-            yield name, part
-
-
-def _yaml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

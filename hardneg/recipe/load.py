@@ -12,7 +12,7 @@ from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
-from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options, with_new_names
+from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seeds import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
@@ -114,9 +114,9 @@ def check_recipe(
 
     `found` are the problems met so far; `located` gives each line of a problem the path that was written.
     """
-    problems, notes = list[str](), list[str]()
+    problems = list[str]()
     top = _check_top(tree, problems)
-    stages = dict(_check_stages(tree.get("stages"), top, problems, notes))
+    stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
@@ -125,7 +125,7 @@ def check_recipe(
     with plugin_errors(stages.values()):
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
         problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
-        notes += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.remarks(view.at(name))]
+        notes = [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if found or problems or top is None:
@@ -149,9 +149,7 @@ def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
         return None
 
 
-def _check_stages(
-    stages: Any, top: _Top | None, problems: list[str], notes: list[str]
-) -> Iterator[tuple[str, StageSpec]]:
+def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
     if not isinstance(stages, Mapping) or len(stages) > _MOST_STAGES:
         return
     verbs, outside = plugin_names("stages"), dict[str, list[str]]()
@@ -176,7 +174,6 @@ def _check_stages(
             except PluginError as error:
                 problems.append(f"{path}.stage: {error}")
                 continue
-            value = with_new_names(spec, value, path, notes, problems)
             try:
                 made = spec.model_validate(_with_defaults(spec, value, top) if top else value)
                 problems += not_numbers(value, made, path)

@@ -16,9 +16,10 @@ from hardneg.fields import DATASET, START, PluginKind, input_files, marked_field
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
-from hardneg.registry import plugin_errors, plugin_identity, suggestion
+from hardneg.registry import plugin_errors, suggestion
 from hardneg.rerankers.trained import check_trained
 from hardneg.stages.spec import StageSpec
+from hardneg.store.identity import plugin_identity
 
 SCHEME = 1
 
@@ -173,12 +174,17 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         inputs["dataset"] = DATASET
     inputs |= spec.implied(recipe.view(name))
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
+    places = {field: kind.places for field, kind, _ in marked_fields(spec, PluginKind)}
+    places |= {field: PLACES for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
         "stage": spec.verb,
         "version": spec.version,
         "options": spec.identity(),
-        "plugins": {field: plugin_identity(setting.name, plugins[field]) for field, _, setting in spec.plugins()},
+        "plugins": {
+            field: plugin_identity(setting.name, plugins[field], places.get(field, ()))
+            for field, _, setting in spec.plugins()
+        },
         "inputs": {path: sources.start if target == START else steps[target].key for path, target in inputs.items()},
     }
     for field, plugin in plugins.items():
@@ -186,13 +192,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
             with plugin_errors([plugin]):
                 find = partial(_network_content, plugin, field == spec.teaches)
                 origin["plugins"][field]["content"] = _content(find, sources.problems)
-            for place in PLACES:
-                origin["plugins"][field]["options"].pop(place, None)
     with plugin_errors(plugins.values()):
         origin |= {part: _content(find, sources.problems) for part, find in spec.content(recipe.view(name)).items()}
-    for field, kind, _ in marked_fields(spec, PluginKind):
-        for place in kind.places:
-            origin["plugins"][field]["options"].pop(place, None)
     for path, mark, file in input_files(spec):
         origin[path] = _content(partial(_file_digest, f"stages.{name}.{path}", file, mark.form), sources.problems)
     return Step(name, spec, digest(origin), origin, inputs, plugins)

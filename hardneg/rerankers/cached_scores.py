@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice, tee
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.digest import digest, tree_digest
 from hardneg.protocols import PLACES, TrainableReranker
-from hardneg.registry import plugin_identity
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
+from hardneg.store.identity import plugin_identity
 from hardneg.trials import cache_folder
 
 _log = logging.getLogger(__name__)
@@ -46,9 +45,7 @@ class CachedScores:
     @classmethod
     def of_plugin(cls, scorer: PairScorer, plugin: TrainableReranker, folder: Path | None) -> "CachedScores":
         """Those of a reranker's network, as it was saved in `folder`, or as the plugin's options make it."""
-        identity: dict[str, Any] = plugin_identity(type(plugin).__qualname__, plugin)
-        for place in PLACES:
-            identity["options"].pop(place, None)
+        identity = plugin_identity(type(plugin).__qualname__, plugin, PLACES)
         return cls.of(scorer, {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()})
 
     @classmethod

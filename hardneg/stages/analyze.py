@@ -31,42 +31,24 @@ from hardneg.types import RankedList
 from hardneg.wording import joined
 
 _FIELD = "analysis"
-_Place = tuple[str | int, ...]
-_Named = tuple[_Place, Any, Any]
-"""Where an analysis stands in the field, its name, and its options."""
 
 
-def _parse(value: Any) -> tuple[Analysis, ...]:
-    """Analyses from one mapping with a `name`, a list of such, or a mapping from names to options."""
-    if (named := _by_name(value)) is None:
-        raise ValueError("must be a mapping with the `name` of an analysis, or a list of such")
+def _parse(given: Any) -> tuple[Analysis, ...]:
+    """Analyses from a mapping from names to options."""
+    if not isinstance(given, Mapping) or "name" in given:
+        raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
     problems: list[InitErrorDetails] = []
-    found = [each for place, name, options in named if (each := _made(str(name), options, place, problems))]
-    names = [each.name for each in found]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{', '.join(twice)} is given twice: give each a stage of its own")
+    found = [each for name, options in given.items() if (each := _made(str(name), options or {}, problems))]
     if problems:
         raise ValidationError.from_exception_data("analysis", problems)
     return tuple(found)
 
 
-def _by_name(value: Any) -> list[_Named] | None:
-    """Where each analysis stands, its name and its options; None where the value has no form of today."""
-    if isinstance(value, Mapping) and "name" not in value:
-        return [((str(name),), name, options or {}) for name, options in value.items()]
-    given = [value] if isinstance(value, Mapping) else value
-    if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) and "name" in each for each in given):
-        return None
-    places: list[_Place] = [()] if isinstance(value, Mapping) else [(i,) for i in range(len(given))]
-    options = [{key: item for key, item in each.items() if key != "name"} for each in given]
-    return [(place, each["name"], its) for place, each, its in zip(places, given, options, strict=True)]
-
-
-def _made(name: str, options: Any, place: _Place, problems: list[InitErrorDetails]) -> Analysis | None:
+def _made(name: str, options: Any, problems: list[InitErrorDetails]) -> Analysis | None:
     try:
         kind: type[Analysis] = load_plugin("analyses", name)
     except PluginError as error:
-        problems.append(InitErrorDetails(type=_told(str(error)), loc=place, input=name))
+        problems.append(InitErrorDetails(type=_told(str(error)), loc=(name,), input=name))
         return None
     try:
         return kind.model_validate(options)
@@ -74,10 +56,9 @@ def _made(name: str, options: Any, place: _Place, problems: list[InitErrorDetail
         for item in error.errors():
             told: Any = item["type"]
             if told == "extra_forbidden":
-                known = list(kind.model_fields)
-                told = _told(no_such_option(str(item["loc"][-1]), known))
-            place_in = (*place, *item["loc"])
-            problems.append(InitErrorDetails(type=told, loc=place_in, input=item["input"], ctx=item.get("ctx", {})))
+                told = _told(no_such_option(str(item["loc"][-1]), list(kind.model_fields)))
+            loc = (name, *item["loc"])
+            problems.append(InitErrorDetails(type=told, loc=loc, input=item["input"], ctx=item.get("ctx", {})))
         return None
 
 
@@ -88,8 +69,8 @@ def _told(text: str) -> PydanticCustomError:
 class Analyze(StageSpec):
     """Measures what lies behind the metrics: numbers, a table and a figure of each analysis.
 
-    analysis: a mapping with the `name` of an analysis and its options, a list of such, or a mapping from names to
-    options. split: whose queries and judgements it is about. relevance_level: the lowest grade that is relevant.
+    analysis: the options of each analysis by its name. split: whose queries and judgements it is about.
+    relevance_level: the lowest grade that is relevant.
     """
 
     version = 2
@@ -101,18 +82,6 @@ class Analyze(StageSpec):
     split: Name = "test"
     relevance_level: int = Field(1, gt=0)
     seed: int = 42
-
-    @classmethod
-    def converted(cls, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-        """What was given, from the form of the release before, and what to write now; empty where nothing is old."""
-        named = _by_name(given.get(_FIELD) or {})
-        if named is None or not any(key in given for key in _OLD):
-            return given, ""
-        shared = {key: value for key, value in given.items() if key not in {_FIELD, *_OLD, *_OLD_OPTIONS}}
-        analyses = {name: options for _, name, options in named}
-        for name, options in _from_old(given):
-            analyses[name] = {**analyses.get(name, {}), **options}
-        return {**shared, _FIELD: analyses}, f"write {_FIELD}: {{{', '.join(f'{name}: ...' for name in analyses)}}}"
 
     def why(self) -> str:
         """What its analyses are called."""
@@ -284,59 +253,3 @@ class Artifacts(AnalysisInputs):
 
         where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
         return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])
-
-
-_OLD_OPTIONS = ("models", "cut", "score_queries", "metric")
-_RENAMED = {
-    "training": ("drift", "trainings"),
-    "gradients": ("gradients", "trainings"),
-    "refreshes": ("refreshes", "trainings"),
-    "sizes": ("sizes", "indexes"),
-    "costs": ("costs", "methods"),
-    "operations": ("operations", "stages"),
-}
-"""Keys of the form before, each with the analysis, and its field, that the value is now."""
-_SAME = {
-    "overlap": "overlap",
-    "holes": "unjudged",
-    "wins": "query-wins",
-    "denoising": "denoising",
-    "planted": "false-negative-recall",
-    "depths": "recall-at-depth",
-    "candidates": "candidates",
-    "dimensions": "dimensions",
-    "matrix": "matrix",
-}
-"""Keys of the form before whose value is the options of an analysis."""
-_OLD = ("indexes", "runs", "scores", "evaluation", "projection", *_RENAMED, *_SAME)
-
-
-def _from_old(given: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each analysis, and its options, from the form in which all were keys of the stage."""
-    if given.get("indexes") or given.get("runs"):
-        options = {name: given[name] for name in ("indexes", "models", "runs") if given.get(name)}
-        yield "errors", options | ({"depth": given["cut"]} if "cut" in given else {})
-    for key, (name, field) in _RENAMED.items():
-        if given.get(key):
-            yield name, {field: given[key]}
-    if given.get("scores"):
-        wanted = given.get("score_queries") or 0
-        yield "scores", {"runs": given["scores"], "single" if isinstance(wanted, int) else "queries": wanted}
-    for key, name in _SAME.items():
-        if given.get(key) is not None:
-            yield name, given[key]
-    if given.get("evaluation"):
-        yield "ablation", {name: given[name] for name in ("evaluation", "metric") if given.get(name)}
-    if given.get("projection"):
-        yield "projection", _projection(given)
-
-
-def _projection(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What were labels of the indexes of other analyses are indexes and models of its own."""
-    chosen = dict(given["projection"])
-    labels = [chosen.pop(side, "") for side in ("before", "after")]
-    parts = {name: given.get(name) or {} for name in ("indexes", "models")}
-    return {
-        **chosen,
-        **{name: {label: part[label] for label in labels if label in part} for name, part in parts.items()},
-    }

@@ -10,7 +10,7 @@ from hardneg.encoders.open import resolve
 from hardneg.encoders.protocol import EncoderFamily
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
-from hardneg.fields import SECTION, PluginKind, Reference, Trait, counted_fields, marked_fields, marked_references
+from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.layout import RUN
 from hardneg.stages.sizes import BLOCK_BYTES as BLOCK_BYTES
 from hardneg.stages.sizes import JVM_BYTES as JVM_BYTES
@@ -19,6 +19,7 @@ from hardneg.stages.sizes import PROCESS_BYTES as PROCESS_BYTES
 from hardneg.stages.sizes import Row as Row
 from hardneg.stages.sizes import Sizes as Sizes
 from hardneg.stages.sizes import encoding as encoding
+from hardneg.store.identity import options_in_key
 from hardneg.types import PluginSetting
 from hardneg.wording import not_finite
 
@@ -142,8 +143,9 @@ class StageSpec(BaseModel):
                 yield name, mark.kind, value
 
     def identity(self) -> dict[str, object]:
-        """The fields that may change the result, defaults included; references and plugins are added by their keys."""
-        return counted_fields(self)
+        """The fields that may change the result; references, plugins and files count by their content, not here."""
+        by_content = [name for mark in (Reference, PluginKind, InputFile) for name, _, _ in marked_fields(self, mark)]
+        return options_in_key(self, {"stage", *by_content})
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """What else counts: by its name in the key, what finds its digest, or raises a HardnegError."""

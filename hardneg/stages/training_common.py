@@ -24,6 +24,7 @@ from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.inputs import own_queries
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.store.identity import options_in_key
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
 from hardneg.training.options import TrainOptions
@@ -105,7 +106,7 @@ class TrainingSpec(StageSpec):
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
         """The loss, the options that count, and what the training came to in figures."""
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
-        return {"loss": source.plugins["loss"], **self.options.identity(), **figures}
+        return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The models that were kept on the way."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from hardneg.digest import canonical
 from hardneg.plugin_help import plugin_options
-from hardneg.registry import plugin_identity
+from hardneg.store.identity import plugin_identity
 
 
 def rule(holds: bool, text: str, detail: object = "") -> None:

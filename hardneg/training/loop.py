@@ -21,6 +21,7 @@ from hardneg.errors import TrainingError, UsageError
 from hardneg.float32_products import float32_products
 from hardneg.freed_memory import freed_memory_kept
 from hardneg.progress import Progress, Silent, Task
+from hardneg.store.identity import options_in_key
 from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.figures import Unread
@@ -252,15 +253,9 @@ class _TrainingRun:
 
 
 def _identity(method: TrainingMethod, loss: Objective, options: TrainOptions) -> str:
-    fields = _options(loss) if is_dataclass(loss) else repr(loss)
+    fields = options_in_key(loss) if is_dataclass(loss) else repr(loss)
     named = [type(loss).__qualname__, type(loss).version, fields]
     return digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
-
-
-def _options(loss: Any) -> dict[str, Any]:
-    """A loss's fields, but those that checkpoints were made without where they have their default."""
-    later = {name for name in getattr(loss, "later", ()) if getattr(loss, name) == getattr(type(loss), name)}
-    return {name: value for name, value in asdict(loss).items() if name not in later}
 
 
 def _learner(

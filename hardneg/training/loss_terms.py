@@ -11,7 +11,8 @@ from hardneg.digest import digest
 from hardneg.encoders.encoder import Encoder
 from hardneg.errors import UsageError
 from hardneg.protocols import Regularizer
-from hardneg.registry import needs_of, plugin_identity
+from hardneg.registry import needs_of
+from hardneg.store.identity import plugin_identity
 from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked
 from hardneg.types import EncodedBatch, ScoreBatch
 

@@ -1,12 +1,11 @@
 """What can be said about a training run."""
 
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from hardneg.distributed import world
-from hardneg.fields import Renamed, old_names
+from hardneg.store.identity import in_words_of_keys, options_in_key
 from hardneg.training.drawing import Drawing, Drawn, Windows
 
 
@@ -83,7 +82,7 @@ class TrainOptions:
         tracker: where accelerate logs the learning curve, such as `tensorboard` or `wandb`.
     """
 
-    not_in_identity: ClassVar[frozenset[str]] = frozenset(
+    free: ClassVar[frozenset[str]] = frozenset(
         {"checkpoint_every", "checkpoint_minutes", "gradient_checkpointing", "tracker"}
     )
     later: ClassVar[frozenset[str]] = frozenset(
@@ -105,15 +104,8 @@ class TrainOptions:
             "decay_from_start",
         }
     )
-    """Options that models were trained without: they count where they have another value than their default."""
     of_batches: ClassVar[tuple[str, ...]] = ("chunk", "false_negative_mask", "share_negatives_across")
     """Options of training where each query meets the documents of its batch."""
-    renamed: ClassVar[Mapping[str, Renamed]] = {
-        "order": Renamed("iterate_negatives", {"shuffled": False, "consecutive": True}),
-        "mask": Renamed("false_negative_mask", {"known": True, "none": False}),
-        "across": Renamed("share_negatives_across", {"own": "none"}),
-    }
-    """Identities keep the old names, as models were made under them."""
 
     batch_size: int = 32
     negatives_per_query: int = 1
@@ -155,12 +147,8 @@ class TrainOptions:
 
     def identity(self) -> dict[str, Any]:
         """The options that may change the trained weights; and the number of processes, where each is on its own."""
-        left_out = self.not_in_identity | {
-            name for name in self.later if getattr(self, name) == getattr(type(self), name)
-        }
         alone = {"processes": world().size} if self.share_negatives_across == "none" else {}
-        kept = {name: value for name, value in asdict(self).items() if name not in left_out}
-        return old_names(kept, self.renamed) | alone
+        return in_words_of_keys(options_in_key(self)) | alone
 
     @property
     def drawing(self) -> Drawing:

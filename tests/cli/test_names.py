@@ -1,4 +1,4 @@
-"""Each option has one name and one type in all commands; old names are told."""
+"""Each option has one name and one type in all commands."""
 
 import inspect
 import types
@@ -84,53 +84,9 @@ def test_a_short_name_belongs_to_one_option():
     assert {(short, opts[0]) for _, opts, _ in options() for short in opts[1:]} == {
         ("-o", "--output"),
         ("-p", "--preset"),
+        ("--metric", "--metrics"),
+        ("--metrics", "--metric"),
     }
-
-
-OLD = [
-    (["recipe", "run", "nothing", "--out", "x"], "--output"),
-    (["plugins", "new", "loss", "BAD", "--out=x"], "--output"),
-    (["search", "--dataset", "d", "--index", "bm25", "--output", "run.txt"], "--backend"),
-    (["mine", "--dataset", "d", "--negatives", "4", "--output", "x"], "--count"),
-    (["mine", "--dataset", "d", "--corpus", "c", "--output", "x"], "--corpus-output"),
-    (["export", "--corpus", "c", "--output", "x"], "--corpus-output"),
-    (["data", "show", "nothing:there", "--rows", "1"], "--limit"),
-    (["analyze", "errors", "--qrels", "q", "--cut", "10"], "--depth"),
-    (["analyze", "overlap", "--run", "a", "--against", "a"], "--baseline"),
-    (["analyze", "holes", "--qrels", "q", "--run", "a", "--against", "a"], "--baseline"),
-    (["analyze", "wins", "--qrels", "q", "--run", "a", "--against", "b"], "--baseline"),
-    (["analyze", "wins", "--qrels", "q", "--run", "a", "--baseline", "b", "--examples", "3"], "--limit"),
-    (["analyze", "denoising", "d.arrow", "--examples", "3"], "--limit"),
-    (["analyze", "planted", "--run", "r", "--qrels", "q", "--withheld", "w", "--scores", "s"], "--filter-by"),
-    (["analyze", "projection", "--query", "1", "--qrels", "q", "--queries", "q", "--index", "i", "--model", "m",
-      "--negatives", "4"], "--count"),
-    (["analyze", "candidates", "--qrels", "q", "--run", "r", "--reranked", "r", "--reranked", "s", "--count", "1"],
-     "--depth"),
-    (["analyze", "costs", "folder", "--method", "a"], "--stage"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("holes", "unjudged"),
-        ("wins", "query-wins"),
-        ("planted", "false-negative-recall"),
-        ("depths", "recall-at-depth"),
-    ],
-)
-def test_an_analysis_by_its_old_name_works_and_is_told_once(old, new):
-    given = {"wins": ["--baseline", "b"], "planted": ["--withheld", "w"]}.get(old, [])
-    result = CliRunner().invoke(app, ["analyze", old, "--qrels", "q", "--run", "a", *given])
-    assert result.stderr.count(f"analyze {old} is called {new} now") == 1 and result.exit_code == 1
-    assert f"│ {old} " not in CliRunner().invoke(app, ["analyze", "--help"]).stdout
-
-
-@pytest.mark.parametrize(("arguments", "new"), OLD)
-def test_an_old_name_works_and_is_told(arguments, new):
-    result = CliRunner().invoke(app, arguments)
-    assert f"is called {new} now" in result.stderr
-    assert "No such option" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,15 +98,4 @@ def test_metric_and_metrics_are_the_same_word_everywhere(words, tmp_path):
     given += ["--baseline", "b"] if words[-1] == "query-wins" else []
     for name in ("--metric", "--metrics"):
         result = CliRunner().invoke(app, [*words, *given, name, "ndcg@10"])
-        assert "No such option" not in result.stderr and "called" not in result.stderr
-
-
-def test_processes_that_another_one_started_do_not_tell_it_again(monkeypatch):
-    monkeypatch.setenv("HARDNEG_PROCESSES", "2")
-    assert "is called" not in CliRunner().invoke(app, ["recipe", "run", "nothing", "--out", "x"]).stderr
-
-
-def test_what_follows_two_dashes_is_no_option(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["recipe", "run", "--", "--out"])
-    assert "no recipe is called '--out'" in str(result.exception)
+        assert "No such option" not in result.stderr

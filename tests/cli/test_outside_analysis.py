@@ -55,12 +55,14 @@ def test_one_whose_class_is_not_there_is_listed_all_the_same(outside):
 
 def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):
     tree = small_tree(small_collection(outside / "data"), tiny_model)
-    asked = {"name": "list-lengths", "runs": {"start": "start-test"}}
+    asked = {"list-lengths": {"runs": {"start": "start-test"}}}
     tree["stages"]["behind"] = {"stage": "analyze", "analysis": asked}
     plan = make_plan(load_recipe(write_recipe(outside / "small.yaml", tree)))
     assert plan.steps["behind"].inputs["analysis.list-lengths.runs.start"] == "start-test"
-    tree["stages"]["behind"]["analysis"] = {**asked, "deep": 3}
-    with pytest.raises(RecipeError, match=r"behind\.analysis\.deep: no such option; did you mean 'depth'"):
+    tree["stages"]["behind"]["analysis"] = {"list-lengths": {**asked["list-lengths"], "deep": 3}}
+    with pytest.raises(
+        RecipeError, match=r"behind\.analysis\.list-lengths\.deep: no such option; did you mean 'depth'"
+    ):
         load_recipe(write_recipe(outside / "small.yaml", tree))
     source = ArtifactInput("start-test", "", outside / "made")
     found, section = made(context(outside / "out", asked, {"list-lengths.runs.start": source}))

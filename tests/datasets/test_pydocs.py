@@ -14,7 +14,7 @@ from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
 from hardneg.digest import digest
 from hardneg.errors import MissingDependency, UsageError
 from hardneg.progress import Silent
-from hardneg.registry import plugin_identity
+from hardneg.store.identity import plugin_identity
 
 WORDS = " ".join(f"word{i}" for i in range(25))
 TOOLS = f'''"""Tools of the trade.
@@ -247,7 +247,9 @@ def test_the_default_dataset(tmp_path: Path) -> None:
 def test_nothing_is_imported() -> None:
     program = """
 import sys
+from pydantic import TypeAdapter
 from hardneg.datasets.pydocs import PyDocs
+TypeAdapter(PyDocs).dump_python(PyDocs())  # options are checked and read by pydantic
 loader = PyDocs(("sklearn", "networkx", "matplotlib"), max_passages=50)
 before = set(sys.modules)
 loader.load()

@@ -10,7 +10,8 @@ from torch import Tensor
 from hardneg.errors import PluginError, TrainingError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.margin_mse import MarginMSE
-from hardneg.registry import needs_of, plugin_identity
+from hardneg.registry import needs_of
+from hardneg.store.identity import plugin_identity
 from hardneg.types import ScoreBatch
 
 EVERY = ("query-document", "query-query", "document-query", "document-document")

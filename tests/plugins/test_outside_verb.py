@@ -40,7 +40,7 @@ def example(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -
     runs = {"start": "start-test"}
     added = {
         "to-judge": {"stage": "pool", "runs": runs},
-        "found": {"stage": "analyze", "analysis": {"name": "lengths", "runs": runs}},
+        "found": {"stage": "analyze", "analysis": {"lengths": {"runs": runs}}},
     }
     return write_recipe(tmp_path / "judging.yaml", {**tree, "stages": {**kept, **added}})
 

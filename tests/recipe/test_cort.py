@@ -39,7 +39,7 @@ def test_the_published_setting():
 
 def test_a_misspelled_metric_is_told_before_anything_runs():
     told = r"(?s)scores\.metrics\.0: unknown metric 'ndgc@10'.*unjudged\.metrics\.0: unknown"
-    wrong = ["stages.scores.metrics=[ndgc@10]", "stages.complement.holes.metrics=[precison@10]"]
+    wrong = ["stages.scores.metrics=[ndgc@10]", "stages.complement.analysis.unjudged.metrics=[precison@10]"]
     with pytest.raises(RecipeError, match=told):
         load_recipe(find_recipe("cort-bm25"), "demo", wrong)
 

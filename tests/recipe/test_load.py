@@ -153,8 +153,7 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
     ("stage", "option", "meant"),
     [
         ({"stage": "analyze", "analysis": {"scores": {"depth": 3}}}, "analysis.scores.depth", "depths"),
-        ({"stage": "analyze", "overlap": {"deep": 3}}, "analysis.overlap.deep", "depth"),
-        ({"stage": "analyze", "analysis": {"name": "matrix", "axis": 1}}, "analysis.axis", "axes"),
+        ({"stage": "analyze", "analysis": {"matrix": {"axis": 1}}}, "analysis.matrix.axis", "axes"),
         ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
         ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
         ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),

@@ -44,17 +44,20 @@ def made(tmp_path_factory, tiny_model):
             "costs": {"methods": {"STAR": "star", "v. twice": ["star", "star"]}},
         },
     }
-    errors = {"name": "errors", "indexes": {"a": "star-index"}, "models": {"a": "start"}}
+    errors = {"errors": {"indexes": {"a": "star-index"}, "models": {"a": "start"}}}
     stages["queries-of-start"] = {"stage": "analyze", "analysis": errors}
+    operations = {"encoding": "star-index", "search": "star-test", "training": "star", "mining": "static"}
     stages["of-runs"] = {
         "stage": "analyze",
-        "gradients": {"STAR": "star"},
-        "refreshes": {"STAR": "star"},
-        "scores": {"start": "start-test", "STAR": "whole"},
-        "overlap": {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}, "depth": 10},
-        "holes": {"runs": {"start": "start-test", "STAR": "whole"}, "against": "start", "overlap_depth": 20},
-        "wins": {"run": "star-test", "against": "start-test", "metric": "mrr@10"},
-        "operations": {"encoding": "star-index", "search": "star-test", "training": "star", "mining": "static"},
+        "analysis": {
+            "gradients": {"trainings": {"STAR": "star"}},
+            "refreshes": {"trainings": {"STAR": "star"}},
+            "operations": {"stages": operations},
+            "scores": {"runs": {"start": "start-test", "STAR": "whole"}, "single": 0},
+            "overlap": {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}, "depth": 10},
+            "unjudged": {"runs": {"start": "start-test", "STAR": "whole"}, "against": "start", "overlap_depth": 20},
+            "query-wins": {"run": "star-test", "against": "start-test", "metric": "mrr@10"},
+        },
     }
     stages["report"]["analyses"] = {"Behind": "behind", "Of runs": "of-runs"}
     path, store = write_recipe(folder / "small.yaml", tree), Store(folder / "store")

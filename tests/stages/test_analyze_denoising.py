@@ -146,7 +146,7 @@ def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_
         "version": 1, "thresholds": [["denoised", [0.5]]], "depth": 50, "split": "train",
         "references": ["run", "scores.same"],
     }  # fmt: skip
-    assert not list(analyze({"name": "scores", "runs": {"r": "start-test"}}).missing({}))
+    assert not list(analyze({"scores": {"runs": {"r": "start-test"}}}).missing({}))
 
 
 @pytest.mark.parametrize(

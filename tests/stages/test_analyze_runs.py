@@ -10,8 +10,6 @@ from hardneg.errors import DataError, RecipeError
 from hardneg.progress import Silent
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.registry import plugin_names
-from hardneg.stages.analyze import Analyze
 from hardneg.stages.context import ArtifactInput
 from hardneg.types import Negatives, RankedList
 from tests.run_lists import falling
@@ -105,54 +103,24 @@ def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told
         load_recipe(write_recipe(tmp_path / "small.yaml", tree))
 
 
-def test_stages_are_inputs_by_their_path_and_the_form_of_before_is_read_with_a_note(tmp_path, tiny_model):
+def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
     wins = {"run": "star-test", "against": "start-test"}
     part = {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}}
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
     tree["stages"]["behind"] = {"stage": "analyze", "analysis": {"overlap": part, "query-wins": wins}, "split": "test"}
-    tree["stages"]["listed"] = {
-        "stage": "analyze", "analysis": [{"name": "overlap", **part}, {"name": "query-wins", **wins}],
-    }  # fmt: skip
-    tree["stages"]["before"] = {"stage": "analyze", "wins": wins, "overlap": part}
-    tree["stages"]["mixed"] = {"stage": "analyze", "analysis": {"name": "overlap", **part}, "wins": wins}
-    recipe = load_recipe(write_recipe(tmp_path / "small.yaml", tree))
-    plan = make_plan(recipe)
-    inputs = plan.steps["behind"].inputs
+    inputs = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree))).steps["behind"].inputs
     wanted = {"overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train", "query-wins.run": "star-test"}
     assert {path: inputs[f"analysis.{path}"] for path in wanted} == wanted
-    assert plan.keys["behind"] == plan.keys["listed"] == plan.keys["before"] == plan.keys["mixed"]
-    told = "write analysis: {overlap: ..., query-wins: ...}; the next release no longer knows what stands there"
-    assert recipe.notes == (f"stages.before: {told}", f"stages.mixed: {told}")
-
-
-def test_every_analysis_of_the_form_of_before_has_one_of_today():
-    old = {
-        "indexes": {"a": "i", "b": "j"}, "models": {"b": "m"}, "runs": {"r": "r"}, "cut": 20, "training": {"t": "m"},
-        "gradients": {"t": "m"}, "refreshes": {"t": "m"}, "scores": {"r": "r"}, "score_queries": 3,
-        "overlap": {"runs": {"r": "r", "s": "s"}}, "holes": {"runs": {"r": "r"}}, "wins": {"run": "r", "against": "s"},
-        "denoising": {"negatives": {"n": "n"}}, "planted": {"run": "r"}, "depths": {"runs": {"r": "r"}},
-        "candidates": {"first": {"r": "r"}, "reranked": {"r": "s"}}, "dimensions": {"runs": {"r": {"8": "r"}}},
-        "evaluation": "e", "metric": "mrr@10", "matrix": {"evaluation": "e", "rows": {"x": {"y": "z"}}},
-        "projection": {"before": "a", "after": "b", "negatives": 7}, "sizes": {"a": "i"}, "costs": {"c": "m"},
-        "operations": {"o": "r"}, "split": "dev", "relevance_level": 2,
-    }  # fmt: skip
-    spec = Analyze.model_validate(Analyze.converted({"stage": "analyze", **old})[0])
-    by_name = {each.name: each for each in spec.analysis}
-    younger = {"latency", "miner-sweep", "overlap-curve", "truncation"}
-    assert sorted(by_name) == sorted({*plugin_names("analyses")} - younger)
-    assert (by_name["errors"].depth, by_name["errors"].models, by_name["scores"].single) == (20, {"b": "m"}, 3)
-    projection = by_name["projection"]
-    assert (projection.indexes, projection.models, projection.negatives) == ({"a": "i", "b": "j"}, {"b": "m"}, 7)
-    assert (spec.split, spec.relevance_level, by_name["ablation"].metric) == ("dev", 2, "mrr@10")
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("unjudged", "must be a mapping with the `name` of an analysis"),
-        ({"name": "unjudge", "runs": {}}, "no analyses plugin is called 'unjudge'; did you mean 'unjudged'"),
-        ([{"name": "drift", "training": {"a": "star"}}], "0.training: no such option; did you mean 'trainings'"),
-        ([{"name": "sizes", "indexes": {"a": "i"}}] * 2, "sizes is given twice"),
+        ("unjudged", "must map each analysis by its name to its options"),
+        ([{"name": "unjudged", "runs": {}}], "must map each analysis by its name to its options"),
+        ({"name": "unjudged", "runs": {}}, "must map each analysis by its name to its options"),
+        ({"unjudge": {"runs": {}}}, "no analyses plugin is called 'unjudge'; did you mean 'unjudged'"),
+        ({"drift": {"training": {"a": "star"}}}, "drift.training: no such option; did you mean 'trainings'"),
         ({}, "must have at least 1"),
     ],
 )

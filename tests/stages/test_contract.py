@@ -8,7 +8,7 @@ from hardneg.testing import StageTests
 
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
 _MAPPINGS = {
-    "analyze": {"analysis": {"name": "sizes", "indexes": {"a": _VECTORS}}},
+    "analyze": {"analysis": {"sizes": {"indexes": {"a": _VECTORS}}}},
     "encode": {},
     "evaluate": {"runs": {"row": _RUN}},
     "fuse": {"runs": {"one": _RUN, "two": _OTHER}},

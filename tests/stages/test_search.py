@@ -213,10 +213,7 @@ MEASURES = {
         "options": {"negatives_per_query": 0},
         "validation_run": "TARGET",
     },
-    "analysis.query-wins.run": {
-        "stage": "analyze",
-        "analysis": {"name": "query-wins", "run": "TARGET", "against": "plain"},
-    },
+    "analysis.query-wins.run": {"stage": "analyze", "analysis": {"query-wins": {"run": "TARGET", "against": "plain"}}},
     "analysis.recall-at-depth.runs.a": {"stage": "analyze", "analysis": {"recall-at-depth": {"runs": {"a": "TARGET"}}}},
 }
 

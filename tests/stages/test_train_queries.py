@@ -65,7 +65,7 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     kept["on-joint"] = {**kept["joint"], "model": "joint", "index": "joint"}
     kept["joint-by-adore"] = {**SEARCH, "index": "joint", "model": "adore"}
     indexes = {"JPQ": "joint", "again": "on-joint"}
-    kept["behind"] = {"stage": "analyze", "analysis": {"name": "errors", "indexes": indexes, "depth": 20}}
+    kept["behind"] = {"stage": "analyze", "analysis": {"errors": {"indexes": indexes, "depth": 20}}}
     kept["copied"] = {"stage": "index", "backend": "flat", "vectors": "start-index"}
     return {**tree, "stages": kept, "presets": {}, "outputs": {"model": "joint", "index": "joint"}}
 

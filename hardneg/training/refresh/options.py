@@ -1,11 +1,12 @@
 """What can be said about refreshed negatives, and which devices and threads the inferencer has."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.distributed import World
 from hardneg.errors import UsageError
+from hardneg.store.identity import options_in_key
 from hardneg.training.options import TrainOptions, below
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ class RefreshOptions:
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"replace", "decay", "easy_below"})
-    """Options that models were trained without: they count where they have another value than their default."""
 
     policy: Policy = "every"
     every: int | None = None
@@ -65,8 +65,7 @@ class RefreshOptions:
 
     def identity(self) -> dict[str, Any]:
         """The options that may change what is mined."""
-        left_out = {name for name in self.later if getattr(self, name) == getattr(RefreshOptions, name)}
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        return options_in_key(self)
 
     @property
     def waits(self) -> bool:

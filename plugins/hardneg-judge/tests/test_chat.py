@@ -11,7 +11,8 @@ from hardneg_judge.journal import Answer, request_key
 from hardneg_judge.prompts import filled
 
 from hardneg.errors import ModelError, PluginError
-from hardneg.registry import configure, plugin_identity
+from hardneg.registry import configure
+from hardneg.store.identity import plugin_identity
 from hardneg.testing import RerankerTests
 from hardneg.types import PluginSetting
 

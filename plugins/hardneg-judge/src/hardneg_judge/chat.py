@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
-
-from pydantic import Field
 
 from hardneg.plugin import digest
 from hardneg_judge.prompts import BEST, Scale, template
@@ -15,8 +13,6 @@ from hardneg_judge.prompts import BEST, Scale, template
 if TYPE_CHECKING:
     from hardneg_judge.asking import Asking
 
-Unkeyed = Field(exclude=True)
-"""Marks an option that changes no answer, so that it is in no key."""
 _CHARACTERS_A_TOKEN = 4
 _MILLION = 1e6
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -56,10 +52,11 @@ class Chat:
     """
 
     version: ClassVar[int] = 1
+    free: ClassVar[frozenset[str]] = frozenset({"url", "key", "price", "in_flight", "timeout", "deadline"})
 
     model: str
-    url: Annotated[str, Unkeyed] = field(default="http://localhost:8000/v1", compare=False)
-    key: Annotated[str | None, Unkeyed] = field(default=None, compare=False)
+    url: str = field(default="http://localhost:8000/v1", compare=False)
+    key: str | None = field(default=None, compare=False)
     revision: str | None = None
     prompt: str = ""
     scale: Scale = "yes-no"
@@ -69,10 +66,10 @@ class Chat:
     temperature: float | None = 0.0
     more: dict[str, Any] = field(default_factory=dict)
     unreadable: Literal["irrelevant", "relevant"] = "irrelevant"
-    price: Annotated[tuple[float, float], Unkeyed] = field(default=(0.0, 0.0), compare=False)
-    in_flight: Annotated[int, Unkeyed] = field(default=8, compare=False)
-    timeout: Annotated[float, Unkeyed] = field(default=60.0, compare=False)
-    deadline: Annotated[float, Unkeyed] = field(default=600.0, compare=False)
+    price: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
+    in_flight: int = field(default=8, compare=False)
+    timeout: float = field(default=60.0, compare=False)
+    deadline: float = field(default=600.0, compare=False)
 
     def __post_init__(self) -> None:
         try:

@@ -1,0 +1,59 @@
+"""What of options enters an artifact's key: one rule, and the marks that it alone reads."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+_MARK = "in_identity"
+FREE: dict[str, Any] = {_MARK: False}
+"""Marks a field of a pydantic model that cannot change a result: it is in no key."""
+
+LATER: dict[str, Any] = {_MARK: "unless it has its default"}
+"""Marks a field that artifacts were made without: it is in a key where it has another value than its default."""
+
+_WORDS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
+    "iterate_negatives": ("order", {True: "consecutive"}),
+    "false_negative_mask": ("mask", {False: "none"}),
+    "share_negatives_across": ("across", {"none": "own"}),
+}
+"""Options of training that have another name, and other values, in keys."""
+
+
+def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """The options that may change a result, by name, as JSON holds them; defaults included.
+
+    An option never counts where it is marked `FREE`, and counts with another value than its default alone where it is
+    marked `LATER`. A dataclass lists such options in its class variables `free` and `later`.
+
+    Args:
+        options: a pydantic model or a dataclass.
+        without: options that do not count here, as their content does.
+    """
+    from pydantic import BaseModel, TypeAdapter
+
+    kind = type(options)
+    if isinstance(options, BaseModel):
+        extras = ((name, info, info.json_schema_extra) for name, info in kind.model_fields.items())
+        marks = {name: (info, extra.get(_MARK)) for name, info, extra in extras if isinstance(extra, dict)}
+        free = {name for name, (_, mark) in marks.items() if mark == FREE[_MARK]}
+        later = {name: info.default for name, (info, mark) in marks.items() if mark == LATER[_MARK]}
+    else:
+        free = {*getattr(kind, "free", ())}
+        later = {name: getattr(kind, name) for name in getattr(kind, "later", ())}
+    unchanged = {name for name, default in later.items() if getattr(options, name) == default}
+    left_out = {*without, *free, *unchanged}
+    found: dict[str, Any] = TypeAdapter(kind).dump_python(options, mode="json", exclude=left_out, warnings=False)
+    return found
+
+
+def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """What of a configured plugin enters a key: its name, its version, and its options that count."""
+    return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
+
+
+def in_words_of_keys(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of training under the names, and with the values, that they have in keys."""
+    found = {}
+    for name, value in options.items():
+        word, values = _WORDS.get(name, (name, {}))
+        found[word] = values.get(value, value) if values else value
+    return found

@@ -1,0 +1,90 @@
+"""What of options is in a key, and that one module alone knows."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import BaseModel, Field
+
+from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key, plugin_identity
+from hardneg.training.options import RerankerOptions, TrainOptions
+
+ROOT = Path(__file__).parents[2]
+RULE = "hardneg/store/identity.py"
+MARKS = {"later", "free", "in_identity", "json_schema_extra"}
+
+
+class Verb(BaseModel):
+    depth: int = 100
+    device: str = Field(default="cpu", json_schema_extra=FREE)
+    fill_to: int | None = Field(default=None, json_schema_extra=LATER)
+    run: str = "bm25"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    depth: int = 100
+    url: str = "here"
+    sizes: tuple[int, int] = (1, 2)
+    weights: dict[str, float] = field(default_factory=dict)
+    version: ClassVar[int] = 3
+    free: ClassVar[frozenset[str]] = frozenset({"url"})
+    later: ClassVar[frozenset[str]] = frozenset({"sizes"})
+
+
+@pytest.mark.parametrize(
+    ("options", "counted"),
+    [
+        (Verb(), {"depth": 100}),
+        (Verb(depth=100, device="cuda", fill_to=5), {"depth": 100, "fill_to": 5}),
+        (Plugin(), {"depth": 100, "weights": {}}),
+        (Plugin(url="there", sizes=(1, 3)), {"depth": 100, "sizes": [1, 3], "weights": {}}),
+    ],
+)
+def test_free_options_never_count_and_later_ones_with_another_value_alone(options, counted):
+    assert options_in_key(options, {"run"}) == counted
+
+
+def test_a_plugin_counts_by_its_name_version_and_options():
+    assert plugin_identity("chosen", Plugin(7), ["weights"]) == {
+        "name": "chosen",
+        "version": 3,
+        "options": {"depth": 7},
+    }
+
+
+def test_options_of_training_have_other_words_in_keys():
+    given = TrainOptions(iterate_negatives=True, false_negative_mask=False, share_negatives_across="none")
+    plain = TrainOptions().identity()
+    assert TrainOptions(chunk=8).identity() == plain | {"chunk": 8}
+    assert given.identity() == plain | {"order": "consecutive", "mask": "none", "across": "own", "processes": 1}
+    assert in_words_of_keys({"seed": 1, "iterate_negatives": True}) == {"seed": 1, "order": "consecutive"}
+
+
+def test_a_default_is_that_of_the_class():
+    assert RerankerOptions().identity()["negatives_per_query"] == 4
+    assert not {"chunk", "passes", "tracker"} & {*RerankerOptions().identity()}
+
+
+def test_one_module_alone_reads_the_marks():
+    paths = [*(ROOT / "hardneg").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")]
+    found = {path.relative_to(ROOT).as_posix(): list(reads(ast.parse(path.read_text("utf-8")))) for path in paths}
+    assert len(found) > 400 and {"later", "free", "json_schema_extra"} <= {*found.pop(RULE)}
+    assert {path: marks for path, marks in found.items() if marks} == {}
+
+
+def reads(tree: ast.AST) -> Iterator[str]:
+    """The marks that a module reads: as attributes, by `getattr`, or as a `FREE` and `LATER` that marks no field."""
+    declared = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in MARKS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in MARKS and "disk_usage" not in ast.unparse(node.value):
+            yield node.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+            yield from MARKS & {getattr(each, "value", "") for each in node.args[1:2]}
+        elif isinstance(node, ast.Constant) and node.value == "in_identity":
+            yield node.value
+        elif isinstance(node, ast.Name) and node.id in ("FREE", "LATER") and id(node) not in declared:
+            yield node.id

@@ -16,7 +16,7 @@ from hardneg.types import PluginSetting
 METHODS = Path(__file__).parents[2] / "docs" / "methods"
 HEAD = "| setting | published | here | why |"
 OF_RECIPES = ("model", "sizes", "segments")
-UNTOLD = "not told"
+UNTOLD = "not given"
 
 
 @dataclass(frozen=True)

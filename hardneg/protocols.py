@@ -45,7 +45,11 @@ class StageBlocks(Protocol):
 
 
 class NegativeMiner(Protocol):
-    """Selects negatives from ranked lists (`hardneg.miners`)."""
+    """Selects negatives from ranked lists (`hardneg.miners`).
+
+    One that holds candidates against the scores of positives says `compares: ClassVar[bool] = True`: where negatives
+    are mined again while a model trains, lists then have the positives that the search missed behind their end.
+    """
 
     version: ClassVar[int]
 

@@ -16,14 +16,15 @@ from hardneg.types import PluginSetting
 from hardneg.wording import complaint, not_finite, not_numbers
 
 KINDS = (
-    "datasets", "encoders", "miners", "losses", "regularizers", "batches", "indexes", "rerankers", "stages", "analyses",
-    "engines",
+    "datasets", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers", "stages",
+    "analyses", "engines",
 )  # fmt: skip
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
 _OUTSIDE = {
     ("encoders", "http"): "hardneg-http",
     ("engines", "ray"): "hardneg-ray",
+    ("filters", "chat"): "hardneg-judge",
     ("indexes", "cagra"): "hardneg-cagra",
     ("rerankers", "chat"): "hardneg-judge",
     ("rerankers", "electra"): "hardneg-electra",

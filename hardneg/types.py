@@ -158,6 +158,11 @@ class Candidates:
         empty = RankedList((), np.empty(0, np.float32))
         return next(iter(self.hits.values()), empty)
 
+    @property
+    def listed(self) -> list[str]:
+        """The documents of all lists, each once, those of the first list first."""
+        return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
+
 
 @dataclass(frozen=True, slots=True)
 class Drops:

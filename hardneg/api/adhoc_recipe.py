@@ -2,11 +2,13 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.given_values import plugin_setting
+from hardneg.errors import PluginError
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
@@ -94,8 +96,21 @@ def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
     """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
     if depth is None:
         return {MINED: mining}
-    searched = {"stage": "search", "index": ENCODED, "split": mining["split"], "depth": depth}
+    searched = {"stage": "search", "index": ENCODED, "split": mining["split"], "depth": depth, **list_options(mining)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
+
+
+def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
+    """What the stage says besides whose list is mined: positives that it missed, where they are compared with."""
+    from hardneg.fields import parse_setting
+    from hardneg.mining.choosing import compares
+    from hardneg.registry import configure
+
+    found: list[object] = []
+    for kind, given in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
+        with suppress(PluginError):  # the recipe's check tells it
+            found.append(configure(kind, parse_setting(given)))
+    return {"positives": True} if compares(*found) else {}
 
 
 def searching_stages(split: str, depth: int, backend: str | None, candidates: str | None) -> dict[str, Any]:

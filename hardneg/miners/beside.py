@@ -1,11 +1,14 @@
 """Miners in a row: what one mined beside what it was given; short lists filled from the corpus."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
+from hardneg.errors import PluginError
 from hardneg.miners.random import draw
 from hardneg.miners.selection import refusal
 from hardneg.protocols import NegativeMiner
@@ -13,19 +16,37 @@ from hardneg.seeding import generator
 from hardneg.types import Candidates, Negatives
 
 FILLED = "random negatives"
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+
+def paired(
+    items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Made]]
+) -> Iterator[tuple[_Item, _Made]]:
+    """Each item with what a plugin's stream makes of it; only what the plugin reads ahead is held.
+
+    Raises:
+        PluginError: the plugin does not give one answer an item.
+    """
+    ahead: deque[_Item] = deque()
+
+    def read() -> Iterator[_Item]:
+        for item in items:
+            ahead.append(item)
+            yield item
+
+    reading = read()
+    for made in through(reading):
+        if not ahead:
+            raise PluginError("a miner or filter gave more answers than it was given queries: one a query is needed")
+        yield ahead.popleft(), made
+    if ahead or next(reading, None) is not None:
+        raise PluginError("a miner or filter gave fewer answers than it was given queries: one a query is needed")
 
 
 def beside(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int) -> Iterator[tuple[Candidates, Negatives]]:
-    """Each query's candidates with what a miner takes of them; only what the miner reads ahead is held."""
-    ahead: deque[Candidates] = deque()
-
-    def read() -> Iterator[Candidates]:
-        for query in candidates:
-            ahead.append(query)
-            yield query
-
-    for mined in miner.mine(read(), seed=seed):
-        yield ahead.popleft(), mined
+    """Each query's candidates with what a miner takes of them."""
+    return paired(candidates, partial(miner.mine, seed=seed))
 
 
 def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, count: int) -> Iterator[Negatives]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardneg.errors import PluginError
 from hardneg.miners.selection import Rule, lowest, refusal, scores_of
 from hardneg.seeding import generator
-from hardneg.types import Candidates, Drops, Negatives
+from hardneg.types import Candidates, Drops, Negatives, RankedList
 
 SCORES = "scores"
 """The label of the run whose scores decide; without one, those of the list itself do."""
@@ -59,7 +59,8 @@ class Filtered:
     def _mined(self, query: Candidates, rule: Rule, draws: np.random.Generator) -> Negatives:
         ranking, refused = query.ranking, refusal(query, self.exclude_copies)
         top = ranking.doc_ids[: self.depth]
-        scores, verdicts, noted = self._judged(query, top, rule)
+        scored = query.hits.get(SCORES, ranking)
+        scores, verdicts, noted = judged(query, top, scored, rule, self.compares)
         reasons = [refused(doc_id) or verdict for doc_id, verdict in zip(top, verdicts, strict=True)]
         fit = np.flatnonzero([not reason for reason in reasons])
         chosen = self._ordered(fit, scores, draws)[: self.count].tolist()
@@ -77,22 +78,22 @@ class Filtered:
             noted,
         )
 
-    def _judged(
-        self, query: Candidates, top: Sequence[str], rule: Rule
-    ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
-        """The scores of the top, what the rule has against each document (nothing: empty), what to note."""
-        scored = query.hits.get(SCORES, query.ranking)
-        scores, positive = scores_of(top, scored), lowest(scores_of(query.positives, scored))
-        unknown = self.compares and bool(np.isnan(positive))
-        against = np.where(rule(scores, np.atleast_1d(positive)), "", NO_POSITIVE if unknown else SCORE)
-        verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
-        return scores, verdicts, (NO_POSITIVE,) if unknown else ()
-
     def _ordered(self, places: Places, scores: NDArray[np.float32], draws: np.random.Generator) -> Places:
         """Places int64 [n] that are fit, in the order in which they are taken."""
         if self.order == "random":
             return draws.permutation(places)
         return places[np.argsort(-scores[places], kind="stable")] if self.order == "scored" else places
+
+
+def judged(
+    query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
+) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
+    """The scores of documents in a list, what a rule has against each (nothing: empty), what to note of the query."""
+    scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
+    unknown = compares and bool(np.isnan(positive))
+    against = np.where(rule(scores, np.atleast_1d(positive)), "", NO_POSITIVE if unknown else SCORE)
+    verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
+    return scores, verdicts, (NO_POSITIVE,) if unknown else ()
 
 
 def _first_fit(

@@ -119,6 +119,9 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
 }
 """The rule of each miner by the miner's name, made of its threshold."""
 
+COMPARING = ("pos-margin", "pos-percent")
+"""Those that hold a document's score against that of the query's positives."""
+
 
 def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
     """Their scores in a list: float32 [n], nan for those that it lacks."""

@@ -53,6 +53,7 @@ class SimAns:
     """
 
     version: ClassVar[int] = 2
+    compares: ClassVar[bool] = True
 
     count: int = 50
     depth: int = 200

@@ -13,6 +13,7 @@ from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.fields import DATASET, START, PluginKind, input_files, marked_fields
+from hardneg.mining.protocol import ReadsContent
 from hardneg.protocols import PLACES, TrainableReranker
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
@@ -176,6 +177,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     places = {field: kind.places for field, kind, _ in marked_fields(spec, PluginKind)}
     places |= {field: PLACES for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
+    places |= {field: plugin.places for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
         "stage": spec.verb,
@@ -192,6 +194,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
             with plugin_errors([plugin]):
                 find = partial(_network_content, plugin, field == spec.teaches)
                 origin["plugins"][field]["content"] = _content(find, sources.problems)
+        elif isinstance(plugin, ReadsContent):
+            origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
     with plugin_errors(plugins.values()):
         origin |= {part: _content(find, sources.problems) for part, find in spec.content(recipe.view(name)).items()}
     for path, mark, file in input_files(spec):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from hardneg.encoders.spec import ModelSpec
+from hardneg.mining.protocol import NegativeFilter
 from hardneg.progress import Progress
 from hardneg.stages.spec import StageSpec
 
@@ -71,6 +72,10 @@ class StageContext(Generic[Spec]):
     def plugin(self, field_name: str, protocol: Callable[..., _Plugin]) -> _Plugin:
         """The configured plugin of a field; the recipe's check has seen that it is of the field's kind."""
         return cast(_Plugin, self.plugins[field_name])
+
+    def filters(self) -> list[NegativeFilter]:
+        """The configured plugins of the field `filters`, in its order."""
+        return [cast(NegativeFilter, plugin) for path, plugin in self.plugins.items() if path.startswith("filters.")]
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
         """The inputs of a mapping of references, by label, in the order of the recipe."""

@@ -11,10 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg.artifacts import SCRATCH
-from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
+from hardneg.data.answer_matching import PassageAnswers, first_with_answer
 from hardneg.data.block_files import BlockFiles, contiguous
-from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import candidates
 from hardneg.data.more_positives import extended
 from hardneg.data.negatives import join_negatives, recorded, write_negatives
 from hardneg.data.qrels import positives
@@ -25,24 +23,28 @@ from hardneg.fields import (
     LATER,
     OF_QUERIES,
     AnswerMatch,
+    FilterSettings,
     InputFile,
     MinerSetting,
     Name,
     Reference,
     Trait,
     has_answers,
+    needs_answers,
     parse_names,
 )
 from hardneg.layout import DROPPED, NEGATIVES, RUN
-from hardneg.miners.beside import filled
 from hardneg.miners.filtered import SCORES
+from hardneg.mining.choosing import Choosing
+from hardneg.mining.filtering import Filters
+from hardneg.mining.texts import MiningTexts
 from hardneg.progress import Task
 from hardneg.protocols import NegativeMiner, RunJoiner
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_queries
 from hardneg.stages.run_blocks import QueryBlocks, query_blocks
 from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.types import Candidates, Negatives
+from hardneg.types import Negatives
 
 _QUERIES = 256
 _BLOCK = 1024  # queries
@@ -51,12 +53,12 @@ _BLOCK = 1024  # queries
 class Mine(StageSpec):
     """Selects negatives for the queries of one split; the first of `runs` is the list to select from.
 
-    without_answers: documents that have an answer to the query are no negatives of it. pseudo_positives: the first of
-    so many documents of that list that has an answer is the positive of a query for which none is known. answer_match:
-    how answers are looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random
-    documents of the corpus until it has so many; those with an answer then go where `without_answers` says so.
-    also_qrels: files of judgements beside the dataset's, such as those that a reader of negatives marked; what they
-    call relevant is positive too, here and where the negatives are trained on.
+    filters: leave candidates out before the miner selects, one after another. without_answers: the filter `answers`,
+    in front of all others. pseudo_positives: the first of so many documents of that list that has an answer is the
+    positive of a query for which none is known. answer_match: how answers are looked for: as words, or as regular
+    expressions. fill_to: a query with fewer negatives gets random documents of the corpus until it has so many; those
+    that a filter drops then go. also_qrels: files of judgements beside the dataset's, such as those that a reader of
+    negatives marked; what they call relevant is positive too, here and where the negatives are trained on.
     """
 
     version = 1
@@ -65,6 +67,7 @@ class Mine(StageSpec):
     needs_dataset = True
     stage: Literal["mine"]
     miner: MinerSetting
+    filters: FilterSettings = ()
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     split: Name = "train"
     seed: int = 42
@@ -93,6 +96,7 @@ class Mine(StageSpec):
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""
         asked = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
+        asked += ["filters"] if needs_answers(self.filters) else []
         if asked and not has_answers(collection, self.split):
             yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
@@ -125,22 +129,25 @@ class Mine(StageSpec):
 
 @dataclass(frozen=True)
 class _Mining:
-    """A mining at work: what it reads."""
+    """A mining at work: what it reads, and how it chooses."""
 
     context: StageContext[Mine]
-    collection: StoredCollection
     query_ids: Sequence[str]
-    answers: PassageAnswers
     known: dict[str, list[str]]
+    texts: MiningTexts
+    choosing: Choosing
 
     @classmethod
     def of(cls, context: StageContext[Mine]) -> "_Mining":
-        collection = open_collection(context.inputs["dataset"])
-        query_ids = open_queries(context, collection, context.spec.split).query_ids
+        spec, collection = context.spec, open_collection(context.inputs["dataset"])
+        query_ids = open_queries(context, collection, spec.split).query_ids
         known = positives(collection.all_qrels())
-        if files := context.spec.also_qrels:
-            known = extended(known, [Path(file).expanduser() for file in files], collection)
-        return cls(context, collection, query_ids, _answers(context, collection), known)
+        if spec.also_qrels:
+            known = extended(known, [Path(file).expanduser() for file in spec.also_qrels], collection)
+        texts, miner = MiningTexts(collection, spec.split), context.plugin("miner", NegativeMiner)
+        filters = Filters.of(texts, context.filters(), spec.answer_match if spec.without_answers else None)
+        choosing = Choosing(collection.corpus, known, miner, filters, spec.seed, spec.fill_to)
+        return cls(context, query_ids, known, texts, choosing)
 
     def listed(self) -> Iterator[QueryLists]:
         """All queries with their lists."""
@@ -149,22 +156,9 @@ class _Mining:
 
     def mined(self, listed: Iterator[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""
-        spec, dropped = self.context.spec, Counter[str]()
-        if spec.pseudo_positives:
-            listed = _labelled(listed, self.known, self.answers, spec.pseudo_positives, facts)
-        offered = _candidates(listed, self.known, self.collection, facts)
-        if spec.without_answers:
-            offered = without_answers(offered, self.answers, dropped)
-        miner = self.context.plugin("miner", NegativeMiner)
-        if spec.fill_to is None:
-            mined = miner.mine(offered, seed=spec.seed)
-        else:
-            mined = filled(miner, offered, spec.seed, spec.fill_to)
-        if spec.without_answers:
-            mined = without_drawn_answers(mined, self.answers)
-        yield from _counted(mined, facts)
-        for reason, count in dropped.items():
-            facts[f"dropped as {reason}"] += count
+        if depth := self.context.spec.pseudo_positives:
+            listed = _labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
+        return self.choosing.negatives(listed, facts)
 
     def told(self, facts: Counter[str]) -> Facts:
         """What was counted, of all queries. Raises DataError where none was mined."""
@@ -174,9 +168,7 @@ class _Mining:
             if facts["queries without positives"] == total:
                 why = "has a positive, a judgement above zero of a document in the corpus"
             raise DataError(f"{self.context.name}: none of the {total} queries of split {spec.split} {why}")
-        if spec.without_answers:
-            facts["queries without answers"] = total - len(self.answers.query_ids)
-        return {**facts, **self.answers.left_out}
+        return {**facts, **self.texts.facts}
 
 
 @dataclass(frozen=True)
@@ -209,24 +201,6 @@ class MinedBlocks(QueryBlocks):
         return self.mining.told(facts)
 
 
-def _answers(context: StageContext[Mine], collection: StoredCollection) -> PassageAnswers:
-    if context.spec.without_answers or context.spec.pseudo_positives:
-        return PassageAnswers.of(collection, context.spec.split, context.spec.answer_match)
-    return PassageAnswers(collection.corpus, {})
-
-
-def _counted(mined: Iterator[Negatives], facts: Counter[str]) -> Iterator[Negatives]:
-    for item in mined:
-        facts["queries"] += 1
-        facts["negatives"] += len(item.negatives)
-        facts["queries without negatives"] += not item.negatives
-        for reason, count in item.dropped.items():
-            facts[f"dropped as {reason}"] += count
-        for note in item.noted:
-            facts[f"queries with {note}"] += 1
-        yield item
-
-
 def _telling(listed: Iterator[QueryLists], task: Task) -> Iterator[QueryLists]:
     for item in listed:
         yield item
@@ -244,13 +218,3 @@ def _labelled(
             known[query_id] = [doc_id]
             facts["pseudo-positives"] += 1
         yield from block
-
-
-def _candidates(
-    listed: Iterator[QueryLists], known: Mapping[str, Sequence[str]], collection: StoredCollection, facts: Counter[str]
-) -> Iterator[Candidates]:
-    for query_id, hits in listed:
-        if query_id in known:
-            yield candidates(collection.corpus, query_id, known[query_id], hits)
-        else:
-            facts["queries without positives"] += 1

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from hardneg.artifacts import SCRATCH
 from hardneg.data.block_files import contiguous
 from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import Corpus
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import lists_in_order
@@ -23,6 +22,7 @@ from hardneg.errors import UsageError
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
 from hardneg.indexes.validation import check_encoded
 from hardneg.layout import RUN
+from hardneg.mining.listing import listed, rows_of, with_positives
 from hardneg.progress import Seconds
 from hardneg.stages.context import StageContext
 from hardneg.stages.inputs import open_encoder, open_searcher
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 QUERIES_AT_ONCE = 65_536
 _BY_LUCENE = 4096
 _BLOCKS = 16  # of documents, as many queries of which are held at once, where that is fewer
-_LISTS = 1024
 
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 Wanted = Sequence[str] | Encoded
 
 
@@ -144,10 +142,10 @@ class Searching:
                 query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
                 wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, window, keep)
                 hits = self._hits(self._searcher_at(start), wanted, lists, window)
-                found = _found(hits)
+                found = listed(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
-                    found = _with_positives(hits, searcher, wanted, theirs, corpus)
+                    found = with_positives(hits, searcher, wanted, theirs, corpus)
                 for query_id, (rows, scores) in zip(query_ids, found, strict=True):
                     yield query_id, RankedList(corpus.ids(rows), self._reported(scores))
                 task.advance(len(query_ids))
@@ -173,7 +171,7 @@ class Searching:
             if lists is None:
                 return self._kept(searcher, wanted, f"{window.start}-{window.stop}")
             some = islice(lists, window.stop - window.start)
-            given = _rows(self.collection.corpus, [ranked.doc_ids for ranked in some])
+            given = rows_of(self.collection.corpus, [ranked.doc_ids for ranked in some])
             return rank_candidates(searcher, wanted, given, self._depth)
 
     def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:
@@ -230,31 +228,3 @@ def _check_cosines(encoder: "TextEncoder | None") -> None:
         raise UsageError(
             "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
         )
-
-
-def _found(hits: Hits) -> Iterator[Found]:
-    for rows, scores in zip(hits.rows, hits.scores, strict=True):
-        yield rows[rows >= 0], scores[rows >= 0]
-
-
-def _with_positives(
-    hits: Hits, searcher: "Searcher", wanted: Wanted, known: Sequence[Sequence[str]], corpus: Corpus
-) -> Iterator[Found]:
-    """The hits of each query, and behind them those of its known positives that they lack, at their own scores."""
-    for start in range(0, len(known), _LISTS):
-        part = slice(start, start + _LISTS)
-        given = _rows(corpus, known[part])
-        own = rank_candidates(searcher, wanted[part], given, max(1, given.shape[1]))
-        listed = Hits(hits.rows[part], hits.scores[part])
-        for (rows, scores), (others, theirs) in zip(_found(listed), _found(own), strict=True):
-            lacking = ~np.isin(others, rows)
-            yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
-
-
-def _rows(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    """The documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
-    lengths = np.array([len(doc_ids) for doc_ids in lists])
-    rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
-    inside = np.arange(rows.shape[1]) < lengths[:, None]
-    rows[inside] = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    return rows

@@ -137,9 +137,11 @@ class StageSpec(BaseModel):
         return marked_references(self)
 
     def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        """Every plugin setting: its field, its kind, its value."""
+        """Every plugin setting: its field, in a list with its place there, its kind, its value."""
         for name, mark, value in marked_fields(self, PluginKind):
-            if value is not None:
+            if isinstance(value, tuple):
+                yield from ((f"{name}.{place}", mark.kind, each) for place, each in enumerate(value))
+            elif value is not None:
                 yield name, mark.kind, value
 
     def identity(self) -> dict[str, object]:

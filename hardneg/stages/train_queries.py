@@ -228,14 +228,14 @@ def _searcher(context: StageContext[TrainQueries], collection: StoredCollection)
 def _source(
     context: StageContext[TrainQueries], data: TrainingData, encoder: "Encoder", searcher: Searcher, seconds: Seconds
 ) -> "NegativeSource":
-    from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, mined, searched
+    from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, lists_by, mined
 
     spec, folder = context.spec, context.folder / SCRATCH
     shape = (len(data.query_ids), spec.depth)
     if spec.schedule == "static":
         return NegativeTable(folder, shape, mined(data, _negatives(context.inputs["negatives"]), spec.depth))
     if spec.schedule == "refreshed":
-        return NegativeTable(folder, shape, searched(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
+        return NegativeTable(folder, shape, lists_by(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
     if spec.schedule == "random":
         return Uniform(len(data.corpus), spec.depth, spec.options.seed)
     return Searched(searcher, spec.depth, seconds, encoder.collect)

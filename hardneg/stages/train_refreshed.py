@@ -12,8 +12,19 @@ from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
 from hardneg.encoders.open import resolve
 from hardneg.errors import UsageError
-from hardneg.fields import FREE, LATER, Name, OwnIndexSetting, Reference, has_answers, without_problems
-from hardneg.protocols import EstimatedBackend, IndexBackend
+from hardneg.fields import (
+    FREE,
+    LATER,
+    FilterSettings,
+    Name,
+    OwnIndexSetting,
+    OwnMinerSetting,
+    Reference,
+    has_answers,
+    needs_answers,
+    without_problems,
+)
+from hardneg.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
 from hardneg.registry import configure
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
@@ -52,7 +63,9 @@ class TrainRefreshed(DualTrainingSpec):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains.
 
     negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
-    them that one is waited for. refresh: when negatives are mined, and which. devices: what the trainer and the process
+    them that one is waited for. refresh: when negatives are mined, and which. miner: selects them from the top of what
+    the model finds, in place of what `refresh.choice` says. filters: leave candidates out before, one after another.
+    devices: what the trainer and the process
     that mines beside it may use. backend: the index that each refresh builds of the corpus and searches; without one it
     searches what the corpus was encoded into, exactly.
     """
@@ -63,6 +76,8 @@ class TrainRefreshed(DualTrainingSpec):
     split: Name = "train"
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
+    miner: OwnMinerSetting = None
+    filters: FilterSettings = ()
     devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()
     backend: OwnIndexSetting = Field(default=None, json_schema_extra=LATER)
 
@@ -71,6 +86,8 @@ class TrainRefreshed(DualTrainingSpec):
         evaluated = self.validation_run is not None
         if told := self.refresh.never_again(self.options, evaluated, self.options.known_end):
             raise ValueError(f"refresh: {told}")
+        if self.miner is not None and self.refresh.choice != "sampled":
+            raise ValueError("refresh.choice: goes without miner, which says what is chosen; leave it out")
         return self
 
     def identity(self) -> dict[str, Any]:
@@ -78,6 +95,8 @@ class TrainRefreshed(DualTrainingSpec):
         identity = {**super().identity(), "refresh": self.refresh.identity()}
         if self.refresh.policy == "continuous":
             identity["checkpoint_every"] = self.options.checkpoint_every
+        if self.miner is not None:
+            del identity["refresh"]["choice"]
         return identity
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -85,6 +104,8 @@ class TrainRefreshed(DualTrainingSpec):
         if self.refresh.replace == "decayed" and self.negatives is not None:
             told = "replace decayed goes on from what the model as it starts has mined"
             yield f"negatives: {told}; leave negatives out, or replace"
+        if isinstance(miner := recipe.plugin("miner"), RunJoiner):
+            yield from (f"miner: {told}" for told in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
         family = resolve(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
@@ -108,6 +129,8 @@ class TrainRefreshed(DualTrainingSpec):
         yield from super().missing(collection)
         if self.refresh.without_answers and not has_answers(collection, self.split):
             yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
+        if needs_answers(self.filters) and not has_answers(collection, self.split):
+            yield f"filters: needs answers, and split {self.split} has none: leave it out"
 
     def named_devices(self) -> Iterator[tuple[str, str]]:
         """Those of both sides."""
@@ -200,13 +223,14 @@ def _synchronous(
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
     from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Mining, asked_answers
+    from hardneg.training.refresh.mining import Mining, refresh_filters
     from hardneg.training.refresh.provider import SynchronousProvider
 
     spec, options = context.spec, context.spec.refresh
-    answers = asked_answers(open_collection(context.inputs["dataset"]), spec.split, options)
+    filters = refresh_filters(open_collection(context.inputs["dataset"]), spec.split, options, context.filters())
+    miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
     backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
-    mining = Mining(replace(data, negatives=None), options, spec.options.seed, answers, backend)
+    mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
     checkpoints = Checkpoints(context.folder / SCRATCH, "")
     return SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, context.progress.note)
 
@@ -233,6 +257,8 @@ def _settings(
         threads=of_inferencer,
         segments=spec.segments,
         pseudo_positives=None if pseudo is None else str(pseudo),
+        miner=spec.miner,
+        filters=spec.filters,
         backend=spec.backend,
     )
 
@@ -241,10 +267,11 @@ def _card_facts(
     context: StageContext[TrainRefreshed], collection: StoredCollection, data: TrainingData
 ) -> dict[str, object]:
     """What the model card says of the data."""
-    refresh = context.spec.refresh
+    refresh, miner = context.spec.refresh, context.spec.miner
+    by = "" if miner is None else f" by {miner.name}"
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
     return {
         **data_facts(collection.corpus, len(data.query_ids)),
-        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}, refreshed: {often}",
+        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}",
         **terms_facts(context),
     }

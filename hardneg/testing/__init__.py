@@ -8,6 +8,7 @@ from hardneg.testing.batches import BatchOrderTests
 from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.encoders import EncoderTests
 from hardneg.testing.engines import EngineTests
+from hardneg.testing.filters import FilterTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.learners import TrainableEncoderTests
 from hardneg.testing.losses import LossTests
@@ -22,6 +23,7 @@ __all__ = [
     "DatasetTests",
     "EncoderTests",
     "EngineTests",
+    "FilterTests",
     "IndexTests",
     "LossTests",
     "MinerTests",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import AdhocRecipe, mining_stage
+from hardneg.api.adhoc_recipe import AdhocRecipe, list_options, mining_stage
 from hardneg.api.making import make_dataset, make_from
 from hardneg.api.workplace import Workplace
 from hardneg.distributed import barrier, world
@@ -26,15 +26,17 @@ BM25 = "bm25"
 class RefreshRecipe:
     """What every refresh does, but for its model.
 
-    dataset: as a recipe names it. miner: its name and options. depth: how many documents are searched for each query,
-    or scored by a reranker. index: a backend with its options, built anew for each refresh; None searches the vectors
-    themselves, exactly. candidates, run: of a reranker, what finds the documents that it scores: `bm25` or a model's
-    name; or the file of a run. fill_to: shorter lists get random documents of the corpus. settings: as `--set`.
+    dataset: as a recipe names it. miner: its name and options. filters: the same of each. depth: how many documents are
+    searched for each query, or scored by a reranker. index: a backend with its options, built anew for each refresh;
+    None searches the vectors themselves, exactly. candidates, run: of a reranker, what finds the documents that it
+    scores: `bm25` or a model's name; or the file of a run. fill_to: shorter lists get random documents of the corpus.
+    settings: as `--set`.
     """
 
     dataset: str
     split: str = "train"
     miner: Mapping[str, Any] = field(default_factory=lambda: {"name": "topk"})
+    filters: Sequence[Mapping[str, Any]] = ()
     depth: int = 210
     index: Mapping[str, Any] | None = None
     candidates: str | None = None
@@ -53,10 +55,13 @@ class RefreshRecipe:
         Raises:
             RecipeError: something of it makes no sense; all of that is told at once.
         """
-        mining: dict[str, Any] = {**mining_stage(self.miner, self.split), "seed": seed}
+        listed, stages = RERANKED if self.reranks else SEARCHED, dict[str, Any]()
+        stages |= self._reranking(model) if self.reranks else self._searching(device)
+        mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
+        mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
-        stages = self._reranking(model) if self.reranks else self._searching(device)
-        stages[MINED] = {**mining, "runs": {"dense": RERANKED if self.reranks else SEARCHED}}
+        stages[listed] |= list_options(mining)
+        stages[MINED] = mining
         first = None if self.candidates == BM25 else self.candidates
         named = first if self.reranks else model
         return AdhocRecipe(_NAME, self.dataset, stages, named, self.settings, seed).plan()

@@ -1,12 +1,13 @@
 """`RefreshedNegatives`: what a user of sentence-transformers' trainers sees of all this."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.given_values import plugin_setting
 from hardneg.api.workplace import Settings, Workplace, setting_texts, usual_store
 from hardneg.errors import UsageError
 from hardneg.trainer.refresh_recipe import RefreshRecipe, read_dataset
@@ -21,6 +22,7 @@ _SHORT = ("random", "repeat")
 class RefreshOptionsGiven(TypedDict, total=False):
     """What may be said of a refresh besides.
 
+    filters: leave candidates out before the miner selects: their names, or dicts of their options with their `name`.
     split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored; 210.
     index: a backend's name, or a dict of its options with its `name`, to search in place of exact search.
     candidates: of a reranker, what finds the documents that it scores: `bm25` or a model's name; or `run`, what has
@@ -29,6 +31,7 @@ class RefreshOptionsGiven(TypedDict, total=False):
     the refreshes.
     """
 
+    filters: Sequence[str | Mapping[str, Any]]
     split: str
     depth: int
     index: str | Mapping[str, Any]
@@ -78,7 +81,7 @@ class RefreshedNegatives:
         _check(every, negatives, given)
         self._dataset, self._arguments, self._given = dataset, arguments, given
         self._every, self._negatives, self._form = every, negatives, form
-        self._miner = {"name": miner} if isinstance(miner, str) else dict(miner)
+        self._miner = plugin_setting("miner", miner)
         self.folder = Path(arguments.output_dir) / FOLDER
 
     @cached_property
@@ -112,6 +115,7 @@ class RefreshedNegatives:
             dataset=named_dataset(self._dataset, store),
             split=split_of(self._dataset, given.get("split"), "train"),
             miner=self._miner,
+            filters=[plugin_setting("filters", each) for each in given.get("filters", ())],
             depth=given.get("depth", 210),
             index={"name": index} if isinstance(index, str) else index,
             candidates=given.get("candidates"),

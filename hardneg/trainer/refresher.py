@@ -116,11 +116,12 @@ class Refresher:
     def _identity(self) -> dict[str, Any]:
         """What must be the same where a run is gone on with."""
         plan, recipe = self.rows.plan, self.recipe
+        of_all = {name: value for name, value in asdict(recipe).items() if name != "filters" or value}
         told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "collection": self.rows.key}
         return {
             **told,
             "every": self.every,
-            "mining": digest({**asdict(recipe), "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
+            "mining": digest({**of_all, "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
         }
 
 

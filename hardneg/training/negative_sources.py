@@ -1,6 +1,6 @@
 """Where the documents of a step come from: a search at each step, lists in a file, or the corpus at random."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ from hardneg.data.negatives import NegativesFile
 from hardneg.distributed import barrier, gather, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.errors import TrainingError
+from hardneg.mining.listing import searched
 from hardneg.progress import Seconds
 from hardneg.protocols import Searcher
 from hardneg.seeding import generator
@@ -84,7 +85,7 @@ class Searched:
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
         wanted = self.collect(vectors)
-        with self.seconds.of("searching"):
+        with self.seconds.of("search"):
             found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
         return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
 
@@ -179,15 +180,15 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     return blocks
 
 
-def searched(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int, seconds: Seconds) -> Blocks:
-    """The top of the index for each query, by the encoder as it is when asked; `seconds` counts the searches alone."""
+def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int, seconds: Seconds) -> Blocks:
+    """The top of the index for each query, by the encoder as it is when asked."""
 
     def blocks() -> Iterator[NDArray[np.int64]]:
-        for start in range(0, len(data.query_ids), _QUERIES):
-            vectors = encoder.encode(data.texts[start : start + _QUERIES], "query")
-            with seconds.of("searching"):
-                rows = searcher.search(vectors, depth).rows
-            yield rows
+        def encode(texts: Sequence[str]) -> Encoded:
+            vectors: Encoded = encoder.encode(texts, "query")
+            return vectors
+
+        return (hits.rows for _, _, hits in searched(encode, data.texts, searcher, depth, _QUERIES, seconds))
 
     return blocks
 

@@ -17,6 +17,7 @@ KINDS = {
     "dataset": "datasets",
     "encoder": "encoders",
     "miner": "miners",
+    "filter": "filters",
     "loss": "losses",
     "regularizer": "regularizers",
     "batches": "batches",

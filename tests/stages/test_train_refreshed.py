@@ -44,6 +44,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     kept["ance"] = ANCE
     kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
     kept["decayed"] = {**ANCE, "refresh": {**ANCE["refresh"], "replace": "decayed", "decay": 1.0, "easy_below": 2.0}}
+    miner = {"name": "pos-percent", "share": 0.99, "depth": 10, "count": 8}
+    kept["guarded"] = {**ANCE, "miner": miner, "filters": ["near-copies"]}
     kept["never"] = {**ANCE, "refresh": {"policy": "never", "depth": 10, "negatives": 4}}
     kept["fixed"] = {**kept["never"], "negatives": "static"}
     kept["plain"] = {**ANCE, "stage": "train", "negatives": "static"}
@@ -91,7 +93,7 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe: Path, store: Store) -
     assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
 
 
-@pytest.mark.parametrize("name", ["ance", "decayed"])
+@pytest.mark.parametrize("name", ["ance", "decayed", "guarded"])
 def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
     recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -183,6 +185,23 @@ def test_only_what_has_decayed_is_replaced(recipe: Path, store: Store) -> None:
         lines = map(json.loads, (artifact.path / "history.jsonl").read_text().splitlines())
         kept = [record["kept"] for record in lines if "kept" in record]
         assert len(kept) == 2 and shares[0] <= min(kept) and max(kept) <= shares[1]
+
+
+def test_any_miner_mines_and_its_drops_are_counted(recipe: Path, store: Store) -> None:
+    """`pos-percent` on the model's own scores, where each query's positive has one though the search has missed it."""
+    facts = make(recipe, store, "guarded")[0].facts
+    assert facts["refreshes used"] == 3 and facts["dropped as score"] > 0 and facts["dropped as positive"] > 0
+    assert "dropped as no scored positive" not in facts
+
+
+def test_a_choice_is_a_miner(recipe: Path, store: Store) -> None:
+    """`sampled` by its name is what is mined without a name; its key is that of a miner."""
+    named, _ = make(recipe, store, "ance", "stages.ance.miner={name: sampled, depth: 10, count: 4}")
+    plain, _ = make(recipe, store, "ance")
+    assert named.key != plain.key and weights(named) == weights(plain)
+    top, _ = make(recipe, store, "ance", "stages.ance.refresh.choice=top")
+    named, _ = make(recipe, store, "ance", "stages.ance.miner=topk")
+    assert weights(named) == weights(top) != weights(plain)
 
 
 def test_negatives_to_begin_with_and_parts_of_the_queries(recipe: Path, store: Store) -> None:
@@ -278,6 +297,9 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Stor
         ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
         ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),
         ("devices.trainer=0", "stages.ance.devices: trainer must be a share of 1 or above"),
+        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or take miner sampled"),
+        ("miner=pos-persent", "no miners plugin is called 'pos-persent'; did you mean 'pos-percent'"),
+        ("filters=[nearcopies]", "filters.0: no filters plugin is called 'nearcopies'; did you mean 'near-copies'"),
         ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; leave it out"),
         ("backend=sparse", "ance.backend: sparse is built from weights of terms, and the recipe's model makes one"),
         ("backend={name: hnsw, m: 1}", "hnsw: m is 1"),
@@ -288,6 +310,12 @@ def test_mistakes_are_told_before_anything_runs(recipe: Path, setting: str, told
     with pytest.raises(RecipeError) as caught:
         load_recipe(recipe, settings=[f"stages.ance.{setting}"])
     assert told in str(caught.value)
+
+
+def test_a_miner_goes_without_choice(recipe: Path) -> None:
+    settings = ["stages.ance.miner=topk", "stages.ance.refresh.choice=top"]
+    with pytest.raises(RecipeError, match=r"ance: .*refresh.choice: goes without miner, which says what is chosen"):
+        load_recipe(recipe, settings=settings)
 
 
 def test_lists_that_may_come_out_short_are_told(recipe: Path) -> None:

@@ -22,7 +22,7 @@ from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
 from hardneg.training.methods.jpq import JpqTraining
-from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, mined, searched
+from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 from hardneg.training.validation import StalenessWatch
 
 DEPTH = 8
@@ -67,7 +67,7 @@ def approach(
     sources: dict[str, NegativeSource] = {
         "dynamic": Searched(searcher, DEPTH, seconds),
         "static": NegativeTable(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": NegativeTable(folder, shape, searched(encoder, data, searcher, DEPTH, seconds), 4),
+        "refreshed": NegativeTable(folder, shape, lists_by(encoder, data, searcher, DEPTH, seconds), 4),
         "random": Uniform(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])

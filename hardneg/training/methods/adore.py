@@ -201,7 +201,7 @@ class AdoreTraining(ExampleTraining):
     @property
     def search_share(self) -> float:
         """The part of the training time that went into searches of the index, without encoding and waiting."""
-        return self.seconds.get("searching", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
+        return self.seconds.get("search", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
 
     def digest(self) -> str:
         """A name for the examples, the index and the lists."""

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,7 @@ from hardneg.atomic_write import flush, replace_text
 from hardneg.data.negatives import read_negatives
 from hardneg.errors import ArtifactError
 from hardneg.layout import NEGATIVES
+from hardneg.mining.choosing import LEFT_OUT
 from hardneg.training.examples import NegativeLists
 from hardneg.training.history import History, Record
 from hardneg.wording import counted
@@ -42,7 +44,9 @@ def refresh_facts(history: Sequence[Record], made: Sequence[Record], waited: flo
     lags = [record["lag"] for record in history if "lag" in record]
     operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in made) else [])]
     seconds = {name: sum(one["seconds"].get(name, 0.0) for one in made) for name in operations}
-    answering = sum(one.get("answering", 0) for one in made)
+    dropped = Counter[str]()
+    for one in made:
+        dropped.update(one.get("dropped", {}))
     return {
         "refreshes made": len(made),
         "refreshes used": len({record["refresh"] for record in history if "refresh" in record}),
@@ -51,7 +55,7 @@ def refresh_facts(history: Sequence[Record], made: Sequence[Record], waited: flo
         "queries searched": sum(one["queries"] for one in made),
         **{f"seconds of inference: {name}": round(value, 3) for name, value in seconds.items()},
         "waiting's part of the time": round(waited, 4),
-        **({"documents left out of refreshes: they have an answer": answering} if answering else {}),
+        **{f"{LEFT_OUT}{reason}": count for reason, count in dropped.items()},
     }
 
 
@@ -98,7 +102,7 @@ class Refresh:
 
     number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
     are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` where one is
-    built. answering: documents left out because they have an answer.
+    built. dropped: candidates that were left out, by reason.
     """
 
     number: int
@@ -106,7 +110,7 @@ class Refresh:
     queries: int
     negatives: int
     seconds: Mapping[str, float] = field(default_factory=dict)
-    answering: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         made = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"

@@ -27,7 +27,7 @@ from hardneg.registry import configure
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.mining import Mining, asked_answers, known_to_be_relevant, mine_refresh
+from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh, refresh_filters
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.types import PluginSetting
 
@@ -42,6 +42,7 @@ class Settings:
     model: the one that training starts from. collection: its folder; split: whose queries are mined. checkpoints and
     refreshes: the folders. first: the first step to mine from. devices: one or more to encode on; threads: on a CPU.
     segments: how documents are cut, if they are. pseudo_positives: a file of negatives whose positives count, too.
+    miner, filters: what selects, and what leaves candidates out before; no miner: that of the options' `choice`.
     backend: of the index that a refresh searches; None searches the vectors themselves.
     """
 
@@ -57,6 +58,8 @@ class Settings:
     threads: int
     segments: Segments | None = None
     pseudo_positives: str | None = None
+    miner: PluginSetting | None = None
+    filters: Sequence[PluginSetting] = ()
     backend: PluginSetting | None = None
 
     def write(self, path: Path) -> None:
@@ -68,9 +71,10 @@ class Settings:
         """What `write` wrote."""
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model, options = spec_from(content.pop("model")), RefreshOptions(**content.pop("options"))
-        cut, index = content.pop("segments"), content.pop("backend")
-        backend = index and PluginSetting(**index)
-        return cls(model=model, options=options, segments=cut and Segments(**cut), backend=backend, **content)
+        cut, filters = content.pop("segments"), tuple(PluginSetting(**each) for each in content.pop("filters"))
+        for name in ("miner", "backend"):
+            content[name] = content[name] and PluginSetting(**content[name])
+        return cls(model=model, options=options, segments=cut and Segments(**cut), filters=filters, **content)
 
 
 class Wake:
@@ -157,9 +161,11 @@ def _mining(settings: Settings) -> Mining:
         known = with_positives(known, Path(settings.pseudo_positives))
     relevant = known_to_be_relevant(known, settings.options)
     data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
-    answers = asked_answers(collection, settings.split, settings.options)
+    plugins = [configure("filters", each) for each in settings.filters]
+    filters = refresh_filters(collection, settings.split, settings.options, plugins)
+    miner = None if settings.miner is None else configure("miners", settings.miner)
     backend = None if settings.backend is None else configure("indexes", settings.backend)
-    return Mining(data, settings.options, settings.seed, answers, backend)
+    return Mining(data, settings.options, settings.seed, filters, miner, backend)
 
 
 def main(path: str) -> None:

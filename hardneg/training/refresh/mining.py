@@ -2,54 +2,70 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from hardneg.data.answer_matching import REASON, PassageAnswers, without_answers
 from hardneg.data.collection import StoredCollection
-from hardneg.data.corpus import candidates
-from hardneg.data.negatives import NegativesFile, write_negatives
+from hardneg.data.negatives import write_negatives
+from hardneg.data.runs import QueryLists
 from hardneg.distributed import barrier, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.fastest import usual_budget
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.stream import write_index
 from hardneg.errors import TrainingError
-from hardneg.indexes.exact import ExactOptions, ExactSearcher
-from hardneg.indexes.max_passage import pooled
-from hardneg.indexes.stored import open_store
 from hardneg.layout import NEGATIVES
 from hardneg.miners.random import Sampled
 from hardneg.miners.ranks import TopK
-from hardneg.progress import Seconds, Silent
-from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
+from hardneg.mining.choosing import LEFT_OUT, Choosing, compares
+from hardneg.mining.encoded_corpus import EncodedCorpus
+from hardneg.mining.filtering import Filters
+from hardneg.mining.listing import listed, searched, with_positives
+from hardneg.mining.protocol import NegativeFilter
+from hardneg.mining.texts import MiningTexts
+from hardneg.progress import Seconds
+from hardneg.protocols import IndexBackend, NegativeMiner
 from hardneg.seeding import derive_seed
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.decayed import KeptWhileHard, LastMined, mined_before
+from hardneg.training.refresh.decayed import BEFORE, NOW, KeptWhileHard, LastMined, mined_before
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import Candidates, Negatives, RankedList
+from hardneg.types import Candidates, Encoded, Negatives, RankedList
 from hardneg.wording import counted
 
 _BLOCKS = 16  # of queries, as large as those of documents that are written, searched at a time: they are in memory
-_INDEX = "searched"
-"""The folder of a built index, within that of the vectors."""
+
+
+@dataclass(frozen=True)
+class FirstOnes:
+    """A miner: the first `count` of what another one takes for a query."""
+
+    version: ClassVar[int] = 1
+
+    miner: NegativeMiner
+    count: int
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, in the other miner's order; what it dropped is told by count alone."""
+        for item in self.miner.mine(candidates, seed=seed):
+            first = slice(self.count)
+            yield replace(item, negatives=item.negatives[first], scores=item.scores[first], drops=None)
 
 
 @dataclass(frozen=True)
 class Mining:
     """What is mined, and how.
 
-    seed: draws depend on it, the refresh and the query alone. answers: what tells the documents that have an answer;
-    None where the options do not ask for it. backend: builds the index that is searched, anew for each refresh; None
-    searches what was encoded itself, exactly.
+    seed: draws depend on it, the refresh and the query alone. miner: selects from the top of the corpus; None: that of
+    the options' `choice`. backend: builds the index that is searched, anew for each refresh; None searches what was
+    encoded itself, exactly.
     """
 
     data: TrainingData
     options: RefreshOptions
     seed: int
-    answers: PassageAnswers | None = None
+    filters: Filters = Filters()  # noqa: RUF009
+    miner: NegativeMiner | None = None
     backend: IndexBackend | None = None
 
     def queries(self, number: int) -> range:
@@ -70,12 +86,22 @@ class Mining:
         settled = self.options.waits or encoder.device.type == "cuda"
         return EncodeOptions(usual_budget(encoder.device) if settled else None, self.options.precision)
 
-    def miner(self) -> NegativeMiner:
-        """What chooses from the top of the corpus, and from what there was, where that stays."""
-        options = self.options
-        count = options.negatives if options.replace == "all" else 2 * options.negatives  # half of them may be there
-        new = TopK(count) if options.choice == "top" else Sampled(options.depth, count)
-        return new if options.replace == "all" else KeptWhileHard(new, options)
+    def choosing(self, number: int) -> Choosing:
+        """How refresh `number` chooses from the top of the corpus, and from what there was, where that stays."""
+        data, options, miner = self.data, self.options, self.miner
+        filters, seed = replace(self.filters, apart=(BEFORE, NOW)), derive_seed(self.seed, "refresh", number)
+        if miner is None:
+            count = options.negatives if options.replace == "all" else 2 * options.negatives  # half may be there
+            miner = TopK(count) if options.choice == "top" else Sampled(options.depth, count)
+        elif options.replace == "all":
+            miner = FirstOnes(miner, options.negatives)
+        miner = miner if options.replace == "all" else KeptWhileHard(miner, options)
+        return Choosing(data.corpus, data.positives, miner, filters, seed)
+
+    @property
+    def compares(self) -> bool:
+        """Whether lists need the scores of the positives that the search has missed."""
+        return compares(self.miner, *self.filters.plugins)
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
@@ -84,11 +110,12 @@ def chunk(count: int, number: int, chunks: int) -> range:
     return range(place * size, count if place == chunks - 1 else (place + 1) * size)
 
 
-def asked_answers(collection: StoredCollection, split: str, options: RefreshOptions) -> PassageAnswers | None:
-    """What finds the answers to the queries of a split, where the options ask for it."""
-    if not options.without_answers:
-        return None
-    return PassageAnswers.of(collection, split, options.answer_match)
+def refresh_filters(
+    collection: StoredCollection, split: str, options: RefreshOptions, plugins: Iterable[NegativeFilter]
+) -> Filters:
+    """The filters of a refresh: that of answers where the options ask for it, and these."""
+    match = options.answer_match if options.without_answers else None
+    return Filters.of(MiningTexts(collection, split), plugins, match)
 
 
 def known_to_be_relevant(
@@ -129,8 +156,9 @@ def mine_refresh(
     barrier()
     try:
         with seconds.of("encode"):
-            _write_vectors(encoders, mining, place.vectors(step), place.folder)
-        return _published(encoders[0], mining, place, number, step, seconds) if first else None
+            corpus = EncodedCorpus(mining.data.corpus, place.vectors(step), str(encoders[0].device), mining.backend)
+            corpus.write(encoders, mining.data.segments, place.folder, mining.encoding(encoders[0]))
+        return _published(encoders[0], corpus, mining, place, Refresh(number, step, 0, 0), seconds) if first else None
     except OSError:
         if first:
             place.tidy()
@@ -138,52 +166,27 @@ def mine_refresh(
 
 
 def _published(
-    encoder: Encoder, mining: Mining, place: RefreshFolder, number: int, step: int, seconds: Seconds
+    encoder: Encoder, corpus: EncodedCorpus, mining: Mining, place: RefreshFolder, made: Refresh, seconds: Seconds
 ) -> Refresh:
-    folder, vectors = place.partial(number), place.vectors(step)
-    count, dropped = _Count(), Counter[str]()
+    """The refresh with what is counted, published."""
+    folder, facts = place.partial(made.number), Counter[str]()
     if mining.backend is not None:
         with seconds.of("index"):
-            _build_index(mining.backend, vectors)
+            corpus.build()
     with seconds.of("write", without=("queries", "search")):
-        before = mined_before(mining.options, place, number)
-        found = _found(encoder, mining, vectors, number, seconds, before)
-        write_negatives(folder / NEGATIVES, count.those(_mined(found, mining, number, dropped)))
-    refresh = Refresh(number, step, count.queries, count.negatives, seconds, dropped[REASON])
-    try:
-        _check_found(mining, refresh)
-    except TrainingError:
-        place.tidy(step)  # the vectors stay: whoever tries again comes to the same at once
-        raise
+        before = mined_before(mining.options, place, made.number)
+        last = None if before is None else LastMined(before, mining.data.corpus, corpus.exact)
+        lists = _listed(encoder, corpus, mining, made.number, seconds, last)
+        write_negatives(folder / NEGATIVES, mining.choosing(made.number).negatives(lists, facts))
+    dropped = {name.removeprefix(LEFT_OUT): count for name, count in facts.items() if name.startswith(LEFT_OUT)}
+    refresh = Refresh(made.number, made.step, facts["queries"], facts["negatives"], seconds, dropped)
+    if not refresh.negatives:
+        place.tidy(made.step)  # the vectors stay: whoever tries again comes to the same at once
+        top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or dropped"
+        raise TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth, or drop less")
     place.publish(refresh)
-    shutil.rmtree(vectors)
+    shutil.rmtree(corpus.folder)
     return refresh
-
-
-def _write_vectors(encoders: Sequence[Encoder], mining: Mining, folder: Path, counts: Path) -> None:
-    """Writes the vectors of all documents.
-
-    counts: where the numbers of segments stay: the same for all refreshes, as they depend on no weights.
-    """
-    data = mining.data
-    rows = encoders[0].rows(data.corpus, data.segments, counts, Silent(), world())
-    write_index(encoders, rows, folder, mining.encoding(encoders[0]), Silent())
-
-
-def _build_index(backend: IndexBackend, vectors: Path) -> None:
-    """Builds the index in a folder beside the vectors; one that a killed process left is made again."""
-    shutil.rmtree(vectors / _INDEX, ignore_errors=True)
-    (vectors / _INDEX).mkdir()
-    backend.build(vectors, vectors / _INDEX, Silent())
-
-
-def _opened(mining: Mining, vectors: Path, device: str) -> Searcher:
-    """What is searched: the built index, or the vectors themselves; a hit's row is that of a vector."""
-    options = ExactOptions(device=device)
-    if mining.backend is None:
-        return open_store(vectors, options)
-    searcher = mining.backend.open(vectors / _INDEX, mining.data.corpus.rows)
-    return searcher.using(options, None) if isinstance(searcher, ExactSearcher) else searcher
 
 
 def _check_asked(mining: Mining, number: int) -> None:
@@ -193,52 +196,25 @@ def _check_asked(mining: Mining, number: int) -> None:
         raise TrainingError(f"refresh {number}: nothing to train on: {told}: give fewer query_chunks")
 
 
-def _check_found(mining: Mining, refresh: Refresh) -> None:
-    if not refresh.negatives:
-        top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or has an answer"
-        raise TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth")
-
-
-class _Count:
-    """How many queries and negatives pass by; queries without any are counted too."""
-
-    def __init__(self) -> None:
-        self.queries = self.negatives = 0
-
-    def those(self, mined: Iterator[Negatives]) -> Iterator[Negatives]:
-        for item in mined:
-            self.queries += 1
-            self.negatives += len(item.negatives)
-            yield item
-
-
-def _mined(found: Iterator[Candidates], mining: Mining, number: int, dropped: Counter[str]) -> Iterator[Negatives]:
-    if mining.answers is not None:
-        found = without_answers(found, mining.answers, dropped)
-    return mining.miner().mine(found, seed=derive_seed(mining.seed, "refresh", number))
-
-
-def _found(
-    encoder: Encoder, mining: Mining, vectors: Path, number: int, seconds: Seconds, before: NegativesFile | None
-) -> Iterator[Candidates]:
+def _listed(
+    encoder: Encoder, corpus: EncodedCorpus, mining: Mining, number: int, seconds: Seconds, last: LastMined | None
+) -> Iterator[QueryLists]:
     """The top of the corpus for each query that has positives; beside it the negatives that it had before."""
-    data, options = mining.data, mining.encoding(encoder)
-    searcher = pooled(_opened(mining, vectors, str(encoder.device)), vectors, data.corpus.doc_ids)
-    last = None if before is None else LastMined(before, data.corpus, _exact(mining, vectors, str(encoder.device)))
-    queries, step = mining.asked(number), _BLOCKS * encoder.block
-    for start in range(0, len(queries), step):
-        places = queries[start : start + step]
-        with seconds.of("queries"):
-            asked = encoder.encode([data.texts[place] for place in places], "query", options)
+    data, queries = mining.data, mining.asked(number)
+    texts, options = [data.texts[place] for place in queries], mining.encoding(encoder)
+
+    def encode(some: Sequence[str]) -> Encoded:
+        vectors: Encoded = encoder.encode(some, "query", options)
+        return vectors
+
+    blocks = searched(encode, texts, corpus.searcher, mining.options.depth, _BLOCKS * encoder.block, seconds)
+    for window, vectors, hits in blocks:
+        query_ids = [data.query_ids[place] for place in queries[window]]
         with seconds.of("search"):
-            hits = searcher.search(asked, mining.options.depth)
-            query_ids = [data.query_ids[place] for place in places]
-            had = [{}] * len(places) if last is None else list(last.hits(query_ids, asked))
-        for query_id, rows, scores, more in zip(query_ids, hits.rows, hits.scores, had, strict=True):
-            listed = RankedList(data.corpus.ids(rows[rows >= 0]), scores[rows >= 0])
-            yield candidates(data.corpus, query_id, data.positives[query_id], {"dense": listed, **more})
-
-
-def _exact(mining: Mining, vectors: Path, device: str) -> Searcher:
-    """What was encoded, by document."""
-    return pooled(open_store(vectors, ExactOptions(device=device)), vectors, mining.data.corpus.doc_ids)
+            had = [{}] * len(query_ids) if last is None else list(last.hits(query_ids, vectors))
+            tops = listed(hits)
+            if mining.compares:
+                known = [data.positives[query_id] for query_id in query_ids]
+                tops = iter([*with_positives(hits, corpus.searcher, vectors, known, data.corpus)])
+        for query_id, (rows, scores), more in zip(query_ids, tops, had, strict=True):
+            yield query_id, {"dense": RankedList(data.corpus.ids(rows), scores), **more}

@@ -27,16 +27,16 @@ class RefreshOptions:
             `never` keeps the first lists for good.
         every: steps between refreshes, and between the checkpoints that are made for them.
         depth: the top of the corpus that negatives are taken from, by the model that mines.
-        negatives: how many are kept for each query; the published program keeps 20 of the top 200.
-        choice: `sampled` draws them from the top, a draw being a function of the seed, the refresh and the query;
-            `top` keeps the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.
+        negatives: how many are kept for each query, of what a miner takes the first ones; the published program keeps
+            20 of the top 200.
+        choice: what takes them where no miner is named: `sampled`, that miner, draws them from the top; `top`, the
+            miner `topk`, takes the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.
         query_chunks: parts that the queries are cut into; refresh n mines, and is trained on, part n modulo
             `query_chunks`, of which the last takes the remainder. The published program has 5.
         excluded: what is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last
             of its positives, as in the published program, which trains on no other and so may draw those as negatives.
         precision: what the corpus and the queries are encoded in; `auto` is bfloat16 where a trial finds it faster.
-        without_answers: documents that have a short answer to the query are no negatives of it; as many as before are
-            kept, of the others among the top.
+        without_answers: the filter `answers`; as many as before are kept, of the others among the top.
         answer_match: how answers are looked for: as words, or as regular expressions.
         replace: what a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those
             that have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).

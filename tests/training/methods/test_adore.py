@@ -191,7 +191,7 @@ def test_the_clock_counts_searches_alone(
     way.examples.ask = lasting(way.examples.ask, 5.0)  # type: ignore[method-assign]
     run(way, tmp_path, max_steps=6)
     encoded = 5.0 * searches if schedule == "refreshed" else 0.0
-    assert (way.seconds.get("searching", 0.0), way.seconds["looking"]) == (searches, 7 * 10.0)
+    assert (way.seconds.get("search", 0.0), way.seconds["looking"]) == (searches, 7 * 10.0)
     assert way.seconds["training"] == 12 * 5.0 + encoded + searches
     assert way.search_share == searches / way.seconds["training"]
 

@@ -15,7 +15,7 @@ from recipe.recipes import small_collection
 from waiting import wait_until
 
 from hardneg.data.collection import write_collection
-from hardneg.data.negatives import write_negatives
+from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.datasets.beir import Beir
 from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.encoder import Encoder
@@ -30,7 +30,7 @@ from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
 from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import LIVES, BackgroundProvider, Process
-from hardneg.types import Negatives
+from hardneg.types import Negatives, PluginSetting
 
 
 class Idle(Exception):
@@ -98,6 +98,24 @@ def test_the_settings_of_an_adapter_come_back(settings: Settings, tmp_path: Path
     adapted = replace(settings, model=replace(settings.model, adapter=AdapterSpec(rank=2)))
     adapted.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == adapted
+
+
+def test_the_miner_and_the_filters_come_back_and_mine(settings: Settings, tmp_path: Path) -> None:
+    """A window behind the top of each query, without what a file judges."""
+
+    def mined(settings: Settings) -> list[list[str]]:
+        until_idle(settings)
+        return [list(item.negatives) for item in read_negatives(RefreshFolder(Path(settings.refreshes)).negatives(0))]
+
+    window = replace(settings, miner=PluginSetting("window", {"skip": 4, "depth": 10}))
+    before, marks = mined(window), tmp_path / "marks.qrels"
+    marks.write_text("".join(f"q{row} 0 {doc_ids[0]} 1\n" for row, doc_ids in enumerate(before)))
+    filters = (PluginSetting("judged", {"files": [str(marks)]}),)
+    told = replace(window, refreshes=str(tmp_path / "told"), filters=filters)
+    told.write(tmp_path / "settings.json")
+    assert Settings.read(tmp_path / "settings.json") == told
+    for one, two in zip(before, mined(Settings.read(tmp_path / "settings.json")), strict=True):
+        assert len(one) == 4 and two[:3] == one[1:]
 
 
 def test_positives_that_were_told_by_answers_are_known(settings: Settings, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from hardneg.errors import TrainingError
 from hardneg.indexes.flat import Flat
 from hardneg.indexes.hnsw import Hnsw
 from hardneg.indexes.inverted_lists import IvfFlat
+from hardneg.mining.filtering import Filters
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
@@ -103,9 +104,10 @@ def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Pat
     best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
+    texts: Any = SimpleNamespace(answers=lambda match: answers)
     place = RefreshFolder(tmp_path)
-    made = mine_refresh([encoder], Mining(data, options, 1, answers), place, 0, 0)
-    assert made.answering >= 1 and place.newest() == made
+    made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string")), place, 0, 0)
+    assert made.dropped["answer"] >= 1 and place.newest() == made
     texts = data.corpus.contents(data.corpus.rows(list(read_negatives(place.negatives(0))[3].negatives)))
     assert len(texts) == 5 and bad not in texts
 

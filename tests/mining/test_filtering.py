@@ -1,14 +1,19 @@
-"""Candidates and negatives without the documents that have an answer."""
+"""Candidates and negatives without what a filter has something against."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hardneg.data.answer_matching import PassageAnswers, first_with_answer, without_answers, without_drawn_answers
+from hardneg.data.answer_matching import PassageAnswers, first_with_answer
 from hardneg.data.corpus import Corpus, write_corpus
+from hardneg.errors import PluginError
+from hardneg.mining.filtering import Filters
+from hardneg.mining.filters.answers import AnswerFilter
 from hardneg.progress import Silent
 from hardneg.types import Candidates, Document, Negatives, RankedList
 
@@ -19,6 +24,18 @@ TEXTS = {"a": "the river Rhine", "b": "a lake", "c": "the Rhine again", "d": "a 
 def answers(tmp_path: Path) -> PassageAnswers:
     write_corpus((Document(doc_id, text) for doc_id, text in TEXTS.items()), tmp_path, Silent())
     return PassageAnswers(Corpus.open(tmp_path), {"q1": ("Rhine",), "q2": ("river", "lake")})
+
+
+class Texts:
+    """Only answers are asked for."""
+
+    def __init__(self, answers: PassageAnswers) -> None:
+        self.answers = lambda match: answers
+
+
+def without_answers(given: Any, answers: PassageAnswers, dropped: Counter[str]) -> Any:
+    texts: Any = Texts(answers)
+    return Filters([AnswerFilter()], texts).left(given, dropped)
 
 
 def ranked(doc_ids: str) -> RankedList:
@@ -51,7 +68,8 @@ def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
         Negatives("q2", ["e"], ["a"], np.array([3.0], np.float32)),  # from a list, which was looked at before
         Negatives("q3", [], [], np.empty(0, np.float32)),
     ]
-    first, second, third = without_drawn_answers(mined, answers)
+    texts: Any = Texts(answers)
+    first, second, third = Filters([AnswerFilter()], texts).left_of_drawn(mined)
     assert first.negatives == ["e", "b"] and first.dropped == {"positive": 2, "answer": 1}
     np.testing.assert_array_equal(first.scores, np.array([np.nan, 1.0], np.float32))
     assert (second, third) == (mined[1], mined[2])
@@ -60,3 +78,32 @@ def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
 def test_the_first_of_a_list_that_has_an_answer(answers: PassageAnswers) -> None:
     assert first_with_answer(["q1", "q2", "q3"], [["b", "c", "a"], ["e"], ["a"]], answers) == {"q1": "c"}
     assert first_with_answer([], [], answers) == {}
+
+
+@dataclass(frozen=True)
+class Says:
+    """Says the same of every query, as often as it is told."""
+
+    against: dict[str, str]
+    answers: int = 1
+
+    def reasons(self, candidates: Any, texts: Any) -> Any:
+        for _ in candidates:
+            yield from [self.against] * self.answers
+
+
+def test_filters_go_one_after_the_other_and_leave_positives() -> None:
+    dropped: Counter[str] = Counter()
+    filters: Any = [Says({"a": "one", "b": "one"}), Says({"b": "two", "c": "two", "z": "two"})]
+    texts: Any = Texts
+    (found,) = Filters(filters, texts).left([query("q1", ["a"], dense="abcde", bm25="cb")], dropped)
+    lists = {name: "".join(hits.doc_ids) for name, hits in found.hits.items()}
+    assert lists == {"dense": "ade", "bm25": ""} and dropped == {"one": 2, "two": 2}
+
+
+@pytest.mark.parametrize(("answers", "told"), [(0, "fewer"), (2, "more")])
+def test_a_filter_that_does_not_answer_for_each_query_is_told(answers: int, told: str) -> None:
+    """And no query is lost in silence."""
+    filters, texts = [Says({}, answers)], Texts
+    with pytest.raises(PluginError, match=f"gave {told} answers than it was given queries"):
+        list(Filters(filters, texts).left([query("q1", dense="ab")], Counter()))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Encode, search, mine: what the verbs `mine` and `train-refreshed` and the trainers share."""

@@ -1,0 +1,63 @@
+"""Negatives chosen from ranked lists: known positives and copies of them left out, then filters, then a miner."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hardneg.data.corpus import Corpus, candidates
+from hardneg.data.runs import QueryLists
+from hardneg.miners.beside import filled
+from hardneg.mining.filtering import Filters
+from hardneg.protocols import NegativeMiner
+from hardneg.types import Candidates, Negatives
+
+LEFT_OUT = "dropped as "
+"""What a count of candidates that were left out begins with; behind it stands the reason."""
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """How negatives are chosen from the lists of queries.
+
+    positives: known ones by query; a query without any gets no negatives. seed: that of miners that draw. fill_to: a
+    query with fewer negatives gets random documents of the corpus until it has so many.
+    """
+
+    corpus: Corpus
+    positives: Mapping[str, Sequence[str]]
+    miner: NegativeMiner
+    filters: Filters
+    seed: int
+    fill_to: int | None = None
+
+    def negatives(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
+        """The negatives of each query; `facts` counts them, and what was left out for which reason."""
+        dropped = Counter[str]()
+        offered = self.filters.left(self._candidates(listed, facts), dropped)
+        if self.fill_to is None:
+            mined = self.miner.mine(offered, seed=self.seed)
+        else:
+            mined = filled(self.miner, offered, self.seed, self.fill_to)
+        for item in self.filters.left_of_drawn(mined):
+            facts["queries"] += 1
+            facts["negatives"] += len(item.negatives)
+            facts["queries without negatives"] += not item.negatives
+            for reason, count in item.dropped.items():
+                facts[f"{LEFT_OUT}{reason}"] += count
+            for note in item.noted:
+                facts[f"queries with {note}"] += 1
+            yield item
+        for reason, count in dropped.items():
+            facts[f"{LEFT_OUT}{reason}"] += count
+
+    def _candidates(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Candidates]:
+        for query_id, hits in listed:
+            if query_id in self.positives:
+                yield candidates(self.corpus, query_id, self.positives[query_id], hits)
+            else:
+                facts["queries without positives"] += 1
+
+
+def compares(*plugins: object) -> bool:
+    """Whether one of these miners and filters holds candidates against the scores of their query's positives."""
+    return any(getattr(plugin, "compares", False) for plugin in plugins)

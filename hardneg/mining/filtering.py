@@ -1,0 +1,93 @@
+"""Candidates and negatives without what filters have something against."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hardneg.data.answer_matching import Match
+from hardneg.miners.beside import paired
+from hardneg.mining.filters.answers import AnswerFilter
+from hardneg.mining.protocol import NegativeFilter
+from hardneg.mining.texts import MiningTexts
+from hardneg.types import Candidates, Negatives, RankedList
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Filters, one after another, and what they read; none by default.
+
+    apart: labels of lists that they do not see, such as those of negatives that were filtered when they were mined.
+    """
+
+    plugins: Sequence[NegativeFilter] = ()
+    texts: MiningTexts | None = None
+    apart: Collection[str] = ()
+
+    @classmethod
+    def of(cls, texts: MiningTexts, plugins: Iterable[NegativeFilter], answers: Match | None) -> "Filters":
+        """answers: how they are looked for by the filter `answers`, which then stands in front; None: it does not."""
+        return cls([*([] if answers is None else [AnswerFilter(answers)]), *plugins], texts)
+
+    def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
+        """The same candidates in the same order, without what the filters drop from their lists.
+
+        Known positives stay where they are: miners leave them out themselves. `dropped` counts the rest by reason.
+        """
+        for each in self.plugins:
+            candidates = self._left(candidates, each, dropped)
+        return iter(candidates)
+
+    def left_of_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
+        """The same negatives, without those from elsewhere than a list (their score is nan) that a filter drops."""
+        for each in self.plugins:
+            mined = self._left_of_drawn(mined, each)
+        return iter(mined)
+
+    def _left(
+        self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
+    ) -> Iterator[Candidates]:
+        for query, reasons in paired(candidates, lambda queries: self._reasons(by, map(self._seen, queries))):
+            known = frozenset(query.positives)
+            against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
+            seen = self._seen(query).hits if against else {}
+            for ranked in seen.values():
+                dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
+            left = {name: _without(ranked, against) for name, ranked in seen.items()}
+            yield replace(query, hits={**query.hits, **left}) if against else query
+
+    def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
+        for item, against in paired(mined, lambda items: self._reasons(by, map(_drawn, items))):
+            bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
+            if not bad.any():
+                yield item
+                continue
+            kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
+            dropped = Counter(item.dropped)
+            dropped.update(against[item.negatives[place]] for place in np.flatnonzero(bad).tolist())
+            drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
+            yield replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
+
+    def _reasons(self, by: NegativeFilter, candidates: Iterable[Candidates]) -> Iterator[Mapping[str, str]]:
+        if self.texts is None:
+            raise ValueError("filters need the texts of what is mined")
+        return by.reasons(candidates, texts=self.texts)
+
+    def _seen(self, query: Candidates) -> Candidates:
+        """The query with the lists that filters see."""
+        if not self.apart:
+            return query
+        return replace(query, hits={name: ranked for name, ranked in query.hits.items() if name not in self.apart})
+
+
+def _without(ranked: RankedList, against: Mapping[str, str]) -> RankedList:
+    kept = [place for place, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
+    return RankedList([ranked.doc_ids[place] for place in kept], ranked.scores[kept])
+
+
+def _drawn(item: Negatives) -> Candidates:
+    """What was drawn for a query as a list of its own, whose scores are nan."""
+    doc_ids = [item.negatives[place] for place in np.flatnonzero(np.isnan(item.scores)).tolist()]
+    drawn = RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))
+    return Candidates(item.query_id, item.positives, {"drawn": drawn}, ())

@@ -1,0 +1,1 @@
+"""Built-in filters: which candidates are no negatives, whatever the miner."""

@@ -1,0 +1,48 @@
+"""The filter `judged`: documents that files of judgements call relevant are no negatives."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.data.more_positives import extended
+from hardneg.digest import digest, file_digest
+from hardneg.errors import DataError, PluginError
+from hardneg.mining.texts import MiningTexts
+from hardneg.types import Candidates
+
+REASON = "judged relevant"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedFilter:
+    """Drops the documents that judgements beside the dataset's call relevant: a reader's marks, another run's labels.
+
+    Attributes:
+        files: judgements in TREC's or BEIR's form; what they hold counts in keys, and not where they lie.
+    """
+
+    version: ClassVar[int] = 1
+    places: ClassVar[tuple[str, ...]] = ("files",)
+
+    files: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.files:
+            raise PluginError("files: names no file of judgements: name one, or leave the filter out")
+
+    def fingerprint(self) -> str:
+        """A digest of what the files hold. Raises DataError where one is not there."""
+        if missing := [file for file in self.files if not Path(file).expanduser().is_file()]:
+            raise DataError(f"judged.files: no file {missing[0]}: give judgements, as TREC or BEIR have them")
+        return digest([file_digest(path) for path in self._paths])
+
+    def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
+        """`judged relevant` for each document that a file calls so."""
+        known = extended({}, self._paths, texts.collection)
+        for query in candidates:
+            yield dict.fromkeys(known.get(query.query_id, ()), REASON)
+
+    @property
+    def _paths(self) -> list[Path]:
+        return [Path(file).expanduser() for file in self.files]

@@ -1,0 +1,59 @@
+"""The filter `near-copies`: documents that are nearly the text of a positive are no negatives."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hardneg.errors import PluginError
+from hardneg.mining.protocol import FilterTexts
+from hardneg.types import Candidates
+
+REASON = "near copy"
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class NearCopyFilter:
+    """Drops the documents whose text resembles that of a positive: exact copies, and those with a few changes.
+
+    The resemblance of two texts is the share of their runs of w words that both have (Jaccard).
+
+    Source: Broder, On the Resemblance and Containment of Documents (SEQUENCES 1997), section 2.
+
+    Attributes:
+        resemblance: from which one on a document goes, above 0 and at most 1.
+        words: w, how many words a run has; a shorter text is one run.
+    """
+
+    version: ClassVar[int] = 1
+
+    resemblance: float = 0.8
+    words: int = 4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.resemblance <= 1:
+            raise PluginError(f"resemblance must be above 0 and at most 1, not {self.resemblance}")
+        if self.words < 1:
+            raise PluginError(f"words must be 1 or above, not {self.words}")
+
+    def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
+        """`near copy` for each document that resembles a positive."""
+        for query in candidates:
+            known = [*map(self.runs, _contents(texts, query.positives))]
+            doc_ids = query.listed if known else []
+            contents = map(self.runs, _contents(texts, doc_ids))
+            yield {doc_id: REASON for doc_id, runs in zip(doc_ids, contents, strict=True) if self._near(runs, known)}
+
+    def runs(self, text: str) -> frozenset[tuple[str, ...]]:
+        """The runs of words in a text, case aside."""
+        words = _WORD.findall(text.lower())
+        starts = range(max(1, len(words) - self.words + 1))
+        return frozenset(tuple(words[start : start + self.words]) for start in starts)
+
+    def _near(self, runs: frozenset[tuple[str, ...]], known: Iterable[frozenset[tuple[str, ...]]]) -> bool:
+        return any(len(runs & other) >= self.resemblance * len(runs | other) for other in known)
+
+
+def _contents(texts: FilterTexts, doc_ids: Iterable[str]) -> Iterator[str]:
+    return (document.contents for document in texts.documents(list(doc_ids)))

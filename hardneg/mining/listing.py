@@ -1,0 +1,71 @@
+"""Ranked lists of queries: searched by a model, with the positives that a search has missed behind their end."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.data.corpus import Corpus
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.progress import Seconds
+from hardneg.protocols import Searcher
+from hardneg.types import Encoded, Hits
+
+_LISTS = 1024
+
+Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
+
+
+def searched(
+    encode: Callable[[Sequence[str]], Encoded],
+    texts: Sequence[str],
+    searcher: Searcher,
+    depth: int,
+    at_once: int,
+    seconds: Seconds,
+) -> Iterator[tuple[slice, Encoded, Hits]]:
+    """Which queries, what they are encoded into, and the best documents of each, `at_once` queries at a time.
+
+    seconds: of encoding the `queries`, and of the `search`.
+    """
+    for start in range(0, len(texts), at_once):
+        window = slice(start, start + at_once)
+        with seconds.of("queries"):
+            wanted = encode(texts[window])
+        with seconds.of("search"):
+            hits = searcher.search(wanted, depth)
+        yield window, wanted, hits
+
+
+def listed(hits: Hits) -> Iterator[Listed]:
+    """The hits of each query."""
+    for rows, scores in zip(hits.rows, hits.scores, strict=True):
+        yield rows[rows >= 0], scores[rows >= 0]
+
+
+def with_positives(
+    hits: Hits, searcher: Searcher, queries: Sequence[str] | Encoded, known: Sequence[Sequence[str]], corpus: Corpus
+) -> Iterator[Listed]:
+    """The hits of each query, and behind them those of its known positives that they lack, at their own scores.
+
+    Raises:
+        UsageError: the searcher gives no vectors to score them by.
+    """
+    for start in range(0, len(known), _LISTS):
+        part = slice(start, start + _LISTS)
+        given = rows_of(corpus, known[part])
+        own = rank_candidates(searcher, queries[part], given, max(1, given.shape[1]))
+        some = Hits(hits.rows[part], hits.scores[part])
+        for (rows, scores), (others, theirs) in zip(listed(some), listed(own), strict=True):
+            lacking = ~np.isin(others, rows)
+            yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
+
+
+def rows_of(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    """The documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
+    lengths = np.array([len(doc_ids) for doc_ids in lists])
+    rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
+    inside = np.arange(rows.shape[1]) < lengths[:, None]
+    rows[inside] = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
+    return rows

@@ -1,0 +1,48 @@
+"""What filters read of a collection beside ranked lists."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hardneg.data.answer_matching import Match, PassageAnswers
+from hardneg.data.collection import StoredCollection
+from hardneg.types import Document
+
+
+@dataclass(frozen=True, eq=False)
+class MiningTexts:
+    """The texts of a collection and of the queries of one split; each is read when it is first asked for."""
+
+    collection: StoredCollection
+    split: str
+    _passages: dict[Match, PassageAnswers] = field(default_factory=dict, repr=False)
+
+    def queries(self, query_ids: Sequence[str]) -> list[str]:
+        """The text of each query."""
+        return [self._queries[query_id] for query_id in query_ids]
+
+    def documents(self, doc_ids: Sequence[str]) -> list[Document]:
+        """Each document. Raises DataError where the corpus lacks one."""
+        corpus = self.collection.corpus
+        return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
+
+    def answers(self, match: Match) -> PassageAnswers:
+        """What finds the answers to the queries in passages. Raises DataError where the split has none."""
+        if match not in self._passages:
+            self._passages[match] = PassageAnswers.of(self.collection, self.split, match)
+        return self._passages[match]
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """How many queries have no answers, where any were asked for, and how many answers could not be used."""
+        found = Counter[str]()
+        for passages in self._passages.values():
+            found.update(passages.left_out)
+            found["queries without answers"] = len(self.collection.queries(self.split)) - len(passages.query_ids)
+        return dict(found)
+
+    @cached_property
+    def _queries(self) -> dict[str, str]:
+        queries = self.collection.queries(self.split)
+        return dict(zip(queries.query_ids, queries.texts, strict=True))

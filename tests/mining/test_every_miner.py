@@ -1,0 +1,134 @@
+"""Every installed miner in the verb `mine`, in `train-refreshed`, and inside sentence-transformers' trainer."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.artifacts import Artifact, Store
+from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.errors import RecipeError
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.registry import list_plugins, load_plugin
+from hardneg.trainer import RefreshedNegatives
+from hardneg.trainer.refresh_recipe import mine_with
+
+GIVEN: Mapping[str, Mapping[str, Any]] = {
+    "denoised": {"below": 100.0},
+    "max-score": {"highest": 100.0},
+    "pos-margin": {"margin": 0.0},
+    "pos-percent": {"share": 1.0},
+    "window": {"skip": 2, "depth": 9},
+    "random": {"count": 5},
+}
+"""Options that a miner cannot do without, or by which it finds some here."""
+
+MINERS = sorted({plugin.name for plugin in list_plugins("miners") if not plugin.problem})
+JOINING = [name for name in MINERS if hasattr(load_plugin("miners", name), "problems")]
+"""Those that select from several runs; a model that mines has one."""
+
+
+def setting(name: str) -> dict[str, Any]:
+    return {"name": name, **GIVEN.get(name, {})}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Any]:
+    tree = small_tree(small_collection(tmp_path_factory.mktemp("every") / "data"), tiny_model)
+    runs = {"dense": "start-train", "again": "start-train"}
+    refreshed = {
+        "stage": "train-refreshed",
+        "loss": "infonce",
+        "refresh": {"policy": "never", "depth": 15, "negatives": 3},
+        "options": {"batch_size": 4, "max_steps": 1, "precision": "fp32"},
+    }
+    stages = {name: tree["stages"][name] for name in ("start-index", "start-train")}
+    return {**tree, "stages": {**stages, "mined": {"stage": "mine", "runs": runs}, "ance": refreshed}, "presets": {}}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+def make(folder: Path, tree: dict[str, Any], store: Store, stage: str, **more: Any) -> Artifact:
+    stages = {name: each for name, each in tree["stages"].items() if name in ("start-index", "start-train", stage)}
+    stages[stage] = {**stages[stage], **more}
+    path = write_recipe(folder / "every.yaml", {**tree, "stages": stages})
+    plan = make_plan(load_recipe(path))
+    return execute(plan, store, Options(device="cpu", until=stage), Watcher()).artifacts[stage]
+
+
+def check(rows: NegativesFile) -> None:
+    """Query i has the document i as its positive."""
+    assert len(rows) == 36 and sum(rows.counts) > 0
+    for item in rows:
+        assert f"d{item.query_id[1:]}" not in item.negatives
+
+
+def test_there_are_those_of_hardneg_at_least() -> None:
+    assert {"topk", "pos-percent", "simans", "union", "mixed"} <= {*MINERS} and len(MINERS) >= 11
+
+
+@pytest.mark.parametrize("name", MINERS)
+def test_the_verb_mine(name: str, tree: dict[str, Any], store: Store, tmp_path: Path) -> None:
+    check(read_negatives(make(tmp_path, tree, store, "mined", miner=setting(name)).path / "negatives.arrow"))
+
+
+@pytest.mark.parametrize("name", MINERS)
+def test_train_refreshed(name: str, tree: dict[str, Any], store: Store, tmp_path: Path) -> None:
+    """The positives that a search has missed stand behind the lists: no query of `pos-percent` goes without."""
+    if name in JOINING:
+        with pytest.raises(RecipeError, match=r"stages.ance.miner: union joins several runs"):
+            make(tmp_path, tree, store, "ance", miner=setting(name))
+        return
+    facts = make(tmp_path, tree, store, "ance", miner=setting(name)).facts
+    assert facts["refreshes used"] == 1 and facts["queries searched"] == 36
+    assert "dropped as no scored positive" not in facts
+
+
+@pytest.mark.parametrize("name", MINERS)
+def test_the_trainer(name: str, tree: dict[str, Any], store: Store, tmp_path: Path, tiny_model: Path) -> None:
+    arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
+    given: Any = {"depth": 15, "short": "repeat", "store": store.root, "miner": setting(name)}
+    negatives = RefreshedNegatives(tree["dataset"], arguments, **given)
+    if name in JOINING:
+        with pytest.raises(RecipeError, match="union joins several runs"):
+            negatives.recipe.plan(str(tiny_model), "cpu", 7)
+        return
+    made = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.place)
+    assert made is not None and "queries with no scored positive" not in made.facts
+    check(read_negatives(made.mined.path / "negatives.arrow"))
+
+
+def test_filters_go_before_the_miner_in_all_three(
+    tree: dict[str, Any], store: Store, tmp_path: Path, tiny_model: Path
+) -> None:
+    """Judgements that name what the miner would take first; keys count what they say, and not where they lie."""
+    first = read_negatives(make(tmp_path, tree, store, "mined", miner=setting("topk")).path / "negatives.arrow")
+    marks = tmp_path / "marks.qrels"
+    marks.write_text("".join(f"{item.query_id} 0 {item.negatives[0]} 1\n" for item in first))
+    filters = [{"name": "judged", "files": [str(marks)]}]
+    mined = make(tmp_path, tree, store, "mined", miner=setting("topk"), filters=filters)
+    for one, two in zip(first, read_negatives(mined.path / "negatives.arrow"), strict=True):
+        assert list(two.negatives) == list(one.negatives[1:])
+    assert mined.facts["dropped as judged relevant"] == 72  # in both runs
+    refreshed = make(tmp_path, tree, store, "ance", filters=filters)
+    assert refreshed.facts["dropped as judged relevant"] == 36
+    moved = marks.rename(tmp_path / "moved.qrels")
+    assert make(tmp_path, tree, store, "ance", filters=[{"name": "judged", "files": [str(moved)]}]).key == refreshed.key
+    arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
+    filters = [{"name": "judged", "files": [str(moved)]}]
+    given: Any = {"depth": 15, "short": "repeat", "store": store.root, "filters": filters}
+    recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
+    place = RefreshedNegatives(tree["dataset"], arguments, **given).place
+    made = mine_with(recipe, recipe.plan(str(tiny_model), "cpu", 7), place)
+    assert made is not None and made.facts["dropped as judged relevant"] == 36
+    without = replace(recipe, filters=()).plan(str(tiny_model), "cpu", 7).keys
+    assert recipe.plan(str(tiny_model), "cpu", 7).keys["negatives"] != without["negatives"]

@@ -1,6 +1,6 @@
 """The fields of what a recipe says: references to stages, plugins by name, files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -16,7 +16,6 @@ from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
 from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
-from hardneg.registry import load_plugin
 from hardneg.types import PluginSetting
 
 START = "start"
@@ -111,11 +110,6 @@ def parse_setting(value: Any) -> Any:
     return value
 
 
-def parse_filters(value: Any) -> Any:
-    """A list of plugin settings from one, or from a list."""
-    return (value,) if isinstance(value, str | Mapping) else value
-
-
 def _show_setting(setting: PluginSetting) -> dict[str, Any]:
     return {"name": setting.name, **setting.options}
 
@@ -164,8 +158,8 @@ def parse_cut(value: Any) -> Any:
 
 
 def parse_names(value: Any) -> Any:
-    """A list of names from one name, or from a list."""
-    return (value,) if isinstance(value, str) else value
+    """A list of names, or of plugin settings, from one or from a list."""
+    return (value,) if isinstance(value, str | Mapping) else value
 
 
 class _Checked(Protocol):
@@ -203,7 +197,7 @@ for _dataclass in (ModelSpec, AdapterSpec, Segments, Withheld):
 Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
 MinerSetting = Annotated[Setting, PluginKind("miners")]
 OwnMinerSetting = Annotated[Setting | None, PluginKind("miners")]
-FilterSettings = Annotated[tuple[Setting, ...], BeforeValidator(parse_filters), PluginKind("filters")]
+FilterSettings = Annotated[tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("filters")]
 LossSetting = Annotated[Setting, PluginKind("losses")]
 RegularizerSetting = Annotated[Setting | None, PluginKind("regularizers")]
 IndexSetting = Annotated[Setting, PluginKind("indexes")]
@@ -218,11 +212,6 @@ MeasureName = Annotated[str, AfterValidator(known_measure)]
 AnswerMatch = Literal["string", "regex"]
 RELEVANT = "The lowest grade that binary metrics take as relevant (trec_eval -l)."
 SPLIT = "The queries' split."
-
-
-def needs_answers(filters: Sequence[PluginSetting]) -> bool:
-    """Whether one of these filters cannot do without answers."""
-    return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
 def has_answers(collection: Mapping[str, Any], split: str) -> bool:

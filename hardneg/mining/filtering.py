@@ -11,7 +11,8 @@ from hardneg.miners.beside import paired
 from hardneg.mining.filters.answers import AnswerFilter
 from hardneg.mining.protocol import NegativeFilter
 from hardneg.mining.texts import MiningTexts
-from hardneg.types import Candidates, Negatives, RankedList
+from hardneg.registry import load_plugin
+from hardneg.types import Candidates, Negatives, PluginSetting, RankedList
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ class Filters:
         if not self.apart:
             return query
         return replace(query, hits={name: ranked for name, ranked in query.hits.items() if name not in self.apart})
+
+
+def needs_answers(filters: Iterable[PluginSetting]) -> bool:
+    """Whether one of these filters cannot do without answers."""
+    return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
 def _without(ranked: RankedList, against: Mapping[str, str]) -> RankedList:

@@ -30,13 +30,12 @@ from hardneg.fields import (
     Reference,
     Trait,
     has_answers,
-    needs_answers,
     parse_names,
 )
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.miners.filtered import SCORES
 from hardneg.mining.choosing import Choosing
-from hardneg.mining.filtering import Filters
+from hardneg.mining.filtering import Filters, needs_answers
 from hardneg.mining.texts import MiningTexts
 from hardneg.progress import Task
 from hardneg.protocols import NegativeMiner, RunJoiner

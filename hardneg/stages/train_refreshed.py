@@ -21,9 +21,9 @@ from hardneg.fields import (
     OwnMinerSetting,
     Reference,
     has_answers,
-    needs_answers,
     without_problems,
 )
+from hardneg.mining.filtering import needs_answers
 from hardneg.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
 from hardneg.registry import configure
 from hardneg.stages.batch_order import ordered

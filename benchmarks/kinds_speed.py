@@ -25,7 +25,7 @@ import torch
 from train_speed import OneNegative, Triplets, triplets
 
 from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.flat import index_bytes
+from hardneg.data.shards import index_bytes
 from hardneg.distributed import World
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions

@@ -1,4 +1,4 @@
-"""The contract of engines (`hardneg.protocols.Engine`) as tests."""
+"""The contract of engines (`hardneg.stages.engine.Engine`) as tests."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

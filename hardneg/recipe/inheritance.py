@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hardneg.errors import HardnegError, RecipeError
-from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree
+from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree, replaced
 from hardneg.registry import suggestion
 
 DEFAULT_PRESET = "demo"
@@ -14,13 +14,6 @@ PRESETS = "presets"
 EXTENDS = "extends"
 _DEEPEST = 8
 _SUFFIXES = {".yaml", ".yml"}
-_IN_PLACE_OF = {
-    "epochs": {"max_steps", "stop_at"},
-    "max_steps": {"epochs", "stop_at"},
-    "warmup_ratio": {"warmup_steps"},
-    "warmup_steps": {"warmup_ratio"},
-}
-"""Other ways to say how long a training or its warm-up is: what is said later replaces them."""
 
 
 class Removed:
@@ -60,13 +53,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
             merged[key] = merge(merged[key], value, keep_nulls)
         else:
             merged[key] = value
-    return merged | dict.fromkeys(_replaced(changes) & merged.keys(), REMOVED)
-
-
-def _replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The keys that a mapping sets back, as it says the same in another way."""
-    said = [_IN_PLACE_OF[key] for key, value in changes.items() if key in _IN_PLACE_OF and not is_removed(value)]
-    return set().union(*said) - changes.keys()
+    return merged | dict.fromkeys(replaced(changes) & merged.keys(), REMOVED)
 
 
 def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +64,7 @@ def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
         laid = merged.get(key)
         if isinstance(value, Mapping) and isinstance(laid, Mapping) and not _another(value, laid):
             merged[key] = lay_under(value, laid)
-        elif key not in own and key not in _replaced(own):
+        elif key not in own and key not in replaced(own):
             merged[key] = value
     return merged
 

@@ -15,6 +15,13 @@ SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20
 _MOST_DOTS = 20
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
+_IN_PLACE_OF = {
+    "epochs": {"max_steps", "stop_at"},
+    "max_steps": {"epochs", "stop_at"},
+    "warmup_ratio": {"warmup_steps"},
+    "warmup_steps": {"warmup_ratio"},
+}
+"""Other ways to say how long a training or its warm-up is: what is said later replaces them."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -155,7 +162,7 @@ def head_comment(path: Path) -> list[str]:
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """The tree with each `a.b=value` set, and the problems met; a value is read as YAML."""
     problems: list[str] = []
-    changed = dict(tree)
+    changed, written = dict(tree), {setting.partition("=")[0] for setting in settings}
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path or path.count(".") > _MOST_DOTS:
@@ -167,7 +174,17 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
             problems.append(f"--set {path}: {error}")
             continue
         changed = _set(changed, path.split("."), value)
+        *parents, key = path.split(".")
+        for other in replaced({key: value}):
+            if ".".join([*parents, other]) not in written:
+                changed = _without(changed, [*parents, other])
     return _without_strays(changed, tree, settings, problems), problems
+
+
+def replaced(changes: Mapping[str, Any]) -> set[str]:
+    """The keys that a mapping sets back, as it says the same in another way."""
+    given = {key for key, value in changes.items() if isinstance(value, int | float | str)}
+    return set().union(*(_IN_PLACE_OF[key] for key in given & _IN_PLACE_OF.keys())) - changes.keys()
 
 
 def _without_strays(
@@ -217,6 +234,13 @@ def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:
     branch = dict(tree) if isinstance(tree, Mapping) else _as_mapping(tree)
     branch[path[0]] = _set(branch.get(path[0]), path[1:], value) if len(path) > 1 else value
     return branch
+
+
+def _without(tree: Any, path: list[str]) -> Any:
+    if not isinstance(tree, Mapping) or path[0] not in tree:
+        return tree
+    rest = {key: value for key, value in tree.items() if key != path[0]}
+    return rest if len(path) == 1 else {**tree, path[0]: _without(tree[path[0]], path[1:])}
 
 
 def _as_mapping(value: Any) -> dict[str, Any]:

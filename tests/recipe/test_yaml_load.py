@@ -110,3 +110,12 @@ def test_what_a_preset_cannot_hold():
     merged, _, problems = apply_preset(tree, "demo")
     told = "presets.demo.presets: a preset cannot hold it; it stands at the top of a recipe"
     assert (merged, problems) == ({"seed": 2}, [told])
+
+
+def test_how_long_a_training_is_replaces_how_long_it_was():
+    tree = {"t": {"options": {"max_steps": 42, "stop_at": 9, "seed": 1}}}
+    assert apply_settings(tree, ["t.options.epochs=3"]) == ({"t": {"options": {"epochs": 3, "seed": 1}}}, [])
+    both = ["t.options.stop_at=5", "t.options.max_steps=50"]
+    assert apply_settings(tree, both) == ({"t": {"options": {"max_steps": 50, "stop_at": 5, "seed": 1}}}, [])
+    assert apply_settings({"warmup_steps": 5}, ["warmup_ratio=0.1"]) == ({"warmup_ratio": 0.1}, [])
+    assert apply_settings({"epochs": 5}, ["max_steps=null"]) == ({"epochs": 5, "max_steps": None}, [])

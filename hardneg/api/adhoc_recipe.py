@@ -44,8 +44,8 @@ class AdhocRecipe:
             RecipeError: it has mistakes.
         """
         from hardneg.recipe.load import check_recipe
+        from hardneg.recipe.settings import apply_settings
         from hardneg.recipe.task_prompts import with_prompts_of
-        from hardneg.recipe.yaml_load import apply_settings
 
         model = {"name": "none" if self.model is None else self.model}
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}

@@ -11,8 +11,8 @@ from hardneg.encoders.spec import KINDS, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.mteb_search.task_texts import TaskTexts
 from hardneg.recipe.load import Recipe, check_recipe
+from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.task_prompts import with_prompts_of
-from hardneg.recipe.yaml_load import apply_settings
 from hardneg.registry import load_plugin
 from hardneg.types import PluginSetting
 

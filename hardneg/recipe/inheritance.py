@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hardneg.errors import HardnegError, RecipeError
-from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree, replaced
+from hardneg.recipe.settings import replaced
+from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree
 from hardneg.registry import suggestion
 
 DEFAULT_PRESET = "demo"

@@ -21,9 +21,10 @@ from hardneg.recipe.inheritance import (
     read_layers,
     without_removed,
 )
+from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.task_prompts import with_prompts_of
-from hardneg.recipe.yaml_load import apply_settings, is_shipped
+from hardneg.recipe.yaml_load import is_shipped
 from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
 
 DEFAULTS = "defaults"

@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.errors import UsageError
-from hardneg.recipe.yaml_load import apply_settings, find_recipe, shipped_recipes
+from hardneg.recipe.settings import apply_settings
+from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
 
 
 def refused(*arguments):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.recipe.inheritance import apply_preset, merge, without_removed
-from hardneg.recipe.yaml_load import apply_settings, find_recipe, read_tree, shipped_recipes
+from hardneg.recipe.settings import apply_settings
+from hardneg.recipe.yaml_load import find_recipe, read_tree, shipped_recipes
 
 
 def test_the_shipped_recipes_are_found():
